@@ -340,7 +340,10 @@ def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
     if not lo <= -1.0 <= 0.0 <= hi:
         check.fail(f"strip ({lo}, {hi}) does not hold [-1, 0], theta {oracle.theta}")
     for end, inner in ((lo, -1.0), (hi, 0.0)):
-        far, near = (_inside(end, inner, share) for share in (APART, CLOSE))
+        far, near = (  # where there is no end, far out
+            math.copysign(FAR, end) if math.isinf(end) else end + share * (inner - end)
+            for share in (APART, CLOSE)
+        )
         with ctx.workprec(64):
             try:
                 if oracle.is_bounded(far):
@@ -354,11 +357,6 @@ def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
                 continue
         check.record(0.0 if moment.is_finite() else math.inf, t=far, theta=oracle.theta,
                      enclosure=text(moment))  # fmt: skip
-
-
-def _inside(end: float, inner: float, share: float) -> float:
-    """A tilt next to an end of the strip, far out where there is none."""
-    return math.copysign(FAR, end) if math.isinf(end) else end + share * (inner - end)
 
 
 def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:

@@ -573,11 +573,7 @@ def _outward(oracle: Oracle, start: float, side: float) -> Iterator[float]:
 
 
 def _height(oracle: Oracle, law: str, x: float) -> float:
-    if oracle.measure is Measure.LATTICE:
-        x = float(np.rint(x))
-    value = oracle.log_density(law, x)
-    if value.is_nan():
-        return -math.inf
+    value = oracle.log_density(law, float(np.rint(x)) if oracle.measure is Measure.LATTICE else x)
     return float(value.mid()) if value.is_finite() else -math.inf
 
 

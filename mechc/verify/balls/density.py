@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable
@@ -72,7 +73,8 @@ class Law:
         middle = (x.real if isinstance(x, acb) else x).mid()
         i = bisect(_BETWEEN, float(middle))
         if i not in self._tops:
-            heights = [_height(self.term(k, arb(_MARKS[i]))) for k in range(len(self.logs))]
+            terms = [self.term(k, arb(_MARKS[i])) for k in range(len(self.logs))]
+            heights = [float(v.mid()) if v.is_finite() else -math.inf for v in terms]
             self._tops[i] = max(range(len(heights)), key=heights.__getitem__)
         return self._tops[i]
 
@@ -142,8 +144,3 @@ def _log_of_sum(weight: Any, rest: list[Any]) -> Callable[[Any, bool], Any]:
         return log_of(sum(rises, start=weight.exp()), analytic)
 
     return log_sum
-
-
-def _height(value: Any) -> float:
-    real = value.real if isinstance(value, acb) else value
-    return float(real.mid()) if real.is_finite() else float("-inf")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
@@ -53,10 +53,6 @@ def reversed_pair(declaration: Declaration) -> Declaration:
 def _cases(declaration: Declaration) -> tuple[Case, ...]:
     """All cases, found once for the parameter vectors of a certificate."""
     return by_cases(declaration)
-
-
-def _constant(expr: Expr, oracle: Oracle) -> Any:
-    return expressions.constant(expr, oracle.values)
 
 
 class Oracle:
@@ -196,7 +192,10 @@ class Oracle:
         moved = 0.0
         with ctx.workprec(ATOM_BITS):
             for expr in (e for e in exprs if e.free_symbols):
-                value = partial(_constant, expr)
+
+                def value(one: Oracle, expr: Expr = expr) -> Any:
+                    return expressions.constant(expr, one.values)
+
                 change = EPS * self.integral_sensitivity(value, STEP)
                 if abs(value(self) - end) <= change + math.ulp(end):
                     moved = max(moved, change)

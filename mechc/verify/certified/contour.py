@@ -137,13 +137,7 @@ class Contour:
     # -- ball arithmetic ----------------------------------------------------------------------
 
     def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
-        """Return a ball that contains the part at finite losses.
-
-        Args:
-            epsilon: any real number.
-
-        Returns:
-            The ball, and what was done.
+        """Return a ball that contains the part at finite losses, and what was done.
 
         Raises:
             NumericError: no contour, or too many nodes.

@@ -361,10 +361,7 @@ def finite_part(
 ) -> tuple[Any, dict[str, Any]]:
     """Return a ball around the part of delta at finite losses, and how it was found.
 
-    Args:
-        laws: distinct steps with counts.
-        epsilon: any real number.
-        tilt: inside the strip; best near the saddle point.
+    The tilt lies inside the strip, best near the saddle point.
 
     Raises:
         NumericError: meshes or panels are too many.

@@ -35,13 +35,8 @@ def moments(
 ) -> list[Any]:
     """Balls around M(c + inh) of one step for n = 0, ..., last.
 
-    Args:
-        oracle: a pair with densities, and atoms if need be.
-        integrand: weight and phase; `Powers(c)` for M.
-        h: step of the heights.
-        last: index of the largest height.
-        size: M(c), nearly.
-        tolerance: error of each moment aimed at, relative to `size`.
+    Weight and phase are those of `integrand`, `Powers(c)` for M. Errors aimed at are `tolerance`
+    times `size`, which is nearly M(c).
 
     Raises:
         NumericError: too many panels.
