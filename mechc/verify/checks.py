@@ -137,9 +137,12 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     yield "infinite_mass", "values", VALUES, partial(identities.one_sided, kernel, oracle)
     yield "atoms", "values", VALUES, partial(identities.atoms, kernel, oracle)
     yield "atom_errors", "identity", 0.0, partial(identities.atom_errors, kernel, oracle)
+    width = identities.WIDTH
+    if oracle.measure is not Measure.FINITE:
+        run = partial(identities.coverage, kernel, oracle, place.of_values)
+        yield "coverage", "identity", width, run
     if place.of_values:
         return
-    width = identities.WIDTH
     yield "masses", "identity", width, partial(identities.masses, oracle, place.thorough)
     run = partial(identities.lattice, kernel, oracle, xs)
     yield "lattice", "identity", identities.LATTICE, run
@@ -149,7 +152,6 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
         yield "reversal", "identity", 0.0, partial(identities.reversal, oracle, kernel, zs)
     if oracle.measure is not Measure.FINITE:
         yield "pieces", "identity", 0.0, partial(identities.pieces, oracle, xs)
-        yield "coverage", "identity", width, partial(identities.coverage, kernel, oracle)
         if shape_proofs.noise_of(oracle.declaration) is not None:
             yield "unimodal", "proof", 0.0, partial(identities.unimodality, oracle, xs)
         yield "branches", "proof", 0.0, partial(identities.branches, kernel, oracle, xs)

@@ -68,6 +68,17 @@ def test_faults_are_not_excused_as_changing_nothing(kind, tmp_path):
             assert not detector.is_same(kernel, where.partition(":")[0]), where
 
 
+@pytest.mark.slow
+def test_a_branch_that_typical_parameters_lack_is_found(tmp_path):
+    """Between 0 and sensitivity - halfwidth Q alone has mass, where the sensitivity is larger."""
+    mechanism = mechc.load("truncated_laplace")
+    (second,) = (
+        line for line in mechanism.source.splitlines(keepends=True)
+        if line.endswith("t1, 3.0, math.nan, math.nan, 1.0)\n")
+    )  # fmt: skip
+    assert is_caught(mechanism, mechanism.source.replace(second, ""), tmp_path)
+
+
 class Changed:
     """A kernel of which one function answers otherwise."""
 
