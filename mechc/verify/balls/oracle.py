@@ -183,11 +183,7 @@ class Oracle:
         return float(total.mid()) if total.is_finite() else 0.0
 
     def end_rounding(self, end: float) -> float:
-        """What one unit in the last place of every parameter does to an end of a piece.
-
-        Args:
-            end: a finite one as a kernel states it, rounded; 0 is returned where there is none.
-        """
+        """What one ulp of every parameter does to a rounded end of a piece, 0 if it is none."""
         exprs = {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}
         moved = 0.0
         with ctx.workprec(ATOM_BITS):

@@ -157,10 +157,7 @@ class Certified:
 
     def _atoms(self, epsilon: Any, tilt: float, smallest: Any) -> tuple[Any, dict[str, Any]]:
         atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
-        known = [a for a in atoms if a is not None]
-        if len(known) < len(atoms):
-            raise UnsupportedError("certified: a density among the laws")
-        return discrete.finite_part(self.laws, known, epsilon, tilt), {"route": "atoms"}
+        return discrete.finite_part(self.laws, atoms, epsilon, tilt), {"route": "atoms"}
 
     def _densities(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         """Meshes where steps are few, the contour where they are many, the other where it is wide.
@@ -298,17 +295,12 @@ def _bound(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
     """Delta, or its logarithm, rounded outward."""
     number, least, most = (_log, -math.inf, 0.0) if log else (float, 0.0, 1.0)
     low, middle, high = (number(v) for v in (ball.lower(), ball.mid(), ball.upper()))
-    low, high = (min(max(v, least), most) for v in (_down(low), _up(high)))
+    low, high = (
+        min(max(math.nextafter(math.nextafter(v, away), away), least), most)
+        for v, away in ((low, -math.inf), (high, math.inf))
+    )
     return Bound(low, min(max(middle, low), high), high, "contour", STATUS, detail)
 
 
 def _log(value: Any) -> float:
     return float(value.log().mid()) if value > 0 else -math.inf
-
-
-def _down(value: float) -> float:
-    return math.nextafter(math.nextafter(value, -math.inf), -math.inf)
-
-
-def _up(value: float) -> float:
-    return math.nextafter(math.nextafter(value, math.inf), math.inf)

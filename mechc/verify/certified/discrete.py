@@ -32,16 +32,19 @@ class Atoms(NamedTuple):
     missing: Any
 
 
-def atoms_of(oracle: Oracle, smallest: Any) -> Atoms | None:
-    """The finite losses of a pair, None where one has a density.
+def atoms_of(oracle: Oracle, smallest: Any) -> Atoms:
+    """The finite losses of a pair; an infinite lattice lacks at most a mass of `smallest` under P.
 
-    A mass of at most `smallest` under P is left out of an infinite lattice.
+    Raises:
+        UnsupportedError: some losses have a density, or there are too many integers.
     """
     try:
         rows, missing, densities = oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
     except NumericError as e:
         raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
-    return None if densities else Atoms(_merged(rows), missing.upper())
+    if densities:
+        raise UnsupportedError("certified: a density among the laws")
+    return Atoms(_merged(rows), missing.upper())
 
 
 def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
