@@ -171,6 +171,7 @@ def _levels(kernel: Any, oracle: Oracle, xs: list[float], count: int) -> list[fl
     with np.errstate(invalid="ignore"):  # an outcome without mass under either law
         found = np.unique(np.append(out, points[:, 1] - points[:, 2]))
     found = found[np.isfinite(found)]
-    steps = 0.5 * (found[1:] + found[:-1])[np.diff(found) > 1e-6 * np.abs(found[1:])]
+    share = 0.38 if oracle.measure is Measure.LATTICE else 0.5  # no integer between has that loss
+    steps = (found[:-1] + share * np.diff(found))[np.diff(found) > 1e-6 * np.abs(found[1:])]
     steps = steps[np.abs(steps) > 1e-3 * np.abs(steps).max(initial=0.0)]
     return [float(v) for v in steps[:: max(1, steps.size // count)][:count]]
