@@ -143,6 +143,7 @@ def _is_regular(value: Expr, facts: Facts) -> bool:
 
 
 _DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
+MIXED = 6  # terms of both laws from which on no case has ever been split with success
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
             region
             for piece in case.pieces
             if piece.p or piece.q
-            for region in regions_of(piece, pair.variable, facts, depth > 0)
+            for region in regions_of(piece, pair.variable, facts, depth > 0 and _is_short(piece))
         )
     except Split as question:
         finer = [
@@ -180,6 +181,11 @@ def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
             return [refined for alternative in finer for refined in alternative]
         return _refine(case, pair, facts, 0)
     return [Refined(case.condition, facts, regions, case.atoms)]
+
+
+def _is_short(piece: Piece) -> bool:
+    """Whether both mixtures are short enough for a sign to decide which way the loss goes."""
+    return len(piece.p) + len(piece.q) < MIXED
 
 
 def _is_split(refined: list[Refined]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -36,6 +37,7 @@ from sympy import (
     Sum,
     Symbol,
     besseli,
+    erfc,
     exp,
     log,
 )
@@ -224,6 +226,15 @@ class _ArrayEvaluator(_Evaluator):
         if isinstance(expr, log) and isinstance(expr.args[0], besseli):  # overflows far sooner
             order, z = map(self.value, expr.args[0].args)
             return np.log(special.ive(order, z)) + np.abs(z)
+        if isinstance(expr, log) and isinstance(expr.args[0], erfc):
+            return special.log_ndtr(-math.sqrt(2.0) * self.value(expr.args[0].args[0])) + math.log(
+                2
+            )
+        if isinstance(expr, log) and expr.args[0].is_Add:  # exponentials overflow, not their logs
+            terms = [term.as_coeff_Mul() for term in expr.args[0].args]
+            if all(c > 0 and (e is S.One or isinstance(e, exp)) for c, e in terms):
+                logs = [math.log(c) + (self.value(e.args[0]) if e.args else 0.0) for c, e in terms]
+                return reduce(np.logaddexp, logs)
         if isinstance(expr, Add) and isinstance(1 - expr, exp):
             return -np.expm1(self.value((1 - expr).args[0]))
         return super().value(expr)

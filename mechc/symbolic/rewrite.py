@@ -14,7 +14,7 @@ hours as well. What is left as it is has the same value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm
+from math import comb, lcm, prod
 
 from sympy import (
     Add,
@@ -328,3 +328,15 @@ def degree(expr: Expr) -> int:
         unit = lcm(*(q for _, q in found))
         highest = max(highest, *(p * unit // q for p, q in found))
     return highest
+
+
+def monomials(expr: Expr) -> int:
+    """Return about how many terms the expression has when multiplied out, like ones apart."""
+    if expr.is_Add:
+        return sum(map(monomials, expr.args))
+    if expr.is_Mul:
+        return prod(map(monomials, expr.args))
+    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+        n = monomials(expr.base)
+        return comb(n + int(expr.exp) - 1, int(expr.exp))
+    return 1

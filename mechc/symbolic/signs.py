@@ -61,7 +61,9 @@ from sympy import (
 
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
-from mechc.symbolic.rewrite import factored
+from mechc.symbolic.rewrite import factored, monomials
+
+MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
 
 
 def sign(expr: Expr, facts: Facts) -> int:
@@ -492,6 +494,8 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
             if direction:
                 replaced[node] = (1 + Dummy("w", positive=True)) ** direction
     numerator, denominator = fraction(together(encoded.xreplace(replaced)))
+    if max(monomials(numerator), monomials(denominator)) > MOST_MONOMIALS:
+        return None
     first = _one_sign(expand(numerator))
     second = _one_sign(expand(denominator))
     return None if first is None or second is None else first * second

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special
-from sympy import Abs, Max, Rational, exp
+from sympy import Abs, Max, Rational, cosh, exp
 
 import mechc
 from mechc.declare import additive, count, integer, positive, real, shape
@@ -86,3 +86,14 @@ def test_nothing_is_certified_of_a_constant_without_a_proven_error():
     noise = declared(shape(exp(-((x / a) ** 4))), a)
     with pytest.raises(UnsupportedError, match="quadrature"):
         mechc.load(noise)(a=1.0).delta(1.0, certified=True)
+
+
+def test_samples_of_a_constant_that_overflows():
+    """Every form of the loss of a sample but log p - log q is inf - inf far out."""
+    event = mechc.poisson(mechc.load(declared(shape(1 / (cosh(x / a) + b)), a, b)))
+    points = np.linspace(-60.0, 61.0, 400_001)
+    q = 1 / (np.cosh(points / 1.5) + 2.0)
+    p = 0.9 * q + 0.1 / (np.cosh((points - 1.0) / 1.5) + 2.0)
+    truth = np.maximum(p - math.exp(0.02) * q, 0.0).sum() / q.sum()
+    found = event(a=1.5, b=2.0, sampling_rate=0.1).delta(0.02, direction="remove")
+    assert found.upper == pytest.approx(truth, rel=1e-6) and found.lower <= found.upper

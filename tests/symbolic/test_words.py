@@ -5,7 +5,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from sympy import Eq, Symbol, exp, log, oo, symbols
+from sympy import Eq, Symbol, erfc, exp, log, oo, symbols
 
 from mechc.symbolic.evaluate import evaluate, evaluate_array, holds, typical_values
 from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc, spell_out
@@ -85,3 +85,14 @@ def test_an_equation_is_met_by_elimination():
     condition = Eq(one.symbol, two.symbol)
     vector = next(typical_values((one, two), condition, {one.symbol: two.symbol}))
     assert holds(condition, vector)
+
+
+def test_logs_of_what_overflows_or_vanishes():
+    """Exponentials far beyond doubles, whose logs are not; reference: mpmath."""
+    for expr, at in (
+        (log(1 + exp(-2 * x)), -1e4),
+        (log(3 + 2 * exp(x)), 900.0),
+        (log(erfc(x)), 60.0),
+    ):
+        found = float(evaluate_array(expr, {x: np.array([at])})[0])
+        assert found == pytest.approx(float(evaluate(expr, {x: mpmath.mpf(at)})), rel=1e-14)

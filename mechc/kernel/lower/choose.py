@@ -91,8 +91,7 @@ class Chooser:
             forms = candidates(expr, self.context.calculus.pair.variable)
             measured = self._measured(forms, self._place_of(expr), "x", trials, near)
             if all(grade >= LOST for grade, *_ in measured):
-                plain = self._difference(expr)
-                last = self._graded(plain, finish_expression(plain), "x", trials, near)
+                last = self._graded(self._difference(expr), "x", trials, near)
                 if last[0] < min(grade for grade, *_ in measured):
                     measured.append(last)
             self._chosen[expr] = _first(measured)[0]
@@ -259,20 +258,19 @@ class Chooser:
         near: Sequence[Trial] = (),
     ) -> list[Measured]:  # fmt: skip
         """What `_graded` says of each candidate."""
-        found: list[Measured] = []
-        for form in forms:
-            frozen = place(form)
-            printable = finish_expression(frozen)
-            if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
-                return [(0, 0, 0, frozen, 0.0)]
-            found.append(self._graded(frozen, printable, variable, trials, near))
-        return found
+        return [self._graded(place(form), variable, trials, near) for form in forms]
 
     def _graded(
-        self, frozen: ir.Expr, printable: ir.Expr, variable: str | None, trials: list[Trial],
+        self, frozen: ir.Expr, variable: str | None, trials: list[Trial],
         near: Sequence[Trial] = (),
     ) -> Measured:  # fmt: skip
-        """Error class, that near a zero, number of operations, frozen form and error."""
+        """Error class, that near a zero, number of operations, frozen form and error.
+
+        Sums that only the finished module has are not tried, and taken as they are.
+        """
+        printable = finish_expression(frozen)
+        if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
+            return 0, 0, 0, frozen, 0.0
         names = list(self.context.names)
         if variable is not None:
             names.insert(0, variable)
