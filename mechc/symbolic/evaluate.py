@@ -227,14 +227,14 @@ class _ArrayEvaluator(_Evaluator):
             order, z = map(self.value, expr.args[0].args)
             return np.log(special.ive(order, z)) + np.abs(z)
         if isinstance(expr, log) and isinstance(expr.args[0], erfc):
-            return special.log_ndtr(-math.sqrt(2.0) * self.value(expr.args[0].args[0])) + math.log(
-                2
-            )
+            u = self.value(expr.args[0].args[0])
+            if not np.iscomplexobj(u):
+                return special.log_ndtr(-math.sqrt(2.0) * u) + math.log(2.0)
         if isinstance(expr, log) and expr.args[0].is_Add:  # exponentials overflow, not their logs
             terms = [term.as_coeff_Mul() for term in expr.args[0].args]
             if all(c > 0 and (e is S.One or isinstance(e, exp)) for c, e in terms):
-                logs = [math.log(c) + (self.value(e.args[0]) if e.args else 0.0) for c, e in terms]
-                return reduce(np.logaddexp, logs)
+                return _log_sum([np.log(float(c)) + (self.value(e.args[0]) if e.args else 0.0)
+                                 for c, e in terms])  # fmt: skip
         if isinstance(expr, Add) and isinstance(1 - expr, exp):
             return -np.expm1(self.value((1 - expr).args[0]))
         return super().value(expr)
@@ -257,6 +257,13 @@ class _ArrayEvaluator(_Evaluator):
         return float(evaluate(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
     root = sum
+
+
+def _log_sum(logs: list[Any]) -> Any:
+    """Log of a sum of exponentials, real or complex."""
+    top = reduce(np.maximum, map(np.real, logs))
+    top = np.where(np.isfinite(top), top, 0.0)
+    return top + np.log(sum(np.exp(v - top) for v in logs))
 
 
 def _sinhc(u: Any) -> Any:

@@ -96,3 +96,12 @@ def test_logs_of_what_overflows_or_vanishes():
     ):
         found = float(evaluate_array(expr, {x: np.array([at])})[0])
         assert found == pytest.approx(float(evaluate(expr, {x: mpmath.mpf(at)})), rel=1e-14)
+
+
+def test_log_of_a_sum_of_exponentials_in_the_plane():
+    """As in K of a finite set of outcomes at a complex tilt; reference: mpmath."""
+    z = Symbol("z")
+    expr = log(exp(-z * log(3)) / 2 + exp(z * log(2)) / 2)
+    for at in (0.3 + 0.7j, -0.5 + 2.0j, 2.0 - 1.0j):
+        found = complex(evaluate_array(expr, {z: at}))
+        assert found == pytest.approx(complex(evaluate(expr, {z: mpmath.mpmathify(at)})), rel=1e-14)
