@@ -134,8 +134,9 @@ def resolved_strip(
     ends: tuple[End, ...], strip: tuple[float, float], log_masses: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the tilts of a strip at which what lies too close to the ends is below SHARE."""
-    lo, hi = strip
-    least, most = lo, hi
+    least, most = strip
+    # an infinite strip may rest on a limit that no double comes near
+    lo, hi = (end if math.isfinite(end) else 0.0 for end in (least + 1.0, most))
     for e in ends:
         log_mass, loss = e.lost
         for t, whole in zip((0.0, -1.0), log_masses, strict=True):
@@ -144,7 +145,7 @@ def resolved_strip(
                 if t == 0.0:
                     most = min(most, max(room / loss, KEPT * hi))
                 else:
-                    least = max(least, min(-1.0 + room / loss, -1.0 + KEPT * (lo + 1.0)))
+                    least = max(least, min(-1.0 + room / loss, -1.0 + KEPT * lo))
     return least, most
 
 

@@ -110,3 +110,24 @@ def test_a_sampled_pole_whose_power_is_seen_beyond_doubles_only(rate):
         assert answer.lower <= truth + 1e-12 * abs(truth) and truth <= answer.upper + 1e-12
         if crossing > 1e-9:
             assert answer.upper - answer.lower < 0.01
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("share", [0.7, 0.86, 0.95])
+def test_largest_losses_that_no_double_shows(count, share):
+    """Sampled at a rate next to one: all steps at a loss that is attained within 1e-25 of an end.
+
+    Delta is at least P(L > l)^count (1 - exp(epsilon - count l)), and q/p > y where 1 - x is below
+    (c / (a b y))^(1/(b-1)) / a, nearly.
+    """
+    a, b, c, rate = 2.91, 1.39, 4.68, 1.0 - 2.0**-35
+    event = mechc.poisson(mechc.load(FAMILIES["kumaraswamy"].declare()))(
+        a=a, b=b, c=c, sampling_rate=rate
+    )
+    largest = 35.0 * math.log(2.0)
+    level = largest * (1.0 + share) / 2.0
+    ratio = (math.exp(-level) - 2.0**-35) / rate
+    log_mass = math.log(c) + math.log(0.9 * ratio * c / (a * b)) / (b - 1.0) - math.log(a)
+    epsilon = count * share * largest
+    truth = count * log_mass + math.log(-math.expm1(epsilon - count * level))
+    assert (count * event).log_delta(epsilon, direction="add").upper >= truth
