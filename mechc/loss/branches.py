@@ -103,8 +103,9 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
 
 
 def _limit(limit: float, at: float, end: float, inner: float) -> float:
-    """Use the declared limit of the loss where the interval reaches the end of its branch."""
-    return float(limit) if at == end and math.isfinite(limit) else float(inner)
+    """The declared limit at the end of a branch, an infinite one where doubles give no loss."""
+    declared = math.isfinite(limit) or not math.isfinite(inner)
+    return float(limit) if at == end and declared else float(inner)
 
 
 def _inside(ends: Floats) -> Floats:
@@ -541,6 +542,8 @@ def cell_masses(
     order = np.argsort(panels.lo)
     lo, length = panels.lo[order], panels.half[order]
     for branch in branches_of(source, tilt_lo, tilt_hi):
+        if math.isnan(branch.loss_lo) or math.isnan(branch.loss_hi):
+            raise NumericError(f"{source.kernel.NAME}: no loss is known at an end of a branch")
         first, met = _met(branch, edges, reverse)
         if met.size < 2:
             continue

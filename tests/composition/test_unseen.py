@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy import stats
 from scipy.special import erfc, gammaln
 
 import mechc
@@ -328,3 +329,19 @@ def test_a_slow_loss_far_beyond_the_nodes(epsilon):
     found = laws(a=a).log_delta(epsilon, direction="add")
     assert found.lower <= truth <= found.upper
     assert found.upper - found.lower < 1e-9
+
+
+def test_grid_of_a_loss_that_doubles_do_not_have_at_an_end():
+    """Inverse Gaussian laws: L = log(3/2)/2 - (x - 1)^2 / (4 x), nan at x = 0 itself."""
+    event = load(
+        p="sqrt(a/(2*pi*x**3))*exp(-a*(x-1)**2/(2*x))",
+        q="sqrt(b/(2*pi*x**3))*exp(-b*(x-1)**2/(2*x))", support=("0", "oo"),
+    )(a=1.5, b=1.0)  # fmt: skip
+    far = 2.0 * (0.5 * math.log(1.5) - 0.1)
+    ends = [1.0 + far + sign * math.sqrt(far * far + 2.0 * far) for sign in (-1.0, 1.0)]
+    p, q = (np.diff(stats.invgauss.cdf(ends, 1.0 / k, scale=k))[0] for k in (1.5, 1.0))
+    truth = p - math.exp(0.1) * q
+    for method in ("pld", "direct"):
+        bound = event.delta(0.1, method=method, direction="remove")
+        assert bound.lower <= truth + 1e-14 and truth - 1e-14 <= bound.upper
+        assert bound.upper - bound.lower < 1e-8
