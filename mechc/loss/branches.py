@@ -80,7 +80,12 @@ class Branch:
 
 
 def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.0) -> list[Branch]:
-    """Return the monotone branches over the panels that carry mass for the tilts given."""
+    """Return the monotone branches over the panels that carry mass for the tilts given.
+
+    Raises:
+        NumericError: at an end of one neither the kernel nor its table knows a loss, so that no
+            loss could be told to lie on it.
+    """
     if not source.continuous:
         return []
     panels = source.cover(tilt_lo, tilt_hi)
@@ -97,6 +102,9 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         for i in range(len(ends) - 1):
             a = _limit(row[3], ends[i], row[0], inner[2 * i])
             b = _limit(row[4], ends[i + 1], row[1], inner[2 * i + 1])
+            if math.isnan(a) or math.isnan(b):
+                where = f"an end of ({ends[i]:g}, {ends[i + 1]:g})"
+                raise NumericError(f"{source.label}: no loss is known at {where}")
             if a != b:
                 out.append(Branch(ends[i], ends[i + 1], a, b, int(row[5]) if split else -1))
     return out
@@ -542,8 +550,6 @@ def cell_masses(
     order = np.argsort(panels.lo)
     lo, length = panels.lo[order], panels.half[order]
     for branch in branches_of(source, tilt_lo, tilt_hi):
-        if math.isnan(branch.loss_lo) or math.isnan(branch.loss_hi):
-            raise NumericError(f"{source.kernel.NAME}: no loss is known at an end of a branch")
         first, met = _met(branch, edges, reverse)
         if met.size < 2:
             continue

@@ -345,7 +345,7 @@ def _continuous(
         relative = max(relative, table.relative)
         ends = np.array([branch.loss_lo, branch.loss_hi])
         reached = np.array([table.lo, table.hi]) == np.array([branch.lo, branch.hi])
-        kinks.append(sign * ends[reached])
+        kinks.append(sign * ends[reached & np.isfinite(ends)])
     panels = (np.concatenate(losses), np.concatenate(weights), relative, error)
     return panels, np.concatenate(kinks)
 

@@ -261,6 +261,70 @@ def gamma_inverse_gamma(m, a, b):
     return half_line(m, gamma_law(m, a), lambda x: -(b + 1) * m.log(x) - 1 / x - m.loggamma(b))
 
 
+# losses that are nan at 0 itself: differences of infinite logs
+
+
+def inverse_gaussian(a, mean=1):
+    return sqrt(a / (2 * pi * x**3)) * exp(-a * (x - mean) ** 2 / (2 * mean**2 * x))
+
+
+def inverse_gamma(a, b):
+    return b**a / gamma(a) * x ** (-a - 1) * exp(-b / x)
+
+
+@family(lambda: on_half_line("inverse_gaussians", inverse_gaussian(a, s), inverse_gaussian(b, t),
+                             (a, b, s, t)),
+        a=(0.3, 5.0), b=(0.3, 5.0), s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
+def inverse_gaussians(m, a, b, s, t):
+    def law(k, mean):
+        k, mean = m.number(k), m.number(mean)
+        norm = (m.log(k) - m.log(2 * m.pi * m.number(1))) / 2
+        return lambda x: norm - m.log(x) * 3 / 2 - k * ((x - mean) / mean) ** 2 / (2 * x)
+
+    return half_line(m, law(a, s), law(b, t))
+
+
+@family(lambda: on_half_line("levy", inverse_gamma(sp.S.Half, a), inverse_gamma(sp.S.Half, b),
+                             (a, b)),
+        a=(0.3, 5.0), b=(0.3, 5.0))  # fmt: skip
+def levy(m, a, b):
+    return inverse_gammas(m, 0.5, 0.5, a, b)
+
+
+@family(lambda: on_half_line("inverse_gammas", inverse_gamma(a, s), inverse_gamma(b, t),
+                             (a, b, s, t)),
+        a=(0.5, 6.0), b=(0.5, 6.0), s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
+def inverse_gammas(m, a, b, s, t):
+    def law(k, scale):
+        k, scale = m.number(k), m.number(scale)
+        norm = k * m.log(scale) - m.loggamma(k)
+        return lambda x: norm - (k + 1) * m.log(x) - scale / x
+
+    return half_line(m, law(a, s), law(b, t))
+
+
+@family(lambda: on_half_line("frechets", a * x ** (-a - 1) * exp(-(x**-a)),
+                             b * x ** (-b - 1) * exp(-(x**-b)), (a, b)),
+        a=(0.5, 5.0), b=(0.5, 5.0))  # fmt: skip
+def frechets(m, a, b):
+    def law(k):
+        k = m.number(k)
+        return lambda x: m.log(k) - (k + 1) * m.log(x) - m.exp(-k * m.log(x))
+
+    return half_line(m, law(a), law(b))
+
+
+@family(lambda: on_half_line("reciprocal_exponentials", exp(-x / s - t / x) / (
+                             2 * sqrt(s * t) * sp.besselk(1, 2 * sqrt(t / s))), exp(-x), (s, t)),
+        s=(0.3, 3.0), t=(0.3, 3.0))  # fmt: skip
+def reciprocal_exponentials(m, s, t):
+    """Generalised inverse Gaussian law of index 1 and an exponential one."""
+    s, t = m.number(s), m.number(t)
+    order = 2 * m.exp(m.log(t / s) / 2)
+    norm = m.log(m.number(2)) + m.log(s * t) / 2 + m.log_bessel_k(1, order)
+    return half_line(m, lambda x: -x / s - t / x - norm, lambda x: -x)
+
+
 # two laws on (0, 1)
 
 

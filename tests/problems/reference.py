@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, ctx
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln, kve, log_ndtr
 
 ULP = 2.0**-52
 ORDER = 16  # nodes of a panel
@@ -46,6 +46,7 @@ def _in_balls():
         abs=abs, loggamma=arb.lgamma, inf=math.inf, pi=pi, number=arb,
         log_normal_cdf=lambda x: ((-x / arb(2).sqrt()).erfc() / 2).log(),
         logaddexp=lambda a, b: max(a, b, key=float) + (-abs(a - b)).exp().log1p(),
+        log_bessel_k=lambda order, x: x.bessel_k(order).log(),
     )  # fmt: skip
 
 
@@ -53,6 +54,7 @@ DOUBLES = SimpleNamespace(
     exp=np.exp, log=np.log, log1p=np.log1p, expm1=np.expm1, sqrt=np.sqrt, sinh=np.sinh,
     cosh=np.cosh, tanh=np.tanh, atan=np.arctan, cos=np.cos, abs=np.abs, loggamma=gammaln,
     inf=math.inf, pi=math.pi, number=float, log_normal_cdf=log_ndtr, logaddexp=np.logaddexp,
+    log_bessel_k=lambda order, x: math.log(kve(order, x)) - x,
 )  # fmt: skip
 BALLS = _in_balls()
 
