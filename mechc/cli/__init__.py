@@ -50,6 +50,7 @@ from mechc.cli.arguments import (
     Training,
     count_of,
     counts_of,
+    drawable,
     grouped,
     question,
     ranges_of,
@@ -100,7 +101,7 @@ class _Group(TyperGroup):
             if option and (hint := _meant(option[1].replace("-", "_"), error.ctx)):
                 words = words.partition(" (Possible")[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
-            about = f"mechc {at.info_name}" if at else "mechc"
+            about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
             _fail(ctx, f"{about}: {words}; see {about} --help", 2)
         except MechcError as error:
             bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
@@ -320,7 +321,7 @@ def compare(
     if (epsilon is None) == (delta is None):
         raise DeclarationError("compare: give exactly one of --epsilon and --delta")
     question(delta=delta, epsilon=epsilon)
-    writable(plot)
+    drawable(plot)
     run = what.run(what.count)
     word = "delta" if delta is None else "epsilon"
     with err.status("asking every method"):
@@ -347,7 +348,7 @@ def curve(
 
     numbers = counts_of(counts)
     question(method, delta=delta)
-    writable(plot)
+    drawable(plot)
     run = what.run()
     bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
@@ -393,7 +394,7 @@ def tournament(
     as_json: Json = False,
 ) -> None:
     """Rank mechanisms by the errors of the least noise that meets a target."""
-    writable(plot)
+    drawable(plot)
     with err.status("tournament") as status:
         found = mechc.tournament(
             target=target, count=count_of(count), sampling=poisson, mechanisms=names or None,
@@ -475,7 +476,7 @@ def open_run(
     run = mechc.open(path, allow_files=allow_files)
     bounds = _answers(run, delta, epsilon, method)
     if as_json:
-        _print_json(ctx, {"run": repr(run), "count": run.count, "adjacency": run.adjacency,
+        _print_json(ctx, {"run": repr(run), "count": run.count, **_claimed(run),
                           "claims": run.claims,
                           "answers": [bound.record() for bound in bounds]})  # fmt: skip
         return
@@ -566,18 +567,21 @@ def _individual() -> None:
 
 @individual.command("chunk")
 def individual_chunk(
+    ctx: typer.Context,
     path: Annotated[Path, typer.Argument(help="TOML file with the words of the run.")],
     index: Annotated[int | None, typer.Argument(help="Number of the chunk, from 0.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Account for one chunk of people; without a number, print how many chunks there are."""
     from mechc.individual.distributed import Run
 
     run = Run.read(path)
+    found = {"chunks": run.results.chunks, "path": str(run.results.path)}
     if index is None:
-        typer.echo(run.results.chunks)
-    else:
-        run.chunk(index)
-        out.print(f"chunk {index} is in {run.results.path}", highlight=False)
+        _print(ctx, found, lambda: run.results.chunks)
+        return
+    run.chunk(index)
+    _print(ctx, {**found, "chunk": index}, lambda: f"chunk {index} is in {run.results.path}")
 
 
 @command()
@@ -654,8 +658,9 @@ def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
     """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
     from mechc.accountants.bound import plain
 
-    asked = {k: v for k, v in ctx.params.items() if v not in (None, "", [], False, ())}
-    asked.pop("as_json", None)
+    unsaid: tuple[Any, ...] = (None, "", [], ())
+    asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
+    del asked["as_json"]
     typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
 
 

@@ -276,6 +276,15 @@ def writable(path: Path | None) -> None:
         raise DeclarationError(f"cannot write {path}: {why}")
 
 
+def drawable(path: Path | None) -> None:
+    """Refuse a file for a figure, if there is one, where none could be written at the end."""
+    if path is not None:
+        from mechc.report import plot
+
+        plot.check(path)
+    writable(path)
+
+
 def values_of(settings: Iterable[str]) -> dict[str, float]:
     """Return parameters from "name=value" words, each name once."""
     values: dict[str, float] = {}

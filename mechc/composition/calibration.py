@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, plain
@@ -22,7 +21,7 @@ from mechc.composition.divergences import true_positive
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
-from mechc.composition.training import dpsgd, solvable
+from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.rounding import EPS
@@ -138,12 +137,16 @@ def calibrate(
     if not isinstance(parameters, (Mapping, type(None))):
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
     others = {**(parameters or {}), **fixed}
-    known = mechanism.parameters if isinstance(mechanism, Mechanism) else ()
-    for word in MEANT.keys() & fixed.keys() - {p.name for p in known}:
-        if not training:
-            raise DeclarationError(
-                f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?"
-            )
+    own = KNOWN
+    if isinstance(mechanism, Mechanism):
+        own = frozenset(p.name for p in mechanism.parameters)
+    for word in sorted(MEANT.keys() & fixed.keys() - own):
+        raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?")
+    if others.get(solve_for) is not None:
+        raise DeclarationError(
+            f"calibrate: {solve_for}={others[solve_for]!r} is given and solved for (expected one "
+            "of the two)"
+        )
     if beside is not None and not isinstance(beside, (Event, Composition)):
         raise DeclarationError(f"beside={beside!r} (expected an event or a composition)")
 
@@ -196,8 +199,7 @@ def _target(
                 f"calibrate: no mechanism meets tpr={high:g} at fpr={low:g}, as guessing has the "
                 "power fpr (expected 0 < fpr < tpr)"
             )
-        ask = partial(Composition.tpr, fpr=low, **how)
-        return Power(run, ask, how, math.log(high / low), math.log(high), low)
+        return Power(run, how, math.log(high / low), math.log(high), low)
     if advantage is not None:
         epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
     if epsilon is None or delta is None:
@@ -210,9 +212,7 @@ def _target(
             f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-    if advantage is not None:
-        return Profile(run, partial(Composition.advantage, **how), how, at, log_target)
-    return Profile(run, partial(Composition.delta, epsilon=at, **how), how, at, log_target)
+    return (Profile if advantage is None else Advantage)(run, how, at, log_target)
 
 
 @dataclass
@@ -221,15 +221,13 @@ class Profile:
 
     Attributes:
         run: the composition at a value.
-        ask: what users ask of it.
-        how: the words of their question.
+        how: the words of the question.
         epsilon: where delta is asked.
         log_target: log of the largest value allowed.
         known: bounds by value, as they were found.
     """
 
     run: Callable[[float], Composition]
-    ask: Callable[[Composition], Bound]
     how: dict[str, Any]
     epsilon: float
     log_target: float
@@ -240,6 +238,10 @@ class Profile:
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
         self._lead = ""  # the direction that was the worse one where both were evaluated
+
+    def ask(self, run: Composition) -> Bound:
+        """Return the bounds that users are told."""
+        return run.delta(self.epsilon, **self.how)
 
     def excess(self, value: float) -> float:
         """Return the proven upper bound of log delta minus the target: at most 0 is good."""
@@ -313,11 +315,23 @@ class Profile:
         return ""
 
 
+class Advantage(Profile):
+    """The same of delta at epsilon 0, by its name."""
+
+    def ask(self, run: Composition) -> Bound:
+        """Return the bounds that users are told."""
+        return run.advantage(**self.how)
+
+
 @dataclass
 class Power(Profile):
     """The same of the log of the true positive rate at a false positive rate."""
 
     fpr: float = 0.0
+
+    def ask(self, run: Composition) -> Bound:
+        """Return the bounds that users are told."""
+        return run.tpr(self.fpr, **self.how)
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
         bound = true_positive(evaluation, self.fpr)

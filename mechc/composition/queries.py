@@ -274,7 +274,8 @@ class Queries(ABC):
             delta: target for "steps".
             counts: repetitions of the whole run for "steps"; by default its own repetitions, from
                 the first to the last, or 1 to 100 of a run that repeats nothing.
-            ax: matplotlib axes to draw into; a figure of its own by default.
+            ax: matplotlib axes to draw into, of a figure with `layout="constrained"` at best; a
+                figure of its own by default.
             label: name of this run, written next to its curve.
             beside: other runs or events by their names, drawn into the same figure.
             methods: names of accountants: one curve for each instead of one for the run.

@@ -96,8 +96,10 @@ class Recheck:
         """Return it in plain words and numbers."""
         answers = [{"question": a.question, "verdict": a.verdict, "held": a.held,
                     "found": a.found.record()} for a in self.answers]  # fmt: skip
+        claim = self.run.claim
         made: dict[str, Any] = plain({"ok": self.ok, "run": repr(self.run), "answers": answers,
-                                      "notes": self.notes})  # fmt: skip
+                                      "notes": self.notes, "claim": claim.record(),
+                                      "adjacency": claim.adjacency})  # fmt: skip
         return made
 
     def __str__(self) -> str:
@@ -170,7 +172,8 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
             RecursionError) as error:  # fmt: skip
-        raise DeclarationError(f"{path}: {error} (expected {expected})") from error
+        why = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{path}: {why} (expected {expected})") from error
 
 
 def is_json(path: Any) -> bool:

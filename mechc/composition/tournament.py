@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.accountants.bound import Bound, as_table, plain
+from mechc.adjacency import joined, weakest
 from mechc.composition.calibration import calibrate
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_count, as_delta, as_epsilon, positive
@@ -155,7 +156,14 @@ class Tournament:
     def record(self) -> dict[str, Any]:
         """Return all of it in plain numbers and words."""
         words = {k: v for k, v in vars(self).items() if k != "entrants"}
-        return {**words, "entrants": [entrant.record() for entrant in self.entrants]}
+        claims = [(e.name, e.bound.claim) for e in self.entrants if e.bound and e.bound.claim]
+        claim: dict[str, Any]
+        try:
+            claim = weakest(claims, joined(claims, "tournament")).record()
+        except DeclarationError:  # of several relations: every entrant has its own
+            claim = {"adjacency": None}
+        return {**words, "claim": claim, "adjacency": claim["adjacency"],
+                "entrants": [entrant.record() for entrant in self.entrants]}  # fmt: skip
 
     def to_json(self) -> str:
         """Return `record()` as JSON."""
@@ -264,9 +272,10 @@ class Optimum:
 
     def record(self) -> dict[str, Any]:
         """Return it in plain numbers and words."""
+        bound = self.bound.record()
         return {**self.values, "error": self.error, "parameters": self.event.parameters,
-                "mechanism": self.event.mechanism.name, "tried": self.tried,
-                "bound": self.bound.record()}  # fmt: skip
+                "mechanism": self.event.mechanism.name, "tried": self.tried, "bound": bound,
+                "claim": bound["claim"], "adjacency": bound["adjacency"]}  # fmt: skip
 
 
 def optimise(

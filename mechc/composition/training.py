@@ -38,6 +38,7 @@ DRAWN = {  # words for samplers
     "truncated_poisson": "truncated", "capped": "truncated", "cut": "truncated",
     "without_replacement": "fixed", "balls_and_bins": "allocation", "shuffle": "shuffled",
     "random_allocation": "allocation",
+    "with_replacement": "mechc.with_replacement(mechanism, dataset_size=, batch_size=)",
 }  # fmt: skip
 MEANT = {  # words of other libraries, and what they are here
     "max_grad_norm": "clip_norm",
@@ -59,7 +60,9 @@ MEANT = {  # words of other libraries, and what they are here
     "neighboring_relation": "adjacency",
     "sample_rate": "batch_size, which divided by dataset_size is the rate",
     "sampling_rate": "batch_size, which divided by dataset_size is the rate",
+    "group_size": "mechc.group(run, size), of what dpsgd returns",
 }
+KNOWN = frozenset({*WORDS, *MEANT})  # what is taken, or refused with the word that is meant
 
 
 def dpsgd(
@@ -121,7 +124,11 @@ def dpsgd(
         listed = "" if hint else f"; expected {', '.join(WORDS)}"
         raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
     if not isinstance(sampler, str) or sampler not in SAMPLERS:
-        hint = suggestion(sampler, SAMPLERS, DRAWN) if isinstance(sampler, str) else ""
+        hint = (
+            suggestion(sampler, (*SAMPLERS, *DRAWN.values()), DRAWN)
+            if isinstance(sampler, str)
+            else ""
+        )
         raise DeclarationError(
             f"dpsgd: sampler={sampler!r} is not known{hint} (expected one of {', '.join(SAMPLERS)})"
         )

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import Measure
+from mechc.report import labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,6 @@ DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
 TAIL = 1e-3  # probability left out at each end of densities
 LEAST = 1e-300  # smallest delta of a profile
 CELLS = 160  # of the law of the loss
-OFFSETS = (0.05, -0.05, 0.07, -0.07, 0.1, -0.1, 0.14, -0.14)  # of a name from its curve
 
 
 class Look(NamedTuple):
@@ -80,6 +80,7 @@ def run(
         raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
     if not epoch > 0.0:
         raise DeclarationError(f"epoch={epoch!r} (expected a positive number of steps)")
+    check(path)
     look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
     own = label or ("this run" if beside else "")
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
@@ -98,8 +99,9 @@ def run(
         axes.set_ylim(bottom=0)
     if kind == "steps":
         axes.set_xlim(left=0)
-    title = repr(what) if len(runs) == 1 or methods else ""
-    _finish(axes, title)
+    if len(runs) == 1 or methods:
+        _entitle(axes, repr(what), whole=ax is None)
+    labels.write(axes, below=ax is None)
     if path is not None:
         save(figure, path)
     drawn: Figure = figure
@@ -152,7 +154,7 @@ def bars(
     if not joined:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(words), frameon=False,
                     fontsize="small", handletextpad=0.1, columnspacing=1.0)  # fmt: skip
-    figure.suptitle(_wrapped(title), fontsize="medium")
+    figure.suptitle("\n".join(textwrap.wrap(title, 78)), fontsize="medium")
     if path is not None:
         save(figure, path)
     drawn: Figure = figure
@@ -174,7 +176,7 @@ def draw(
         axes: where to draw.
         x: abscissae, shape (n,).
         bound: arrays of shape (n,).
-        label: its name, written next to it by `_finish`.
+        label: its name, written next to it by `labels.write`.
         index: which colour and dash.
         falls: epsilon falls with the abscissa; else it rises.
     """
@@ -189,9 +191,14 @@ def _colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+def _dashes(index: int) -> Any:
+    """Dashes of a curve: with its colour they are seen again after 36 others."""
+    return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
+
+
 def _line(axes: Axes, x: Any, y: Any, label: str, index: int, **how: Any) -> None:
     style: dict[str, Any] = {"color": _colour(index), "label": label or "_", "linewidth": 1.8}
-    axes.plot(x, y, linestyle=DASHES[index % len(DASHES)], **style, **how)
+    axes.plot(x, y, linestyle=_dashes(index), **style, **how)
 
 
 def _profile(
@@ -299,13 +306,13 @@ def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index:
         for i, (height, shift) in enumerate(((np.exp(log_p), -1), (np.exp(log_q), 1))):
             width = 0.004 * (x[-1] - x[0])
             axes.vlines(place + shift * width, 0, height, color=_colour(index + i), linewidth=3)
-    axes.set(xlabel="output", ylabel="mass" if kernel.MEASURE == Measure.LATTICE else "density")
+    axes.set(xlabel="output", ylabel="density" if kernel.MEASURE == Measure.DENSITY else "mass")
     axes.set_ylim(bottom=0)
 
 
 def curve(axes: Axes, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:
-    """Draw a function of the outputs: a line, or marks on a lattice."""
-    if kernel.MEASURE == Measure.LATTICE:
+    """Draw a function of the outputs: a line, or marks where outputs are single points."""
+    if kernel.MEASURE != Measure.DENSITY:
         how: dict[str, Any] = {"color": _colour(index), "label": label or "_"}
         axes.plot(x, y, "os"[index % 2], markersize=3, **how)
     else:
@@ -402,65 +409,18 @@ def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int
     return unit, np.unique(np.linspace(1, times, 240).round().astype(int)).tolist(), unit.count
 
 
-def _finish(axes: Axes, title: str) -> None:
-    """Write the title, and next to each curve its name, where it is farthest from the others."""
-    axes.set_title(_wrapped(title), fontsize="medium")
-    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
-    if not lines:
-        return
+def _entitle(axes: Axes, title: str, whole: bool) -> None:
+    """Write a title over axes: the whole of it over a figure, two lines among other axes."""
     figure: Any = axes.figure
-    figure.draw_without_rendering()
-    places = np.linspace(0.01, 0.99, 99)
-    heights = np.array([_height(axes, line, places) for line in axes.lines])
-    taken: list[tuple[float, float, float]] = []
-    for line in lines:
-        own = list(axes.lines).index(line)
-        half = 3.2 * len(str(line.get_label())) / max(axes.bbox.width / 1.4, 1.0) * 1.4
-        best = max(
-            (_room(heights, own, column, offset, half, places, taken), column, offset)
-            for column in range(len(places))
-            for offset in OFFSETS
-        )
-        room, column, offset = best
-        if room <= 0.0:
-            axes.legend(frameon=False, fontsize="small")
+    room = (figure if whole else axes).bbox.width / figure.dpi * 72.0
+    for fontsize, points in {"medium": 10.0, "small": 8.3, "x-small": 7.0}.items():
+        width = max(int(room / (0.58 * points)), 20)
+        axes.set_title("\n".join(textwrap.wrap(title, width)), fontsize=fontsize)
+        if len(title) <= 2 * width:
             return
-        taken.append((places[column], heights[own, column] + offset, half))
-    for line, (x, at, _) in zip(lines, taken, strict=True):
-        axes.text(x, at, str(line.get_label()), transform=axes.transAxes, color=line.get_color(),
-                  fontsize="small", ha="center", va="center")  # fmt: skip
-
-
-def _room(
-    heights: Floats, own: int, column: int, offset: float, half: float, places: Floats,
-    taken: Sequence[tuple[float, float, float]],
-) -> float:  # fmt: skip
-    """How free a place beside a curve is for its name; not positive where it must not be."""
-    x, at = places[column], heights[own, column] + offset
-    if not (half + 0.01 < x < 0.99 - half and 0.04 < at < 0.96):
-        return -1.0
-    if any(abs(u - x) < w + half and abs(v - at) < 0.08 for u, v, w in taken):
-        return -1.0
-    gaps = np.abs(heights[:, np.abs(places - x) <= half + 0.01] - at)
-    others = np.delete(heights[:, column], own)
-    nearest = float(np.nanmin(np.abs(others - at), initial=0.3))
-    clear = float(np.nanmin(gaps, initial=0.3))
-    if clear < 0.04 or nearest < 1.3 * abs(offset):
-        return -1.0
-    return 0.5 + min(nearest, 0.2) - abs(offset)
-
-
-def _height(axes: Axes, line: Any, places: Floats) -> Floats:
-    """Heights of a line at places along the axes, in shares of the axes; nan beside it."""
-    points = axes.transAxes.inverted().transform(
-        line.get_transform().transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
-    )
-    points = points[np.isfinite(points).all(axis=1)]
-    if not len(points):
-        return np.full_like(places, np.nan)
-    points = points[np.argsort(points[:, 0], kind="stable")]
-    heights: Floats = np.interp(places, points[:, 0], points[:, 1], left=np.nan, right=np.nan)
-    return heights
+    if not whole:
+        short = textwrap.wrap(title, width, max_lines=2, placeholder=" ...")
+        axes.set_title("\n".join(short), fontsize="x-small")
 
 
 def _epsilon_at(delta: float) -> str:
@@ -468,10 +428,6 @@ def _epsilon_at(delta: float) -> str:
     times = "" if digits == "1" else rf"{digits}\cdot "
     shown = rf"{times}10^{{{int(power)}}}" if power else digits
     return rf"$\varepsilon$ at $\delta = {shown}$"
-
-
-def _wrapped(title: str) -> str:
-    return "\n".join(textwrap.wrap(title, 78))
 
 
 @cache
@@ -516,6 +472,20 @@ def blank(width: float = 6.4, height: float = 4.2, columns: int = 1) -> tuple[Fi
         one.grid(alpha=0.25, linewidth=0.6)
         one.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def check(path: str | os.PathLike[str] | None) -> None:
+    """Refuse a file for a figure whose suffix is no format of figures.
+
+    Raises:
+        UnsupportedError: matplotlib is not installed, or does not write the format.
+    """
+    known = blank()[0].canvas.get_supported_filetypes() if path is not None else {}
+    suffix = os.path.splitext(os.fspath(path))[1][1:].lower() if path is not None else ""
+    if suffix and suffix not in known:
+        raise UnsupportedError(
+            f"{path}: no figures are written as {suffix!r} (expected one of {', '.join(known)})"
+        )
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

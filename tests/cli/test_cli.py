@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app
+from mechc.cli import app, individual
 
 GAUSSIAN = ["gaussian", "--set", "sigma=0.8", "--poisson", "0.01", "--count", "2000"]
 
@@ -91,7 +91,7 @@ def test_bad_input_is_one_line_and_code_2(words, message):
 
 def test_what_is_written_and_shown_is_json_too(tmp_path):
     """Every command but the demonstration; those that write say where."""
-    for made in app.registered_commands:
+    for made in (*app.registered_commands, *individual.registered_commands):
         assert made.callback.__name__ == "demo" or "as_json" in made.callback.__annotations__
     path = tmp_path / "kernel.py"
     for words, key in ((["emit", "gdp", "-o", path], "wrote"), (["show", "gdp"], "shown")):
@@ -121,6 +121,7 @@ odd = additive("odd", noise=exp(-x / width - exp(-x / width)) / width, variable=
         (["epsilon", "-d", "0.1", "--set", "width=1", "-k", "1.5"], "not an integer"),
         (["calibrate", "--solve-for", "width", "-e", "1", "-d", "-1"], "delta=-1 is out of range"),
         (["report", "-o", "x.html", "--set", "wdith=1"], "did you mean width?"),
+        (["curve", "--set", "width=1", "--plot", "x.bmpp"], "no figures are written as 'bmpp'"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_compiled(words, message, tmp_path, monkeypatch):
@@ -145,15 +146,20 @@ def test_what_is_wrong_is_told_before_anything_is_compiled(words, message, tmp_p
         ["calibrate", "gaussian", "--solve-for", "count", "-e", "1", "-d", "0.1", "--set",
          "sigma=3"],
         ["curve", "laplace", "--set", "scale=9", "--counts", "1,2"],
+        ["calibrate", "laplace", "--solve-for", "scale", "-e", "1", "-d", "0"],
+        ["tournament", "laplace", "gaussian", "--poisson", "0.5"],
+        ["optimise", "subbotin", "--over", "beta=1.5:2"],
     ],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_json_says_what_was_asked_and_by_which_version(words):
     answer = json.loads(run(*words, "--json").stdout)
     assert answer["version"] == mechc.__version__
-    if "claim" in answer:
+    if words[0] not in ("list", "methods", "cache"):
         assert answer["adjacency"] and answer["claim"]["status"] == "proven"
-        assert answer["inputs"].keys() & {"name", "dataset_size"}
+        assert answer["inputs"].keys() & {"name", "names", "dataset_size"}
+    if "-d" in words:  # zero too is something that was asked
+        assert answer["inputs"]["delta"] == float(words[words.index("-d") + 1])
 
 
 def test_lists():

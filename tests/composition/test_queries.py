@@ -273,14 +273,14 @@ def test_calibrate_far_targets(gaussian):
 
 def test_calibrate_refuses_a_parameter_that_turns():
     """More degrees of freedom help first and hurt later: no largest or smallest good value."""
-    profile = Profile(lambda value: None, lambda run: None, {}, 1.0, -5.0)
+    profile = Profile(lambda value: None, {}, 1.0, -5.0)
     profile.known = {1.0: (-2.0, -1.9), 2.0: (0.5, 0.6), 3.0: (-0.5, -0.4), 4.0: (1.0, 1.1)}
     assert "not monotone in nu: larger at 2 than at 3" in profile.turn("nu", 1.0, 4.0)
 
 
 def test_calibrate_does_not_say_that_no_value_helps_where_delta_turns(gaussian):
     """Both ends of every range miss a target that the middle may well meet."""
-    profile = Profile(lambda value: None, lambda run: None, {}, 1.0, -5.0)
+    profile = Profile(lambda value: None, {}, 1.0, -5.0)
     profile.excess = lambda s: profile.known.setdefault(s, (abs(math.log(s)) + 0.1,) * 2)[1]
     with pytest.raises(UnsupportedError, match="not monotone in sigma"):
         straddle(profile, gaussian.parameters[0], "gaussian")

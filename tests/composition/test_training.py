@@ -109,6 +109,8 @@ def test_phases_add_up_under_one_relation():
         ({"steps": 1, "sigma": 2.0}, "did you mean noise_multiplier"),
         ({"steps": 1, "max_grad_norm": 2.0}, "did you mean clip_norm"),
         ({"steps": 1, "batchsize": 2}, "did you mean batch_size"),
+        ({"steps": 1, "group_size": 2}, "did you mean mechc.group"),
+        ({"steps": 1, "sampler": "with_replacement"}, "did you mean mechc.with_replacement"),
         ({"steps": 1, "sample_rate": 0.01}, "batch_size, which divided by dataset_size"),
         ({"steps": 1, "dataset_size": None}, "dataset_size is needed"),
     ],

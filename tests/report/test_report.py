@@ -173,6 +173,66 @@ def test_figures_into_axes_of_ones_own_and_what_is_refused(gaussian, laplace):
             run.plot(**words)
 
 
+def test_many_long_names_are_all_read_and_no_two_curves_look_alike(gaussian):
+    runs = {
+        f"noise calibrated to a standard deviation of {s}": gaussian(sigma=s) for s in range(2, 9)
+    }
+    figure = gaussian(sigma=1.0).plot(
+        kind="densities", label="the narrowest of them all", beside=runs
+    )
+    (axes,), (legend,) = figure.axes, figure.legends
+    looks = {
+        (line.get_color(), str(line.get_linestyle()), repr(line._dash_pattern))
+        for line in axes.lines
+    }
+    assert len(looks) == len(axes.lines) == len(legend.get_texts()) == 16
+    figure.draw_without_rendering()
+    assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
+    assert figure.bbox.padded(1.0).y0 <= legend.get_window_extent().y0
+
+
+def test_names_stand_beside_their_own_curve(gaussian):
+    runs = [30 * gaussian(sigma=s) for s in (5.0, 8.0, 13.0)]
+    beside = {"less noise": runs[1], "least of all": runs[2]}
+    figure = runs[0].plot(kind="tradeoff", label="most noise", beside=beside)
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    names = {text.get_text(): text for text in axes.texts}
+    for line in axes.lines[::-1]:
+        if line.get_label()[0] == "_":
+            continue
+        text = names[line.get_label()]
+        at = axes.transAxes.transform(text.get_position())
+        distance = {
+            other: np.hypot(*(other.get_transform().transform(other.get_xydata()) - at).T).min()
+            for other in axes.lines
+        }
+        assert min(distance, key=distance.get) is line and text.get_color() == line.get_color()
+
+
+def test_titles_of_neighbours_do_not_meet(gaussian, laplace):
+    from matplotlib.figure import Figure
+
+    run = 3 * laplace(scale=5.0) + gaussian(sigma=4.0) + 20 * mechc.load("discrete_laplace")(a=0.1)
+    for words in ({}, {"layout": "constrained"}):
+        figure = Figure(figsize=(9.0, 3.0), **words)
+        both = figure.subplots(1, 2)
+        for axes in both:
+            run.plot(kind="loss", ax=axes)
+        figure.draw_without_rendering()
+        left, right = (axes.title.get_window_extent() for axes in both)
+        assert not left.overlaps(right) and both[0].get_title().count("\n") <= 1
+    whole = run.plot(kind="loss").axes[0].get_title()
+    assert whole.replace("\n", " ") == repr(run)
+
+
+def test_outputs_of_a_finite_set_are_marks(gaussian):
+    response = mechc.load("randomized_response")(epsilon=1.0, categories=4)
+    (axes,) = response.plot(kind="densities").axes
+    assert {line.get_linestyle() for line in axes.lines} == {"None"}
+    assert axes.get_ylabel() == "mass"
+
+
 def test_a_tournament_is_drawn(gaussian, laplace):
     found = mechc.tournament(target=(1.0, 1e-6), mechanisms=[gaussian, laplace])
     (axes,) = found.plot().axes
