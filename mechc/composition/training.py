@@ -101,7 +101,8 @@ def dpsgd(
             * "fixed": every batch is a uniformly random subset of exactly batch_size records, drawn
               anew for each step (T7; replace).
             * "allocation": in every epoch every record enters one of its ceil(dataset_size /
-              batch_size) steps, drawn uniformly (`random_allocation`; add/remove).
+              batch_size) steps, drawn uniformly (`random_allocation`; add/remove). Of an epoch that
+              ends early, after s of t steps, a record is in one of these with probability s / t.
             * "shuffled": the data are shuffled and cut into batches, as most data loaders do.
               This is not Poisson sampling, and its amplification is not counted: every record
               takes part once in an epoch, so that an epoch is one plain Gaussian release (T9).
@@ -293,7 +294,11 @@ def _fixed(run: Training) -> Composition:
 
 
 def _allocation(run: Training) -> Composition:
-    """Whole epochs, in each of which a record enters one step; a part of one counts as one."""
+    """Epochs, in each of which a record enters one step; of one that is cut short a sample.
+
+    The record's step is among the first s of t with probability s / t, and is then any of these
+    (T6, T11).
+    """
     from mechc.composition.allocation import random_allocation
 
     if run.relation is not Adjacency.ADD_REMOVE:
@@ -301,7 +306,13 @@ def _allocation(run: Training) -> Composition:
             "dpsgd: sampler='allocation' has a pair for adjacency='add_remove' alone"
         )
     each = math.ceil(run.size / run.batch)
-    return run.uses(random_allocation(load("gaussian"), steps=each), 1.0, run.passes(each))
+    number = (run.steps or 0) if run.epochs is None else math.ceil(run.epochs * each)
+    whole, rest = divmod(inputs.as_count(number), each)
+    gaussian = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
+    epochs = random_allocation(gaussian, steps=each) * whole
+    if not rest:
+        return epochs
+    return epochs + poisson(random_allocation(gaussian, steps=rest), rest / each)
 
 
 def _shuffled(run: Training) -> Composition:

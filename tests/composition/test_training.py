@@ -150,3 +150,19 @@ def test_allocated_records_take_part_once_an_epoch():
     assert answer.lower <= 3.01577445683e-07 * (1 + 1e-10)
     assert answer.upper >= 3.01577445683e-07 * (1 - 1e-10)
     assert answer.upper < 3.02e-07
+
+
+@pytest.mark.parametrize("length", [{"epochs": 0.5}, {"steps": 50}])
+def test_an_epoch_that_ends_early_is_a_sample_of_its_steps(length):
+    """E (r W + 1 - r - c)_+ = r E (W - (c - 1 + r) / r)_+, with W the mean of the 50 that ran."""
+    words = {"dataset_size": 1000, "batch_size": 10, "noise_multiplier": 0.8}
+    run = mechc.dpsgd(**words, **length, sampler="allocation")
+    ran = mechc.random_allocation(mechc.load("gaussian")(sigma=0.8), steps=50)
+    inner = ran.delta(math.log1p(2.0 * math.expm1(0.4)), direction="remove")
+    answer = run.delta(0.4, direction="remove")
+    assert 0.5 * inner.lower * (1 - 1e-7) <= answer.upper and answer.status == "proven"
+    assert answer.lower <= 0.5 * inner.upper * (1 + 1e-7)
+    assert answer.upper - answer.lower < 1e-6 * answer.upper
+    whole = mechc.dpsgd(**words, steps=150, sampler="allocation").epsilon(1e-5)
+    both = mechc.dpsgd(**words, epochs=1, sampler="allocation") + run
+    assert (whole.lower, whole.upper) == (both.epsilon(1e-5).lower, both.epsilon(1e-5).upper)
