@@ -27,7 +27,6 @@ from mechc.accountants.contours.put import (
     CAP,
     CLOSE,
     EDGE,
-    LASTING,
     WIDTH,
     Factors,
     Shares,
@@ -65,7 +64,6 @@ class Ratio:
     Attributes:
         factors: laws of X, each with t, and how many of the t they are of.
         shares: the first law.
-        known: phi fades, so that there are contours.
     """
 
     def __init__(self, factors: Factors) -> None:
@@ -74,9 +72,9 @@ class Ratio:
         self._by_top: dict[tuple[float, float, int], list[Term]] = {}
 
     @cached_property
-    def known(self) -> bool:
-        """Whether phi fades, so that there are contours."""
-        return sum(shares.lasting / shares.steps * n for shares, n in self.factors) <= LASTING
+    def listed(self) -> PrivacyLoss | None:
+        """The law of log W under P where it is few point masses."""
+        return listed(self.shares) if len(self.factors) == 1 else None
 
     @cached_property
     def exact(self) -> PrivacyLoss | None:
@@ -85,7 +83,7 @@ class Ratio:
             if len(self.factors) > 1:
                 parts = [replace(shares, steps=n) for shares, n in self.factors]
                 return likelihood.law_of_several(parts)
-            return listed(self.shares) or likelihood.law(self.shares)
+            return self.listed or likelihood.law(self.shares)
         except NumericError:
             return None
 
@@ -127,7 +125,9 @@ class Ratio:
         mean, off = shares.mean
         b = likelihood.cap(shares, RARE)[0]
         if b == math.inf:
-            if not shares.law.support[1] < CAP:
+            law = shares.law
+            top = law.support[1] if shares.continuous else law.atom_loss.max(initial=-math.inf)
+            if not top < CAP:
                 return 0.0, math.nan, math.inf
             return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
         log_u = CLOSE * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE)
@@ -250,7 +250,7 @@ class Epoch:
         infinite = self.log_infinite
         lower, estimate, upper = max(infinite[0], _log_positive(epsilon)), math.nan, 0.0
         alike = len(self.laws) == 1
-        if abs(epsilon) <= FARTHEST and self.ratio.known:
+        if abs(epsilon) <= FARTHEST and self.ratio.listed is None:
             found = self._by_put(epsilon, np.array([epsilon]))[0]
             lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
             estimate = float(found[1])
@@ -274,6 +274,8 @@ class Epoch:
         short = upper > DEEPEST and not _narrow(lower, upper, epsilon)
         if len(self.laws) > KINDS and math.exp(upper) <= COARSE * math.exp(max(epsilon, 0.0)):
             short = False
+        if not self.ratio.shares.continuous and upper - lower <= ROUGH:
+            short = False  # no grid is finer
         if short and (alike or self._affordable):
             laws = self.ends if self.exact is None else (self.exact, self.exact)
             found = [law.hockey_stick_log(epsilon + o * law.loss_error)
@@ -311,7 +313,7 @@ class Epoch:
             log_delta: natural log of delta.
             near: epsilon of one step.
         """
-        if not (self.ratio.known and 0.0 < near < FARTHEST):
+        if self.ratio.listed is not None or not 0.0 < near < FARTHEST:
             return None
         at, log_deltas = self._sketched(near, log_delta)
         crossing = np.flatnonzero((log_deltas[:-1] > log_delta) & (log_deltas[1:] <= log_delta))

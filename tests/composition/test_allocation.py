@@ -591,3 +591,67 @@ def test_masses_that_may_have_small_losses_are_in_no_lower_bound(direction):
         law, part = law.reversed(), part.reversed()
     value = Epoch(law, direction, 20).log_delta(0.1)[1]
     assert math.exp(Epoch(part, direction, 20).log_delta(0.1)[0]) <= math.exp(value) - 1e-3
+
+
+def convolved(points, weights, steps):
+    """All sums of so many terms by their values and masses, equal values together."""
+    values, masses = np.zeros(1), np.ones(1)
+    for _ in range(steps):
+        values = np.add.outer(values, points).ravel()
+        masses = np.multiply.outer(masses, weights).ravel()
+        order = np.argsort(values[masses > 1e-24])
+        values, masses = values[masses > 1e-24][order], masses[masses > 1e-24][order]
+        first = np.append(True, np.diff(values) > 1e-12 * values[1:])
+        masses = np.bincount(np.cumsum(first) - 1, masses)
+        values = values[first]
+    return values / steps, masses
+
+
+@pytest.mark.parametrize(("sigma", "steps", "epsilon"), [(1.37, 5, 0.9), (0.61, 6, 1.9)])
+def test_sums_of_point_masses_too_many_to_list(sigma, steps, epsilon):
+    """Discrete Gaussian noise: more than twenty point masses matter."""
+    k = np.arange(-40, 41)
+    weights = np.exp(-0.5 * (k / sigma) ** 2)
+    values, masses = convolved(np.exp((k - 0.5) / sigma**2), weights / weights.sum(), steps)
+    c = math.exp(epsilon)
+    truth = masses @ np.maximum(values - c, 0.0), masses @ np.maximum(1.0 - c * values, 0.0)
+    event = mechc.random_allocation(mechc.load("discrete_gaussian"), steps=steps)(sigma=sigma)
+    for bound, value in zip(both(event, epsilon), truth, strict=True):
+        assert bound.lower * (1 - 1e-9) <= value <= bound.upper * (1 + 1e-9)
+        assert bound.upper - bound.lower < 1e-6 * value
+
+
+def test_many_steps_of_point_masses_far_out():
+    """Next to a sum over a hundred thousand frequencies, where E exp(-sX) never fades."""
+    k, steps, epsilon = np.arange(-12, 13), 200, 0.5
+    weights = np.exp(-0.5 * (k / 1.6) ** 2)
+    weights /= weights.sum()
+    x, c = np.exp((k - 0.5) / 1.6**2) / steps, math.exp(-0.5)
+    a, period = 250.0, 0.7
+    n = np.arange(1, 100_001)
+    phi, s = np.zeros(n.size, complex), a + 2j * math.pi / period * n
+    for point, mass in zip(x, weights, strict=True):
+        phi += mass * np.exp(-s * point)
+    total = float((weights @ np.exp(-a * x)) ** steps * math.exp(a * c)) / a**2
+    total += 2.0 * float((phi**steps * np.exp(s * c) / s**2).real.sum())
+    event = mechc.random_allocation(mechc.load("discrete_gaussian"), steps=steps)(sigma=1.6)
+    bound = event.delta(epsilon, direction="add")
+    value = total / period * math.exp(epsilon)
+    assert bound.lower * (1 - 1e-4) <= value <= bound.upper * (1 + 1e-4) and value < 1e-15
+    assert bound.upper - bound.lower < 1e-5 * value
+
+
+def test_two_steps_of_noise_that_vanishes_at_its_ends():
+    """Raised cosines: likelihood ratios without end, and a mass that only P has."""
+    half, c = 15.0, math.exp(0.9)
+    z, weight = half * NODES, half * WEIGHTS
+    density = (1.0 + np.cos(math.pi * z / half)) / (2.0 * half)
+    moved = (1.0 + np.cos(math.pi * (z - 1.0) / half)) / (2.0 * half) * (z - 1.0 > -half)
+    w = 0.5 * np.add.outer(moved / density, moved / density)
+    mass = np.multiply.outer(density * weight, density * weight)
+    event = mechc.random_allocation(mechc.load("raised_cosine"), steps=2)(halfwidth=half)
+    alone = event.delta(math.inf, direction="remove").lower
+    truth = alone + (mass * np.maximum(w - c, 0.0)).sum(), (mass * np.maximum(1 - c * w, 0.0)).sum()
+    for bound, value in zip(both(event, 0.9), truth, strict=True):
+        assert bound.lower * (1 - 2e-3) <= value <= bound.upper * (1 + 2e-3)
+        assert bound.upper - bound.lower < 2e-3 * value

@@ -339,17 +339,23 @@ def _edges(lo: float, hi: float, sd: float, middle: float) -> Floats:
 
 def cap(shares: Shares, rare: float) -> tuple[float, float]:
     """Log X beyond which there are so few that they are large; and the top."""
-    if not shares.continuous or shares.law.atom_loss.size:
+    law = shares.law
+    if shares.continuous and law.atom_loss.size:
         return math.inf, math.inf
-    panels = replace(shares, log_cap=CAP, width=0.0).panels
-    log_x, log_mass = shares.masses(panels)
+    if shares.continuous:
+        panels = replace(shares, log_cap=CAP, width=0.0).panels
+        log_x, log_mass = shares.masses(panels)
+        ends = shares.sign * panels.losses_at_ends()
+    else:
+        log_x, ends = law.atom_loss[:, None], law.atom_loss[:, None]
+        log_mass = (law.atom_log_mass - law.atom_loss)[:, None]
     each = np.exp(log_mass).sum(axis=1)
     order = np.argsort(-log_x.min(axis=1))
     beyond = shares.steps * np.cumsum(each[order])
     count = int(np.searchsorted(beyond, rare))
     if count == 0 or not beyond[count - 1] > 1e-60:
         return math.inf, math.inf
-    least = float((shares.sign * panels.losses_at_ends()[order[:count]]).min())
+    least = float(ends[order[:count]].min())
     top = float(log_x.max())
     return (least, top) if top > least + NARROW else (math.inf, math.inf)
 

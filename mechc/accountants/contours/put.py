@@ -20,7 +20,15 @@ all terms positive: the last is elementary, the others have transforms psi^m phi
 their own through their own saddle points, so that the sum has relative accuracy to any depth. Parts
 end little by little, by a share between 0 and 1 of every X, so that their transforms fade.
 
-Atoms do not let phi fade, and few steps let it fade slowly: for them there is `grids`.
+Atoms do not let phi fade, and few steps let it fade slowly. Then W + U has a transform that does,
+phi(s) exp(v^2 s^2 / 2) for normal U of standard deviation v and density p. A payoff f is convex,
+with the law of W for its second derivative, and E(U - |x|)_+ <= v^2 p(x), so that
+
+    E f(c + U) - v^2 p_(W + U)(c) <= f(c) <= E f(c + U),
+
+of which the density comes from the same frequencies. With v = blur / |a| that is an interval of
+about blur^2 of f(c), at any depth. (That W + U may be below 0 adds images of less than
+exp(-(T - c)^2 / 2v^2), which no double has.)
 """
 
 from __future__ import annotations
@@ -60,6 +68,9 @@ QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
 CAP = 300.0  # largest log X that is told from larger ones
 FURTHER, FAR = 8.0, 1e4  # times the last frequency that is resolved to prove decay of few steps
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
+FLOOR = 1e-15  # mass beyond all panels
+BLURRED = 6.5  # standard deviations of what is added to W, times the last frequency
+BLURS = 5e-4, 1.5e-3, 6e-3, 3e-2  # standard deviations that are tried, over |a|
 WIDTH, EDGE = 0.05, 6.0  # of ends of a part of X, in log X; and in units of that what is beyond
 FINER, PART = 8, 3.0  # parts of a panel there; and what in these units is short
 
@@ -325,7 +336,9 @@ class Contour:
         k, k_error: log of the transform at a, and its error.
     """
 
-    def __init__(self, factors: Factors, a: float, period: float, most: float) -> None:
+    def __init__(
+        self, factors: Factors, a: float, period: float, most: float, blur: float = 0.0
+    ) -> None:
         """Evaluate phi out to where it has faded, if that is not more than so much work.
 
         Args:
@@ -333,16 +346,23 @@ class Contour:
             a: not 0.
             period: T.
             most: nodes times frequencies.
+            blur: standard deviation of what is added to W, times |a|.
 
         Raises:
             NumericError: it is.
         """
         self.a, self.period, rough = a, period, together(factors)
         self.steps = float(factors[0][1])
+        self.blur, variance = blur, (blur / a) ** 2
         h = 2.0 * math.pi / period
         # far out a few large ones decide, and the others fade as they do in the middle
         frequency = max(rough.fading(each, FADED) for each in {a, max(a, 0.0)})
-        count = min(math.ceil(frequency / h) + 2, MOST_FREQUENCIES)
+        if blur:
+            frequency = BLURRED * abs(a) / blur
+        count = math.ceil(frequency / h) + 2
+        if blur and count > 2 * MOST_FREQUENCIES:
+            raise NumericError(f"{factors[0][0].law.label}: too many frequencies at {a:g}")
+        count = count if blur else min(count, MOST_FREQUENCIES)
         self._h, self._factors = h, factors
         while True:
             last = h * (count + 0.5)
@@ -354,7 +374,8 @@ class Contour:
             tilted = [Tilted(Law.of((Step(resolved, n),)), a) for (resolved, _), _, n in found]
             logs = [each.log_phi(h, 1, count + 1) for each in tilted]
             re, im = np.sum(logs, axis=0)
-            if re[-1] - 2.0 * math.log(last / abs(a)) < DONE or 4.0 * work > most:
+            size = re[-1] - 0.5 * variance * last * last - 2.0 * math.log(last / abs(a))
+            if size < DONE or 4.0 * work > most:
                 break
             count *= 2
         self._last = last
@@ -368,12 +389,14 @@ class Contour:
             moved += self._add(shares, resolved, missed, n, s) + each.lost
         steps = [Step(resolved, n) for (resolved, _), _, n in found]
         self._near = Law.of(steps)
+        self.k += 0.5 * blur * blur
+        re, im = re - 0.5 * variance * y * y, im + variance * a * y
         factor = (a / s) ** 2
         self.plain = re, im
         self.size = np.exp(re) * np.abs(factor)
         self.phase = im + np.angle(factor)
         self.wander = np.abs(re) + 2.0 * np.abs(im)
-        self.off = np.exp(rest) * moved
+        self.off = np.exp(rest - 0.5 * variance * y * y) * moved
         self.noise = np.abs(factor) * self.off
 
     def _add(self, shares: Shares, resolved: PrivacyLoss, missed: float, n: int, s: Any) -> Floats:
@@ -397,7 +420,8 @@ class Contour:
         self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
         self.turn -= drift * n
         # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
-        boost = np.exp(np.minimum(np.maximum(a * loss, 0.0) - k / n, 300.0))
+        tilt = np.maximum(a * loss, 0.0) if shares.continuous else a * loss  # of masses: relative
+        boost = np.exp(np.minimum(tilt - k / n, 300.0))
         boosted, size = weight * boost, np.abs(s)
         each = np.minimum(2.0 * float(boosted.sum()), size * -float(boosted @ loss))
         if square < math.inf:
@@ -410,6 +434,8 @@ class Contour:
     @cached_property
     def tail(self) -> float:
         """Bound on what is left out of the sum."""
+        if self.blur:
+            return self._faded * (self.a / (self._last - 0.5 * self._h)) ** 2
         last, a, near = self._last, self.a, Tilted(self._near, self.a)
         few = self.steps <= FEW
         # of many factors those of small X are enough: the others are at most 1
@@ -424,6 +450,19 @@ class Contour:
             reach, proof = last, near
         decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
         return float(decay) * self.period * a * a / math.pi
+
+    @property
+    def _faded(self) -> float:
+        """Bound on the sum of |phi| that is left out, by what is added to W."""
+        v, y = self.blur / abs(self.a), self._last + 0.5 * self._h
+        return 2.0 * math.exp(-0.5 * (v * y) ** 2) / -math.expm1(-v * v * y * self._h)
+
+    def _blurred(self, c: Floats) -> Floats:
+        """Bounds on v^2 times the density of W + U, in units of exp(K + ac) / (a^2 T)."""
+        size = np.exp(self.plain[0])
+        found = _sums(c, self.y, size, self.plain[1], self.wander, self.off, self.turn, EPS)
+        out: Floats = self.blur**2 * (found.sum(axis=1) + self._faded)
+        return out
 
     def payoffs(self, c: Floats, log_image: Floats) -> Floats:
         """Return rows (lower, estimate, upper) of the logs of f(c).
@@ -442,9 +481,10 @@ class Contour:
             share = (noise + self.tail) / np.maximum(total, 1e-300)
             off = self.k_error + EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * abs(a) * c)
             image = np.exp(np.minimum(log_image - log_s + off, 600.0))
+            less = self._blurred(c) / np.maximum(total, 1e-300) if self.blur else np.zeros(c.size)
             rows = np.stack([
-                np.log(np.maximum(1.0 - share - image, 0.0)) - off,
-                np.zeros(c.size),
+                np.log(np.maximum(1.0 - share - image - less * (1.0 + 8.0 * EPS), 0.0)) - off,
+                np.log1p(-0.5 * np.minimum(less, 1.0)),
                 np.log1p(share) + off,
             ])  # fmt: skip
             rows += log_s
@@ -487,6 +527,8 @@ class Term:
         self.drawn = sum(count for _, count in factors[1:])
         self._rows: dict[int, tuple[Floats, Floats]] = {}
         self._contours: dict[tuple[float, float, float], Contour | None] = {}
+        lasting = sum(shares.lasting / shares.steps * n for shares, n in factors)
+        self.blurs = (0.0, *BLURS)[lasting > LASTING + float(self.rough.roughly(0.0)[0, 0]) :]
 
     def rows(self, sign: int) -> tuple[Floats, Floats]:
         """Return |a|, increasing, and rows K, K', K'' there."""
@@ -553,10 +595,13 @@ class Term:
             if sign > 0:  # larger X contribute nothing
                 cap = math.log(most) + EDGE * WIDTH
                 used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in used]
-            try:
-                self._contours[key] = Contour(used, sign * a, period, MOST_WORK)
-            except NumericError:
-                self._contours[key] = None
+            self._contours[key] = None
+            for blur in self.blurs:
+                try:
+                    self._contours[key] = Contour(used, sign * a, period, MOST_WORK, blur)
+                    break
+                except NumericError:
+                    continue
         found = self._contours[key]
         return none if found is None else found.payoffs(c, log_image) + self.log_ways
 
@@ -564,27 +609,27 @@ class Term:
         """A period for a place, and logs of bounds on images elsewhere."""
         k = float(self.rough.roughly(sign * a)[0, 0])
         depth = k + sign * a * at - 2.0 * math.log(a)  # of the answer, nearly
-        if sign > 0:
-            period = (IMAGES + max(0.0, -depth)) / a
-            period = _coarse(max(period, 1.3 * float(c.max()) + 2.0))
-            less = -math.expm1(-a * period)
-            image: Floats = np.log(c + period) - a * period - 2.0 * math.log(less)
-            return period, np.where(1.1 * c < period, image, math.inf)
-        size, rows = self.rows(-1)
+        size, rows = self.rows(sign)
         mass, slope = self.rough.roughly(0.0)[0, :2].tolist()
         mass = math.exp(mass)
         further = size > a
         size, high = size[further], rows[further, 0] - np.log(size[further]) - 1.0
+        if sign > 0:  # what panels lack
+            for s, n in self.factors:
+                lacking = FLOOR * np.exp(np.minimum(-rows[further, 0] / n, 600.0))
+                high += n * np.log1p(s.error + lacking)
         least = depth - IMAGES
         period = _coarse(max(-least, 1.0) / a)
+        # in the money f is at most its distance from there, or from E W
+        inside = float(c.max()) if sign > 0 else -slope
         for _ in range(MOST_PERIODS if size.size else 0):
             less = -math.expm1(-a * period)
-            left = math.log(mass * (period - slope)) - a * period - 2.0 * math.log(less)
+            near = math.log(max(mass, sign) * period + inside) - a * period - 2.0 * math.log(less)
             off = (size - a) * period
-            right = high - size * at - off - np.log(-np.expm1(-off))
-            best = int(np.argmin(right))
-            if np.logaddexp(left, right[best]) < least:
-                return period, np.logaddexp(left, right[best] + size[best] * (at - c))
+            beyond = high + sign * size * at - off - np.log(-np.expm1(-off))
+            best = int(np.argmin(beyond))
+            if np.logaddexp(near, beyond[best]) < least:
+                return period, np.logaddexp(near, beyond[best] + sign * size[best] * (c - at))
             period *= math.exp(CLOSE)
         return math.inf, c
 
