@@ -309,7 +309,7 @@ def _allocation(run: Training) -> Composition:
     number = (run.steps or 0) if run.epochs is None else math.ceil(run.epochs * each)
     whole, rest = divmod(inputs.as_count(number), each)
     gaussian = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
-    epochs = random_allocation(gaussian, steps=each) * whole
+    epochs: Composition = random_allocation(gaussian, steps=each) * whole
     if not rest:
         return epochs
     return epochs + poisson(random_allocation(gaussian, steps=rest), rest / each)
