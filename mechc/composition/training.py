@@ -309,10 +309,10 @@ def _allocation(run: Training) -> Composition:
     number = (run.steps or 0) if run.epochs is None else math.ceil(run.epochs * each)
     whole, rest = divmod(inputs.as_count(number), each)
     gaussian = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
-    epochs: Composition = random_allocation(gaussian, steps=each) * whole
-    if not rest:
-        return epochs
-    return epochs + poisson(random_allocation(gaussian, steps=rest), rest / each)
+    released: Composition = random_allocation(gaussian, steps=each) * whole
+    if rest:
+        released += poisson(random_allocation(gaussian, steps=rest), rest / each)
+    return released
 
 
 def _shuffled(run: Training) -> Composition:
