@@ -97,13 +97,15 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
 
 
 def _with_tails(expr: Expr) -> Expr:
-    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail."""
+    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail; 1 - erfc(u) as erf."""
     tails: dict[Expr, Expr] = {}
     for total in expr.atoms(Add):
         constant, rest = total.as_coeff_Add()
         coefficient, functions = rest.as_coeff_Mul()
         if isinstance(functions, erf) and abs(coefficient) == constant:
             tails[total] = constant * erfc(-functions.args[0] * (coefficient / constant))
+        elif isinstance(functions, erfc) and -coefficient == constant:
+            tails[total] = constant * erf(functions.args[0])
     return expr.xreplace(tails)
 
 
@@ -111,7 +113,9 @@ def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
     """Non-negative expressions that add up to `expr`."""
     if isinstance(expr, Add):
         parts = [s for arg in expr.args for s in _summands(arg, variable, facts)]
-        return parts if all(weak_sign(p, facts) in (0, 1) for p in parts) else [expr]
+        open_ = {_of_open_sign(part, facts) for part in parts}
+        # a factor of unknown sign that all parts share has that of the whole
+        return parts if len(open_) == 1 and not open_.pop().has(variable) else [expr]
     if isinstance(expr, Mul):
         sums = [a for a in expr.args if isinstance(a, Add) and a.has(variable)]
         others = [a for a in expr.args if a not in sums]
@@ -121,6 +125,13 @@ def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
             if 1 < len(parts) <= MAX_TERMS:
                 return [Mul(*others, part) for part in parts]
     return [expr]
+
+
+def _of_open_sign(part: Expr, facts: Facts) -> Expr:
+    """What is left of a product without the factors that are proved not to be negative."""
+    if weak_sign(part, facts) in (0, 1):
+        return S.One
+    return Mul(*(a for a in Mul.make_args(part) if weak_sign(a, facts) not in (0, 1)))
 
 
 def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:

@@ -150,6 +150,13 @@ class KernelSource:
         self._check_masses()
         self._first_panels = self._panels
 
+    def keep_atoms(self, loss: Floats, log_mass: Floats) -> None:
+        """Take these point masses, sorted by their losses, for all that share outcomes."""
+        self._atoms = loss, log_mass, (-math.inf, math.inf), ()
+        self._lattice_rows, self._tails = self._lattice_rows[:0], {}
+        self.strip = (-math.inf, math.inf)
+        self.support = (float(loss[0]), float(loss[-1])) if loss.size else (0.0, 0.0)
+
     @property
     def is_steep(self) -> bool:
         """Whether the loss grows without limit towards an end of a branch that is a number."""

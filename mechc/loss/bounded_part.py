@@ -23,7 +23,8 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
-from mechc.loss.infinite_mass import LogMass, total
+from mechc.loss.infinite_mass import LogMass, rounded, total
+from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature, log_mass
 
 Floats = NDArray[np.float64]
@@ -35,13 +36,15 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     """Return the source with losses beyond +-bound revealed.
 
     Args:
-        source: a kernel at its parameters, with a continuous part.
+        source: a kernel at its parameters.
         bound: positive.
 
     Raises:
         UnsupportedError: the end of a branch on which the loss grows cannot be told.
         NumericError: a mass beyond the bound was not found.
     """
+    if not source.continuous:
+        return _atoms_within(source, bound)
     lo, hi = source.strip
     unsplit = source.rows[:, 2] == protocol.UNSPLIT
     if unsplit.any() and np.isfinite(source.rows[unsplit, 3:5]).all() and lo >= -1.0 and hi <= 0.0:
@@ -69,6 +72,23 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     other.infinite = _with_masses(source, source.infinite, beyond)
     other.early = _with_masses(source, source.early, early)
     other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
+    return other
+
+
+def _atoms_within(source: KernelSource, bound: float) -> KernelSource:
+    """The same of point masses; integers that no list holds may have any loss."""
+    loss, log_mass, _ = source.listed()
+    far = np.abs(loss) > bound
+    unlisted = [LogMass(source.log_unlisted(source.tilts, reverse)) for reverse in (False, True)]
+    error = source.atoms_known[1] + source.nodes(-1.0, 0.0).tolerance
+    logs = [log_total(v[far]) for v in (log_mass, log_mass - loss)]
+    beyond = [LogMass(log, rounded(log).error + error) for log in logs]
+    other = copy(source)
+    p, q = source.infinite
+    other.infinite = total([p, beyond[0], unlisted[0]]), total([q, beyond[1], unlisted[1]])
+    p, q = source.early
+    other.early = total([p, unlisted[0]]), total([q, unlisted[1]])
+    other.keep_atoms(loss[~far], log_mass[~far])
     return other
 
 

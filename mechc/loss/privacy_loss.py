@@ -304,7 +304,7 @@ class PrivacyLoss:
         Raises:
             UnsupportedError: where the loss is that large is not known.
         """
-        if self.source is None or not self.source.continuous:
+        if self.source is None:
             return self
         return self.of_source(within(self.source, bound), self.is_reversed)
 
