@@ -105,7 +105,7 @@ FEW = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
-WIDEST = 1e300  # width in log delta of an answer with two sides
+WIDEST = 1.0  # width in log delta of an answer that steers a search
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -218,7 +218,7 @@ class Auto:
         return self._answer(epsilon, self._rtol)
 
     def rough(self, epsilon: float) -> Bound:
-        """Return the first answer with two sides, however wide: enough to steer a search.
+        """Return the first answer that is narrow enough to steer a search.
 
         Args:
             epsilon: any real number.

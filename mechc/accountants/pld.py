@@ -43,7 +43,7 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_pe
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.allowance import MAX_WORK, allowed
+from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 
@@ -204,11 +204,14 @@ class PldAccountant:
         return fine <= _LOOK or fine <= min(0.5 * coarse, _HOPELESS)
 
     def _on_mesh(self, window: Window) -> _Pair:
-        """Refine the mesh until the width is what was asked for or does not come from the mesh."""
+        """Refine the mesh until the width is what was asked for or does not come from the mesh.
+
+        Or until the work allowed is used up: a coarser mesh is an answer as well.
+        """
         reaches = reach(self._composed, self._laws, window)
         size, width = self._size(window), math.inf
+        pair = self._discretised(window, reaches, size)
         while True:
-            pair = self._discretised(window, reaches, size)
             if self._grid is not None or pair.width <= self._rtol or pair.width > 0.6 * width:
                 return pair
             if size >= self._largest():
@@ -216,6 +219,10 @@ class PldAccountant:
             width = pair.width
             size *= 2 if width < 4.0 * self._rtol else 4
             size = min(size, self._largest())
+            try:
+                pair = self._discretised(window, reaches, size)
+            except OutOfWorkError:
+                return pair
 
     def _largest(self) -> int:
         work = _PART * min(allowed(), 100.0 * MAX_WORK) / (_POINT * len(self._laws))

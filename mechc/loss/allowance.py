@@ -32,16 +32,17 @@ class Allowance:
 
     Attributes:
         max_work: units given.
+        part: share of them that the method being asked may take.
         left: units left before the query has to come to an end.
         spare: units kept for the bounds that it ends with.
     """
 
-    __slots__ = ("left", "max_work", "spare")
+    __slots__ = ("left", "max_work", "part", "spare")
 
     def __init__(self, max_work: float) -> None:
         """Begin to count."""
         self.max_work = self.left = max_work
-        self.spare = SPARE * max_work
+        self.part, self.spare = 1.0, SPARE * max_work
 
 
 _ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
@@ -64,9 +65,12 @@ def spend(units: float) -> None:
 
 
 def allowed() -> float:
-    """Return the work that the query being answered was given, inf outside any query."""
+    """Return the work that the method being asked was given, inf outside any query.
+
+    Not what is left of it, which depends on what is known from questions before.
+    """
     allowance = _ALLOWANCE.get()
-    return inf if allowance is None else allowance.max_work
+    return inf if allowance is None else allowance.part * allowance.max_work
 
 
 @contextmanager
@@ -110,12 +114,12 @@ def share(part: float) -> Iterator[None]:
     if allowance is None:
         yield
         return
-    kept = (1.0 - part) * max(allowance.left, 0.0)
-    allowance.left -= kept
+    kept, whole = (1.0 - part) * max(allowance.left, 0.0), allowance.part
+    allowance.left, allowance.part = allowance.left - kept, part * whole
     try:
         yield
     finally:
-        allowance.left += kept
+        allowance.left, allowance.part = allowance.left + kept, whole
 
 
 @contextmanager
