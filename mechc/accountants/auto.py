@@ -106,6 +106,7 @@ DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
+FIRST = 0.6  # share of the work for a method that others stand behind
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -287,17 +288,20 @@ class Auto:
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
         refusals = []
-        for strategy in self._in_order(epsilon):
+        order = self._in_order(epsilon)
+        for strategy in order:
             name = strategy.method
             if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
                 break  # narrow enough; only the recursion would have been narrower still
             try:
-                with share(1.0 if best is None else ANOTHER):
+                first = 1.0 if strategy is order[-1] else FIRST
+                with share(first if best is None else ANOTHER):
                     answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
-                if best is None:
+                if best is not None:
+                    best.detail["max_work"] = str(out)
+                elif strategy is order[-1]:
                     raise
-                best.detail["max_work"] = str(out)
                 self._queue.remove(strategy)  # what is left is for other epsilons of a search
                 continue
             except (UnsupportedError, NumericError, MemoryError) as error:

@@ -27,7 +27,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.atoms import LEAST_SHARE, AtomicPart, BesideAtoms, Oscillation
 from mechc.accountants.contours.characteristic import BLOCK, Tilted
-from mechc.accountants.contours.columns import ABOVE, SEVERAL, Columns, targets
+from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
@@ -189,7 +189,7 @@ class Side(Columns):
         if sharp < t0:
             f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
             t0 = sharp
-        top = min(t0 + ABOVE / math.sqrt(f2), self._t_max)
+        top = self.top(t0, f2)
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
         spread = self._has_sums and Tilted(self._law, t0).lasting > LEAST_SHARE

@@ -28,6 +28,8 @@ FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and fac
 SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
 LOOKS = 1000  # at most, at a saddle point on nodes that grow
 ABOVE = 3.0  # standard deviations above the saddle point to which tilts are wanted
+BEFORE_END = 0.9  # of the way to the end of the strip, where lists of integers grow without limit,
+CLOSE = 0.98  # until no more of it is left
 BOTTOM = -2e5  # log of what is not looked at more closely
 NEWTON, NEAR = 40, 0.02  # steps to the saddle point of a delta, and nats at which they end
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
@@ -110,7 +112,16 @@ class Columns:
             NumericError: the quadrature does not settle.
         """
         bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
-        self._cover(min(t + ABOVE / math.sqrt(bend), self._t_max))
+        self._cover(self.top(t, bend))
+
+    def top(self, t: float, bend: float) -> float:
+        """The largest tilt wanted beside a saddle point t, of the exponent's curvature there."""
+        return self._before_end(t, t + ABOVE / math.sqrt(bend))
+
+    def _before_end(self, t: float, wanted: float) -> float:
+        """A tilt above t as wanted, if that is not next to the end of the strip."""
+        at = min(wanted, t + BEFORE_END * max(self._t_max - t, 0.0))
+        return at if at < CLOSE * self._t_max else self._t_max
 
     def chernoff(self, epsilon: float) -> float:
         """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
@@ -137,7 +148,7 @@ class Columns:
                 return False
             if limit > 0.0 and self._law.saddle(epsilon, limit)[0] < limit:
                 return False
-            self._cover(min(max(HIGHER * limit, FIRST_LIMIT / HIGHER), self._t_max))
+            self._cover(self._before_end(limit, max(HIGHER * limit, FIRST_LIMIT / HIGHER)))
         return False
 
     def _is_topmost(self, epsilon: float, limit: float) -> bool:
@@ -188,11 +199,11 @@ class Columns:
         """
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
-        limit = min(FIRST_LIMIT, self._t_max)
+        limit = self._before_end(0.0, FIRST_LIMIT)
         for _ in range(LOOKS):
             # on nodes that lack large losses K' is too small, and its root too large
             t, bend = self._law.saddle(epsilon, limit)
-            wanted = min(t + ABOVE / math.sqrt(bend), self._t_max) if t < limit else limit
+            wanted = self.top(t, bend) if t < limit else limit
             if any(s.loss.tilts[1] < wanted for s in self._steps):
                 self._cover(wanted)
                 continue
@@ -200,7 +211,7 @@ class Columns:
                 return t, bend
             if limit >= self._t_max or self._is_topmost(epsilon, limit):
                 return t, bend  # only the topmost losses count by now
-            limit = min(HIGHER * limit, self._t_max)
+            limit = self._before_end(limit, HIGHER * limit)
         raise NumericError(f"no saddle point of epsilon={epsilon:g} in {LOOKS} looks")
 
 
