@@ -34,7 +34,7 @@ from mechc.accountants.contours.put import (
 )
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
-from mechc.loss.allowance import OutOfWorkError
+from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
@@ -80,11 +80,12 @@ class Ratio:
     def exact(self) -> PrivacyLoss | None:
         """The law of log W under P, None where point masses are too many to be listed."""
         try:
-            if len(self.factors) > 1:
-                parts = [replace(shares, steps=n) for shares, n in self.factors]
-                return likelihood.law_of_several(parts)
-            return self.listed or likelihood.law(self.shares)
-        except NumericError:
+            with apart():
+                if len(self.factors) > 1:
+                    parts = [replace(shares, steps=n) for shares, n in self.factors]
+                    return likelihood.law_of_several(parts)
+                return self.listed or likelihood.law(self.shares)
+        except (NumericError, OutOfWorkError):
             return None
 
     @cached_property
@@ -215,14 +216,6 @@ class Epoch:
         return found.reversed() if found is not None and self.adding else found
 
     @property
-    def _affordable(self) -> bool:
-        """Whether the density of W is found, of steps that are not alike."""
-        try:
-            return self.exact is not None
-        except OutOfWorkError:
-            return False
-
-    @property
     def log_infinite(self) -> tuple[float, float]:
         """Bounds on the log of the mass at infinity of the epoch."""
         found: list[float] = []
@@ -276,7 +269,7 @@ class Epoch:
             short = False
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
-        if short and (alike or self._affordable):
+        if short and (alike or self.exact is not None):
             laws = self.ends if self.exact is None else (self.exact, self.exact)
             found = [law.hockey_stick_log(epsilon + o * law.loss_error)
                      for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
@@ -365,8 +358,9 @@ class Epoch:
         laws: list[PrivacyLoss] = []
         for find, other in ((Between.above, self.law), (Between.below, nothing)):
             try:
-                laws.append(find(self.ratio.between, self.adding))
-            except NumericError:  # heavy tails fit on no grid
+                with apart():
+                    laws.append(find(self.ratio.between, self.adding))
+            except (NumericError, OutOfWorkError):  # heavy tails fit on no grid
                 laws.append(other)
         return laws[0], laws[1]
 

@@ -28,6 +28,7 @@ from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.protocol import ParameterInfo
 
@@ -218,7 +219,7 @@ class AllocatedEvent(NumericEvent):
             return []
         try:
             return [(_told(self.base, t, k), count // (k - t % k))]
-        except NumericError:  # no grid is long enough
+        except (NumericError, OutOfWorkError):  # no grid is long enough
             return None
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
@@ -235,7 +236,8 @@ class AllocatedEvent(NumericEvent):
                     "epoch alone is answered"
                 )
             if exact is None or epochs["add"].exact is None:
-                laws[key] = lattice(epochs[direction].ends[0], True)
+                with apart():
+                    laws[key] = lattice(epochs[direction].ends[0], True)
             elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
                 laws[key] = self.loss("remove").reversed()
             else:
@@ -273,10 +275,11 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
     if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
         raise NumericError(f"{base}: a tail is known by its masses alone")
-    laws = {
-        d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
-        for d, epoch in _epochs(((base, steps),)).items()
-    }
+    with apart():
+        laws = {
+            d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
+            for d, epoch in _epochs(((base, steps),)).items()
+        }
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
     claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
     table = Table(name, _named(f"told {base.key!r} {steps} {drawn}"), False, claim)

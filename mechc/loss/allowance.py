@@ -123,6 +123,22 @@ def share(part: float) -> Iterator[None]:
 
 
 @contextmanager
+def apart(max_work: float = MAX_WORK) -> Iterator[None]:
+    """Run the body with an allowance of its own: it makes what is kept for all questions.
+
+    So what it finds does not depend on which question came first.
+
+    Raises:
+        OutOfWorkError: that is used up.
+    """
+    token = _ALLOWANCE.set(Allowance(max_work))
+    try:
+        yield
+    finally:
+        _ALLOWANCE.reset(token)
+
+
+@contextmanager
 def spared() -> Iterator[None]:
     """Run the body, which bounds what could not be computed, with what was kept for it, once.
 

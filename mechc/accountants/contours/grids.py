@@ -349,29 +349,30 @@ def sums(parts: Parts) -> Sums:
     last = top if used[-1].sd < 1.0 else min(top, math.ceil(means[-1]))
     if last - first > MOST_SUMS:
         raise NumericError(f"sums of points on a grid range over {last - first} of them")
-    cuts = np.concatenate([[first], np.ceil(0.5 * (means[1:] + means[:-1])), [last + 1]])
-    cuts = np.clip(cuts, first, last + 1).astype(np.int64)
-    log_mass, share = np.full(last + 1 - first, -np.inf), np.full(last + 1 - first, 2.0)
+    # the smallest Chernoff bound, and of the masses that are known the one that is known best
+    log_mass, share = np.full(last + 1 - first, np.inf), np.full(last + 1 - first, 2.0)
+    for rung in used:
+        np.minimum(log_mass, rung.log_mgf - rung.tilt * np.arange(first, last + 1), out=log_mass)
     size = min(SIZE, 1 << math.ceil(math.log2(top + 2)))
     many = float(sum(count for _, count in parts))
-    for i, rung in enumerate(used):
-        lo, hi = int(cuts[i]), int(cuts[i + 1])
+    for rung in used:
+        start = max(round(rung.mean) - size // 2, 0) if top >= size else 0
+        lo, hi = max(first, start), min(last + 1, start + size)
         if lo >= hi:
             continue
-        start = max(round(rung.mean) - size // 2, 0) if top >= size else 0
         index = np.arange(lo, hi)
         exponent = rung.log_mgf - rung.tilt * index
-        if lo < start or hi > start + size:  # Chernoff's bound alone
-            log_mass[lo - first : hi - first] = exponent
-            continue
         folded = _folded(ladder, rung, start, start + size, top)
         values, error = _tilted(parts, rung, size)
         value = values[index % size]
         with np.errstate(divide="ignore"):
-            own = (error + folded) / np.maximum(value, 1e-300)
-            log_mass[lo - first : hi - first] = np.log(np.maximum(value, error)) + exponent
-        own += 4.0 * U * (8.0 * many + np.abs(rung.log_mgf) + np.abs(rung.tilt * index))
-        share[lo - first : hi - first] = np.where(own < 0.5, 2.0 * own, 2.0)
+            own = 2.0 * (error + folded) / np.maximum(value, 1e-300)
+            found = np.log(np.maximum(value, error)) + exponent
+        own += 8.0 * U * (8.0 * many + np.abs(rung.log_mgf) + np.abs(rung.tilt * index))
+        at = slice(lo - first, hi - first)
+        better = (own < 1.0) & (own < share[at])
+        log_mass[at] = np.where(better, found, log_mass[at])
+        share[at] = np.where(better, own, share[at])
     rest, highest = -math.inf, used[-1]
     if first > 0:
         rest = min(each.log_mgf - each.tilt * (first - 1.0) for each in ladder)
