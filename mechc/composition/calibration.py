@@ -24,6 +24,7 @@ from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
+from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import ParameterInfo
 
@@ -475,8 +476,6 @@ def _settle(
         good: value at which `steer` is at most 0.
         bad: value at which it is not.
     """
-    from scipy.optimize import brentq
-
     geometric = min(good, bad) > 0
     forward: Callable[[float], float] = math.log if geometric else float
     backward: Callable[[float], float] = math.exp if geometric else float
@@ -492,16 +491,16 @@ def _settle(
     ends = (forward(good), forward(bad))
     if steer(good) == 0.0:
         return good
-    root = float(brentq(height, *ends, xtol=0.2 * scale, maxiter=MAX_TURNS))
+    near = root(height, *ends, xtol=0.2 * scale, turns=MAX_TURNS)
     step = 0.3 * scale
     toward = math.copysign(1.0, ends[0] - ends[1])
-    missed = at(root)
+    missed = at(near)
     for _ in range(MAX_TURNS):
-        value = at(root + toward * step)
+        value = at(near + toward * step)
         if value == good or excess(value) <= 0:
             # the guide may meet the target elsewhere: another direction decides there
-            near = step < scale or steer == excess
-            return value if near else _settle(excess, excess, value, missed)
+            close = step < scale or steer == excess
+            return value if close else _settle(excess, excess, value, missed)
         missed = value
         step *= 3.0
     return good

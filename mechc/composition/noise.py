@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import UnsupportedError
+from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import Measure
 
@@ -272,8 +273,6 @@ class Noise:
         return sorted({0.0, *(float(x) for x in ends if math.isfinite(x))})
 
     def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
-        from scipy.optimize import brentq
-
         if not 0.0 < probability < 1.0:
             raise UnsupportedError(f"probability={probability!r} (expected 0 < probability < 1)")
         hi = 1.0
@@ -288,7 +287,7 @@ class Noise:
                 middle = (low + high) // 2
                 low, high = (low, middle) if mass(middle) >= probability else (middle, high)
             return Moment(high)
-        found = brentq(lambda x: mass(x) - probability, lo, hi, xtol=1e-300, rtol=1e-13)
+        found = root(lambda x: mass(x) - probability, lo, hi, xtol=1e-300, rtol=1e-13, turns=1000)
         return Moment(found, AGREEMENT * max(abs(found), hi))
 
 

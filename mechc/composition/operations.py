@@ -12,6 +12,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
+import scipy
+
 from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
@@ -404,22 +406,20 @@ def truncated_poisson(
         DeclarationError: sizes that are not positive integers, or a rate outside [0, 1].
         UnsupportedError: noise that is not additive.
     """
-    from scipy.stats import binom
-
     name = "truncated_poisson"
     n = inputs.size(name, "dataset_size", dataset_size)
     most = inputs.size(name, "batch_cap", batch_cap)
     event = event if isinstance(event, Event) else load("gaussian")(sigma=event)
     plain = poisson(event, sampling_rate)
     q = plain.parameters[plain.mechanism.rates[-1]]
-    tau = float(binom.sf(most - 1, n - 1, q))
     if most >= n or q == 0.0:
         return plain
+    tau = _reached(most, n - 1, q)
     if tau < UNLIKELY:  # less than rounding densities to a grid would cost
         revealing = max(tau * (1.0 + ROUNDING), LEAST)
         told = load("approximate_dp")(epsilon=0.0, delta=revealing)
         return plain + mixture([told], [1.0], beneath=told.at(delta=0.0))
-    replacing = min(float(binom.sf(most, n, q)) * most / (n * tau) * (1.0 + ROUNDING), 1.0)
+    replacing = min(_reached(most + 1, n, q) * most / (n * tau) * (1.0 + ROUNDING), 1.0)
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
     tau = min(tau * (1.0 + ROUNDING), 1.0)
     return mixture(
@@ -430,6 +430,11 @@ def truncated_poisson(
         assumed=(f"batches of more than {most} records are cut uniformly at random (T12)",),
         beneath=poisson(event, min(kept * (1.0 - ROUNDING), q)),
     )
+
+
+def _reached(k: int, n: int, q: float) -> float:
+    """P(Bin(n, q) >= k), 1 <= k <= n, by the incomplete beta function (DLMF 8.17.5)."""
+    return float(scipy.special.betainc(k, n - k + 1, q))
 
 
 def _twice_as_far(event: Event) -> Event:

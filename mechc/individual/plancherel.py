@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from mechc.individual.contours import Query
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.roots import root
 
 Floats = NDArray[np.float64]
 
@@ -82,4 +82,4 @@ def _solve(phi: NDArray[np.complex128], s: Floats, query: Query) -> float:
     if delta(0.0) <= target:
         return 0.0
     end, rtol = float(s.max()), max(1e-3 * query.rtol, 1e-12)
-    return float(optimize.brentq(lambda e: delta(e) - target, 0.0, end, rtol=rtol))
+    return root(lambda e: delta(e) - target, 0.0, end, rtol=rtol)

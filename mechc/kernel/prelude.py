@@ -10,18 +10,31 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class Primitive(NamedTuple):
-    """A prelude function: its numba signature, its text and the primitives it calls."""
+@dataclass(frozen=True)
+class Primitive:
+    """A prelude function: its numba signature and the primitives it calls."""
 
-    name: str
+    function: Any
     signature: str
-    source: str
     calls: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in emitted kernels."""
+        return str(self.function.__name__)
+
+    @cached_property
+    def source(self) -> str:
+        """Its text, read where one is pasted."""
+        text: str = inspect.getsource(self.function).split("\n", 1)[1].rstrip()
+        return text
 
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -31,10 +44,8 @@ def primitive(signature: str) -> Callable[[F], F]:
     """Register a function under its numba signature."""
 
     def register(function: F) -> F:
-        name = function.__name__
-        source = inspect.getsource(function).split("\n", 1)[1].rstrip()
         calls = tuple(n for n in function.__code__.co_names if n in PRIMITIVES)
-        PRIMITIVES[name] = Primitive(name, signature, source, calls)
+        PRIMITIVES[function.__name__] = Primitive(function, signature, calls)
         return function
 
     return register

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,8 @@ IEEE = SimpleNamespace(
 @cache
 def _prelude() -> dict[str, Any]:
     namespace: dict[str, Any] = {"math": IEEE}
-    for function in PRIMITIVES.values():
-        exec(function.source, namespace)
+    for name, known in PRIMITIVES.items():
+        namespace[name] = FunctionType(known.function.__code__, namespace)
     return namespace
 
 

@@ -108,6 +108,18 @@ def run(
     return drawn
 
 
+def repeated(
+    what: Run, counts: Sequence[int], bound: Bound, delta: float, path: str | os.PathLike[str]
+) -> None:
+    """Draw epsilon after each of several repetitions of a run, of bounds that are known."""
+    figure, axes = blank()
+    _course(axes, counts, bound, delta, "repetitions" if what.count > 1 else "steps")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)
+    _entitle(axes, repr(what), whole=True)
+    save(figure, path)
+
+
 def bars(
     rows: Mapping[str, Sequence[float]],
     words: Sequence[str],
@@ -246,10 +258,17 @@ def _steps(
     """Epsilon in the course of the run."""
     unit, steps, each = _repeated(what.composition(), look.counts)
     bound = unit.epsilon_curve(delta=look.delta, counts=steps, **how)
-    draw(axes, np.multiply(steps, each) / look.epoch, bound, label=label, index=index)
     word = "repetitions" if each == 1 and look.counts is not None else "steps"
-    axes.set(xlabel=word if look.epoch == 1.0 else "epochs")
-    axes.set(ylabel=_epsilon_at(look.delta))
+    word = word if look.epoch == 1.0 else "epochs"
+    _course(axes, np.multiply(steps, each) / look.epoch, bound, look.delta, word, label, index)
+
+
+def _course(
+    axes: Axes, at: ArrayLike, bound: Bound, delta: float, word: str, label: str = "",
+    index: int = 0,
+) -> None:  # fmt: skip
+    draw(axes, at, bound, label=label, index=index)
+    axes.set(xlabel=word, ylabel=_epsilon_at(delta))
 
 
 def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import scipy
 from mpmath import mp
 from numpy.typing import NDArray
-from scipy import special
 from sympy import (
     Abs,
     Add,
@@ -225,11 +225,11 @@ class _ArrayEvaluator(_Evaluator):
     def value(self, expr: Expr) -> Any:
         if isinstance(expr, log) and isinstance(expr.args[0], besseli):  # overflows far sooner
             order, z = map(self.value, expr.args[0].args)
-            return np.log(special.ive(order, z)) + np.abs(z)
+            return np.log(scipy.special.ive(order, z)) + np.abs(z)
         if isinstance(expr, log) and isinstance(expr.args[0], erfc):
             u = self.value(expr.args[0].args[0])
             if not np.iscomplexobj(u):
-                return special.log_ndtr(-math.sqrt(2.0) * u) + math.log(2.0)
+                return scipy.special.log_ndtr(-math.sqrt(2.0) * u) + math.log(2.0)
         if isinstance(expr, log) and expr.args[0].is_Add:  # exponentials overflow, not their logs
             terms = [term.as_coeff_Mul() for term in expr.args[0].args]
             if all(c > 0 and (e is S.One or isinstance(e, exp)) for c, e in terms):
@@ -277,13 +277,13 @@ def _expm1c(u: Any) -> Any:
 def _log_besselk_array(n: Any, z: Any) -> Any:
     """From z = 1e6 on, where scipy gives up later, by two terms of the expansion."""
     far = 0.5 * np.log(math.pi / (2 * z)) + np.log1p((4 * n * n - 1) / (8 * z))
-    return np.where(z < 1e6 * (1 + n * n), np.log(special.kve(n, z)), far) - z
+    return np.where(z < 1e6 * (1 + n * n), np.log(scipy.special.kve(n, z)), far) - z
 
 
 def _log_erf_gap(u: Any, h: Any) -> Any:
     """For u >= 0, by two terms of Taylor's series in h where the distance is short."""
     short = 2 / math.sqrt(math.pi) * h * 2 * (1 + h * h * (2 * u * u - 1) / 3)
-    near, far = (special.log_ndtr(-math.sqrt(2) * v) for v in (u - h, u + h))
+    near, far = (scipy.special.log_ndtr(-math.sqrt(2) * v) for v in (u - h, u + h))
     long = near + math.log(2) + np.log(-np.expm1(np.minimum(far - near, -1e-300)))
     return np.where(h * np.maximum(u, 1) < 1e-3, np.log(np.abs(short)) - u * u, long)
 
@@ -299,18 +299,18 @@ _ARRAY_NAMES: dict[str, Callable[..., Any]] = {
     "atan": np.arctan,
     "acos": np.arccos,
     "asin": np.arcsin,
-    "erf": special.erf,
-    "erfc": special.erfc,
-    "gamma": special.gamma,
-    "loggamma": special.loggamma,
-    "besseli": special.iv,
-    "besselk": special.kv,
+    "erf": lambda u: scipy.special.erf(u),
+    "erfc": lambda u: scipy.special.erfc(u),
+    "gamma": lambda u: scipy.special.gamma(u),
+    "loggamma": lambda u: scipy.special.loggamma(u),
+    "besseli": lambda n, z: scipy.special.iv(n, z),
+    "besselk": lambda n, z: scipy.special.kv(n, z),
     "log_besselk": lambda n, z: _log_besselk_array(n, z),
     "log_erf_gap": lambda u, h: _log_erf_gap(np.abs(u), h),
     "atan2": np.arctan2,
-    "zeta": lambda s, a=1.0: special.zeta(s, a),
-    "factorial": lambda n: special.gamma(n + 1),
-    "binomial": special.binom,
+    "zeta": lambda s, a=1.0: scipy.special.zeta(s, a),
+    "factorial": lambda n: scipy.special.gamma(n + 1),
+    "binomial": lambda n, k: scipy.special.binom(n, k),
     "sech": lambda u: 1 / np.cosh(u),
     "log_mix": lambda q, d: np.log1p(q * np.expm1(d)),
     "sinhc": _sinhc,

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, exponentials
+from mechc.loss.roots import root
 
 Floats = NDArray[np.float64]
 
@@ -75,9 +75,9 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     if end <= 0.0:
         raise UnsupportedError("the privacy loss has no exponential moment: no tilt t > 0 exists")
     _, mean, variance = map(float, composed.cumulants(0.0, 2))
-    root = math.hypot(mean - epsilon, math.sqrt(6.0 * max(variance, 0.0)))
+    reach = math.hypot(mean - epsilon, math.sqrt(6.0 * max(variance, 0.0)))
     # that of a quadratic K and the target eps + 3/(2t), kept small where K' may explode
-    t = min(max(3.0 / max(mean - epsilon + root, 1e-300), _SMALLEST), 2.0, 0.5 * end)
+    t = min(max(3.0 / max(mean - epsilon + reach, 1e-300), _SMALLEST), 2.0, 0.5 * end)
     low, high, fall = 0.0, math.inf, 9.0
     while not 0.0 < low < high < math.inf:
         gap, slope = _gap(composed, target, t)
@@ -99,11 +99,8 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     at = [_gap(composed, target, math.exp(x))[0] for x in ends]
     if not at[0] < 0.0 < at[1] < math.inf:  # what float64 serves depends on tilts asked before
         return Tilt(low, at[0] == 0.0)
-    found = scipy.optimize.brentq(
-        lambda x: _gap(composed, target, math.exp(x))[0], *ends,
-        xtol=_SETTLED, full_output=True, disp=False,
-    )  # fmt: skip
-    return Tilt(math.exp(found[0]), True)
+    found = root(lambda x: _gap(composed, target, math.exp(x))[0], *ends, xtol=_SETTLED)
+    return Tilt(math.exp(found), True)
 
 
 def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float]:

@@ -1,0 +1,71 @@
+"""A root between two places of different sign: Brent's method.
+
+R. P. Brent, Algorithms for minimization without derivatives, 1973, section 4. The steps, and so the
+digits, are those of `scipy.optimize.brentq`, whose import takes longer than a short query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mechc.errors import NumericError
+from mechc.loss.rounding import EPS
+
+
+def root(
+    f: Callable[[float], float], a: float, b: float, *, xtol: float = 2e-12, rtol: float = 4 * EPS,
+    turns: int = 100,
+) -> float:  # fmt: skip
+    """Return where a function changes its sign, to within xtol + rtol times the place.
+
+    Args:
+        f: the function, of different signs at a and b.
+        a: one end.
+        b: the other.
+        xtol: absolute tolerance.
+        rtol: relative tolerance.
+        turns: after so many steps the best place so far is returned.
+
+    Raises:
+        NumericError: the signs at a and b are the same, or a value is nan.
+    """
+    before, here, other = a, b, a
+    f_before, f_here = f(a), f(b)
+    if f_before == 0.0:
+        return a
+    if f_here == 0.0:
+        return b
+    if not f_before * math.copysign(1.0, f_here) < 0.0:
+        raise NumericError(f"no change of sign between {a!r} and {b!r} ({f_before!r}, {f_here!r})")
+    f_other = f_before
+    last = step = here - before
+    for _ in range(turns):
+        if f_before != 0.0 and (f_before < 0.0) != (f_here < 0.0):
+            other, f_other = before, f_before
+            last = step = here - before
+        if abs(f_other) < abs(f_here):
+            before, here, other = here, other, here
+            f_before, f_here, f_other = f_here, f_other, f_here
+        enough, half = 0.5 * (xtol + rtol * abs(here)), 0.5 * (other - here)
+        if f_here == 0.0 or abs(half) < enough:
+            break
+        tried = math.inf
+        if abs(last) > enough and abs(f_here) < abs(f_before):
+            if before == other:  # the secant
+                tried = -f_here * (here - before) / (f_here - f_before)
+            elif before != here != other:  # the inverse parabola
+                slope = (f_before - f_here) / (before - here)
+                beyond = (f_other - f_here) / (other - here)
+                bent = beyond * slope * (f_other - f_before)
+                tried = -f_here * (f_other * beyond - f_before * slope) / bent if bent else tried
+        if 2.0 * abs(tried) < min(abs(last), 3.0 * abs(half) - enough):
+            last, step = step, tried
+        else:
+            last = step = half
+        before, f_before = here, f_here
+        here += step if abs(step) > enough else math.copysign(enough, half)
+        f_here = f(here)
+        if math.isnan(f_here):
+            raise NumericError(f"a function whose root is sought is nan at {here!r}")
+    return here
