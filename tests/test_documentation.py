@@ -82,7 +82,7 @@ def test_extras_and_groups_of_readme_exist():
 
 
 def test_commands_of_readme_parse():
-    from mechc.cli import app
+    from mechc.cli.commands import app
 
     pages = [ROOT / "README.md", ROOT / "docs" / "command-line.md", ROOT / "docs" / "dpsgd.md"]
     text = "\n".join(t for p in pages for language, t in blocks(p) if language == "console")

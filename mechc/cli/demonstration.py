@@ -17,7 +17,7 @@ from rich.table import Table
 
 import mechc
 from mechc.accountants.bound import Bound
-from mechc.cli.progress import compiling, known, warm_up
+from mechc.cli.progress import children, compiling, known, obey, warm_up
 from mechc.composition import events
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
@@ -75,8 +75,9 @@ def _second_process(out: Console) -> Iterator[None]:
         yield
         return
     try:
-        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-        answer = pool.submit(warm_up)
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), obey)
+        with children():
+            answer = pool.submit(warm_up)
     except (OSError, ImportError):
         yield
         return

@@ -441,6 +441,6 @@ def _twice_as_far(event: Event) -> Event:
     """The event at twice the sensitivity."""
     mechanism, values = event.mechanism, event.parameters
     plain = isinstance(mechanism, Mechanism) and not mechanism.transforms
-    if plain and "sensitivity" in values and event.noise:
+    if plain and "sensitivity" in values and (event.claim.theorem == "T1" or event.noise):
         return event.at(sensitivity=2.0 * values["sensitivity"])
     return shift(event, 2.0)

@@ -43,7 +43,12 @@ class Compiled:
     def __call__(self, *arguments: Any) -> Any:
         """Answer as the compiled function does."""
         made = self._made
-        return self._dispatcher(*arguments) if made is None else made(*arguments)
+        try:
+            return self._dispatcher(*arguments) if made is None else made(*arguments)
+        except SystemError as error:  # what Ctrl-C comes out of machine code as
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
 
     @property
     def _numba_type_(self) -> Any:

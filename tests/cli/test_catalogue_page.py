@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.calculus.claims import claim_of
-from mechc.cli import app, catalogue
+from mechc.cli import catalogue
+from mechc.cli.commands import app
 from mechc.declare.catalog import find, load_declaration
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app, individual
+from mechc.cli.commands import app, individual
+from mechc.composition.events import Composition
 
 GAUSSIAN = ["gaussian", "--set", "sigma=0.8", "--poisson", "0.01", "--count", "2000"]
 
@@ -257,3 +258,27 @@ def test_shells_complete_commands_and_mechanisms():
             env={**os.environ, **asked}, capture_output=True, text=True,
         )  # fmt: skip
         assert expected in found.stdout.split()
+
+
+def test_an_interruption_ends_without_words(monkeypatch, capsys):
+    """While the commands are loaded, within them, and inside of machine code."""
+    from mechc import cli
+    from mechc.cli import commands
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    def inside(*_, **__):
+        try:
+            interrupted()
+        except KeyboardInterrupt as error:
+            raise SystemError("returned a result with an exception set") from error
+
+    for where, what in ((commands, interrupted), (Composition, inside)):
+        name = "run" if where is commands else "epsilon"
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, what)
+            patch.setattr(sys, "argv", ["mechc", "epsilon", *GAUSSIAN, "--delta", "1e-5"])
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        assert ended.value.code == 130 and capsys.readouterr().err == ""

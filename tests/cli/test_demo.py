@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from mechc.cli import app
+from mechc.cli.commands import app
 
 
 @pytest.mark.slow

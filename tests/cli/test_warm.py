@@ -5,7 +5,7 @@ import sys
 
 from typer.testing import CliRunner
 
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.loss import jit
 
 

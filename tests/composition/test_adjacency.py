@@ -137,7 +137,7 @@ def test_one_line_of_print(gaussian):
 def run_cli(*words):
     from typer.testing import CliRunner
 
-    from mechc.cli import app
+    from mechc.cli.commands import app
 
     return CliRunner().invoke(app, [str(w) for w in words])
 

@@ -14,7 +14,7 @@ from sympy import Piecewise, exp
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.composition.run_file import RunFileWarning, recheck
 from mechc.declare import additive, mechanism, positive, real
 from mechc.errors import CacheError, DeclarationError, UnsupportedError

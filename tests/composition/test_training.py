@@ -8,7 +8,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.errors import DeclarationError, UnsupportedError
 
 MNIST = {"dataset_size": 60_000, "batch_size": 256, "noise_multiplier": 1.1}

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.errors import DeclarationError
 from mechc.individual import IndividualAccountant, StateError
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.composition import run_file
 from mechc.errors import DeclarationError
 from mechc.verify import agreement

@@ -153,7 +153,7 @@ def test_unknown_level_is_refused():
 def test_command_line(tmp_path):
     from typer.testing import CliRunner
 
-    from mechc.cli import app
+    from mechc.cli.commands import app
 
     done = CliRunner().invoke(app, ["verify", "pure_dp", "-o", str(tmp_path / "c.json")])
     assert done.exit_code == 0 and "verified" in done.stdout

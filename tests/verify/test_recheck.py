@@ -16,7 +16,7 @@ pytest.importorskip("flint")
 from shared_functions import digests
 
 import mechc
-from mechc.cli import app
+from mechc.cli.commands import app
 from mechc.kernel.cache import MARK, seal
 from mechc.verify.certificate import emission
 from mechc.verify.recheck import SHARED, Kernel, recheck

@@ -1,0 +1,674 @@
+"""The commands: `mechc list | show | emit | epsilon | delta | curve | compare | calibrate ...`.
+
+What is asked for is checked, files to be written included, before anything is compiled. Errors are
+one line on stderr.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.table import Table
+from typer.core import TyperGroup
+
+import mechc
+from mechc.cli.arguments import (
+    SOLVE,
+    Aim,
+    AllowFiles,
+    Count,
+    Delta,
+    Densities,
+    Direction,
+    Epsilon,
+    Json,
+    LogDelta,
+    Method,
+    Name,
+    Names,
+    Output,
+    Plot,
+    Poisson,
+    Repeated,
+    RunPath,
+    Sample,
+    Sensitivity,
+    Set,
+    Settings,
+    Target,
+    Training,
+    count_of,
+    counts_of,
+    drawable,
+    grouped,
+    question,
+    ranges_of,
+    values_of,
+    writable,
+)
+from mechc.errors import MEANT, DeclarationError, LoweringError, MechcError, UnsupportedError
+
+if TYPE_CHECKING:
+    from mechc.accountants.bound import Bound
+    from mechc.composition.calibration import Calibration
+    from mechc.composition.events import Composition
+    from mechc.composition.mechanism import Mechanism
+
+
+out = Console()
+err = Console(stderr=True)
+
+
+EXIT_CODES = """Exit codes: 0 answered; 1 a check failed or something could not be computed, read or
+written; 2 bad input; 130 interrupted."""
+UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
+
+
+def _meant(word: str, ctx: Any) -> str:
+    """What was meant by an option that there is not: another one, or a parameter."""
+    from mechc.composition import training
+
+    options = {option.name for option in ctx.command.params}
+    sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
+    for meant in ({"steps": "count", **sampled}, MEANT, training.MEANT):
+        if meant.get(word, "").partition(",")[0] in options:
+            return f"; did you mean --{meant[word].replace('_', '-')}?"
+    is_parameter = word in MEANT or word in MEANT.values()
+    return "; a parameter of a mechanism is given by --set NAME=VALUE" if is_parameter else ""
+
+
+class _Group(TyperGroup):
+    """The commands, with errors shown as one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command and turn errors into exit codes."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            words = str(error.format_message()).rstrip(".")
+            option = re.search(r"No such option:? '?--([\w-]+)", words)
+            if option and (hint := _meant(option[1].replace("-", "_"), error.ctx)):
+                words = words.partition(" (Possible")[0] + hint
+            at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
+            about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
+            _fail(ctx, f"{about}: {words}; see {about} --help", 2)
+        except MechcError as error:
+            bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
+            _fail(ctx, f"mechc: {error}", 2 if bad_input else 1)
+        except SystemError as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):  # inside of machine code
+                raise KeyboardInterrupt from None
+            raise
+
+
+def _fail(ctx: Any, words: str, code: int) -> None:
+    err.print(words, markup=False, highlight=False, soft_wrap=True)
+    ctx.exit(code)
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="A mechanism compiler for differential privacy.",
+    epilog=EXIT_CODES,
+)
+
+
+def run() -> None:
+    """Run the command that was typed."""
+    gc.set_threshold(1_000_000)  # imports leave no garbage: a tenth of a short command
+    warnings.formatwarning = lambda message, *_, **__: f"mechc: {message}\n"
+    atexit.register(gc.freeze)  # nor is there any to look for at the end: a quarter of one
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        out.print(f"mechc {mechc.__version__} ({', '.join(_runs_on())})", highlight=False)
+        raise typer.Exit
+
+
+def _runs_on() -> list[str]:
+    """Python and the libraries that answers rest on, with their versions."""
+    from importlib.metadata import version
+    from platform import machine, python_version, system
+
+    libraries = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba", "sympy")]
+    return [f"Python {python_version()}", *libraries, f"{system()} {machine()}"]
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a command, its groups of options spread."""
+    return lambda made: app.command(name)(grouped(made))
+
+
+@command("list")
+def list_mechanisms(
+    ctx: typer.Context,
+    compile_missing: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile what has no kernel yet, once.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the mechanisms that can be named, with what is known about each."""
+    from mechc.cli import catalogue
+
+    if compile_missing:
+        from mechc.cli.progress import compiling_all
+
+        compiling_all(mechc.available(), err)
+    found = catalogue.rows()
+    _print(ctx, {"mechanisms": found}, lambda: catalogue.table(found))
+
+
+@command("methods")
+def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
+    """List the accountants with what they need, prove and cost."""
+    from mechc.report import tables
+
+    _print(ctx, {"methods": tables.method_rows()}, tables.methods)
+
+
+@command()
+def show(
+    ctx: typer.Context,
+    what: Sample,
+    stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
+    as_json: Json = False,
+) -> None:
+    """Show what was derived from a declaration, at any stage of the compiler."""
+    from mechc.report import stages
+
+    mechanism = what.under()
+    shown = stages.show(mechanism, stage)
+    if not as_json:
+        out.print(shown, highlight=False)
+        return
+    with out.capture() as text:
+        out.print(shown, highlight=False)
+    _print_json(ctx, {"shown": text.get(), **_claimed(mechanism)})
+
+
+@command()
+def new(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the mechanism, and of its file.")],
+    as_json: Json = False,
+) -> None:
+    """Write a commented mechanism file to start from."""
+    from mechc.cli import new_file
+
+    _print_wrote(ctx, new_file.write(name))
+
+
+@command()
+def emit(ctx: typer.Context, what: Sample, output: Output, as_json: Json = False) -> None:
+    """Write the compiled kernel as a standalone Python module."""
+    from mechc.cli.progress import compiling
+
+    writable(output)
+    mechanism = what.under()
+    compiling(mechanism, err)
+    _print_wrote(ctx, mechanism.emit(output), mechanism)
+
+
+@command()
+def report(
+    ctx: typer.Context,
+    what: Settings,
+    output: Output,
+    certificate: Annotated[str, typer.Option(help="quick, full or none.")] = "quick",
+    as_json: Json = False,
+) -> None:
+    """Write a datasheet of a mechanism as one HTML file."""
+    from mechc.cli.progress import compiling
+
+    writable(output)
+    mechanism, values = what.open()
+    compiling(mechanism, err)
+    with err.status(f"datasheet of {mechanism.name}"):
+        path = mechanism.report(output, certificate=certificate, **values)
+    _print_wrote(ctx, path, mechanism)
+
+
+@command()
+def epsilon(
+    ctx: typer.Context,
+    what: Densities,
+    delta: Delta = None,
+    log_delta: LogDelta = None,
+    method: Method = "auto",
+    direction: Direction = "both",
+    as_json: Json = False,
+) -> None:
+    """Print bounds on epsilon for a given delta."""
+    if (delta is None) == (log_delta is None):
+        raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
+    question(method, direction, delta=delta, log_delta=log_delta)
+    run = what.run(what.count)
+    bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
+    _print_bound(ctx, _under(bound, what.adjacency))
+
+
+@command()
+def delta(
+    ctx: typer.Context,
+    what: Densities,
+    epsilon: Epsilon = None,
+    method: Method = "auto",
+    direction: Direction = "both",
+    log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print bounds on delta for a given epsilon."""
+    if epsilon is None:
+        raise DeclarationError("delta: --epsilon is needed")
+    question(method, direction, epsilon=epsilon)
+    run = what.run(what.count)
+    ask = run.log_delta if log else run.delta
+    _print_bound(ctx, _under(ask(epsilon, method=method, direction=direction), what.adjacency))
+
+
+@command()
+def dpsgd(
+    ctx: typer.Context,
+    what: Training,
+    aim: Aim,
+    solve_for: Annotated[str, typer.Option(help=SOLVE)] = "",
+    as_json: Json = False,
+) -> None:
+    """Print bounds on epsilon (or delta) of a training run with DP-SGD; or solve for one word."""
+    if solve_for:
+        words = {name: value for name, value in vars(what).items() if value is not None}
+        _print_found(ctx, aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
+        return
+    if (aim.delta is None) == (aim.epsilon is None) or (aim.advantage, aim.tpr, aim.fpr) != (
+        None, None, None,
+    ):  # fmt: skip
+        raise DeclarationError(
+            "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target"
+        )
+    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
+    if not as_json:
+        out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
+    _print_bound(ctx, *_answers(run, aim.delta, aim.epsilon, aim.method), run=repr(run))
+
+
+@command()
+def compare(
+    ctx: typer.Context,
+    what: Repeated,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Ask every method the same question: lower, estimate, upper and time."""
+    from mechc.cli import comparison
+
+    if (epsilon is None) == (delta is None):
+        raise DeclarationError("compare: give exactly one of --epsilon and --delta")
+    question(delta=delta, epsilon=epsilon)
+    drawable(plot)
+    run = what.run(what.count)
+    word = "delta" if delta is None else "epsilon"
+    with err.status("asking every method"):
+        found = comparison.answers(run, epsilon=epsilon, delta=delta)
+    if plot is not None:
+        at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
+        comparison.figure(found, word, f"{run} at {at}", plot)
+    record = {"answers": comparison.record(found), "run": repr(run), **_claimed(run)}
+    _print(ctx, record, lambda: comparison.table(found, word, run.claim))
+
+
+@command()
+def curve(
+    ctx: typer.Context,
+    what: Settings,
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
+    counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
+    method: Method = "auto",
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Print epsilon after each of several numbers of steps."""
+    from mechc.report import tables
+
+    numbers = counts_of(counts)
+    question(method, delta=delta)
+    drawable(plot)
+    run = what.run()
+    bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
+    if plot is not None:
+        from mechc.report.plot import repeated
+
+        repeated(run, numbers, bound, delta, plot)
+    _print(ctx, {"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
+
+
+@command()
+def calibrate(
+    ctx: typer.Context,
+    what: Repeated,
+    aim: Aim,
+    solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
+    as_json: Json = False,
+) -> None:
+    """Find the parameter value whose proven upper bound meets the target."""
+    from mechc.cli.progress import compiling
+
+    if (aim.epsilon is None or aim.delta is None) and aim.advantage is None and aim.tpr is None:
+        raise DeclarationError(
+            "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
+        )
+    number = count_of(what.count)
+    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    mechanism, values = what.open(solve_for)
+    compiling(mechanism, err)
+    found = aim.calibrate(mechanism, solve_for, values, count=number)
+    _print_found(ctx, found, what.adjacency)
+
+
+@command()
+def tournament(
+    ctx: typer.Context,
+    names: Names = None,
+    target: Target = (1.0, 1e-6),
+    count: Count = "1",
+    poisson: Poisson = None,
+    sensitivity: Sensitivity = 1.0,
+    rank: Annotated[
+        str, typer.Option(help="standard_deviation, absolute_error, entropy, quantile_95 or _999.")
+    ] = "standard_deviation",
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Rank mechanisms by the errors of the least noise that meets a target."""
+    drawable(plot)
+    with err.status("tournament") as status:
+        found = mechc.tournament(
+            target=target, count=count_of(count), sampling=poisson, mechanisms=names or None,
+            sensitivity=sensitivity, rank=rank, progress=lambda name: status.update(name),
+        )  # fmt: skip
+    if plot is not None:
+        found.plot(plot)
+    _print(ctx, found.record(), lambda: found)
+
+
+@command()
+def optimise(
+    ctx: typer.Context,
+    name: Name,
+    over: Annotated[list[str], typer.Option(metavar="NAME=LOW:HIGH", help="Shape to search.")],
+    minimise: Annotated[str, typer.Option(help="variance, or an error, as rank.")] = "variance",
+    settings: Set = [],  # noqa: B006 - typer copies it
+    target: Target = (1.0, 1e-6),
+    count: Count = "1",
+    poisson: Poisson = None,
+    sensitivity: Sensitivity = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Find the shape of noise whose error is least at a target."""
+    with err.status(f"optimising {name}"):
+        found = mechc.optimise(
+            name, over=ranges_of(over), minimise=minimise, target=target, count=count_of(count),
+            sampling=poisson, sensitivity=sensitivity, parameters=values_of(settings),
+        )  # fmt: skip
+    _print(ctx, found.record(), lambda: found)
+
+
+@command()
+def verify(
+    ctx: typer.Context,
+    what: Sample,
+    level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
+    against: Annotated[
+        Path | None, typer.Option("--certificate", help="A certificate that should be this one.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify a kernel (a mechanism, its file, an emitted kernel); exit code 1 if it fails.
+
+    In ball arithmetic, against its declaration.
+    """
+    from mechc.cli import subject
+    from mechc.verify.certificate import table, verify
+
+    writable(output)
+    mechanism, kernel = subject.find(what.name)
+    mechanism = what.under((), mechanism)
+    certificate = verify(mechanism, level, kernel)
+    if output is not None:
+        output.write_text(certificate.to_json(), encoding="utf-8")
+    record = {**json.loads(certificate.to_json()), **_claimed(mechanism)}
+    _print(ctx, record, lambda: table(certificate))
+    other = (
+        [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))
+    )
+    if other:
+        err.print(f"{against} is another certificate: {', '.join(other)}", markup=False)
+    if other or not certificate.ok:
+        raise typer.Exit(1)
+
+
+@command("open")
+def open_run(
+    ctx: typer.Context,
+    path: RunPath,
+    delta: Delta = None,
+    epsilon: Epsilon = None,
+    method: Method = "auto",
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
+) -> None:
+    """Show the run that a file holds, and its epsilon or delta if asked."""
+    run = mechc.open(path, allow_files=allow_files)
+    bounds = _answers(run, delta, epsilon, method)
+    if as_json:
+        _print_json(ctx, {"run": repr(run), "count": run.count, **_claimed(run),
+                          "claims": run.claims,
+                          "answers": [bound.record() for bound in bounds]})  # fmt: skip
+        return
+    out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"steps      {run.count}\nadjacency  {run.adjacency.words}", highlight=False)
+    for bound in bounds:
+        _print_bound(ctx, bound)
+
+
+@command()
+def record(
+    ctx: typer.Context,
+    path: RunPath,
+    what: Densities,
+    delta: Delta = None,
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
+) -> None:
+    """Add steps to a run file, one line that is on disk when the command ends."""
+    from mechc.composition import run_record
+
+    run = what.run(what.count)
+    before = mechc.open(path, allow_files=allow_files) if path.exists() else 0
+    whole = run + before  # refuses what cannot be composed before it is written
+    run.save(path, append=True)
+    if delta is None:
+        steps = {"count": whole.count, **_claimed(whole)}
+        _print(ctx, {"path": path, **steps}, lambda: f"{path}: {whole.count} steps")
+        return
+    asked = run_record.questions(delta, None)
+    run_record.add(path, run_record.line(mechc.compose(), asked, whole))
+    _print_bound(ctx, whole.epsilon(delta))
+
+
+@command()
+def check(
+    ctx: typer.Context,
+    run: RunPath,
+    certified: Annotated[
+        bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
+    ] = False,
+    allow_files: AllowFiles = False,
+    as_json: Json = False,
+) -> None:
+    """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
+
+    Of a TOML file, with [[step]] tables, compare all methods with each other.
+    """
+    from mechc.composition import run_file
+    from mechc.verify import agreement
+
+    found: Any
+    if run_file.is_json(run):
+        found = run_file.recheck(run, allow_files=allow_files)
+        _print(ctx, found.record(), lambda: found)
+    else:
+        composition, epsilons = run_file.read(run, allow_files=allow_files)
+        found = agreement.check(composition, epsilons, certified)
+        record = {"ok": found.ok, "compared": str(found).splitlines(), **_claimed(composition)}
+        _print(ctx, record, lambda: found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@command()
+def warm(ctx: typer.Context, names: Names = None, as_json: Json = False) -> None:
+    """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
+    from mechc.cli.progress import compiling_all, warm_up
+
+    start = time.perf_counter()
+    for name in names or ():
+        mechc.load(name)  # its error, if it has one
+    compiling_all(names or (), err)
+    with err.status("compiling the accountants"):
+        warm_up()
+    seconds = time.perf_counter() - start
+    _print(ctx, {"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
+
+
+individual = typer.Typer(no_args_is_help=True, help="One epsilon a person, for populations.")
+app.add_typer(individual, name="individual")
+
+
+@individual.callback()
+def _individual() -> None:
+    """Keep `chunk` a command of its own."""
+
+
+@individual.command("chunk")
+def individual_chunk(
+    ctx: typer.Context,
+    path: Annotated[Path, typer.Argument(help="TOML file with the words of the run.")],
+    index: Annotated[int | None, typer.Argument(help="Number of the chunk, from 0.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Account for one chunk of people; without a number, print how many chunks there are."""
+    from mechc.individual.distributed import Run
+
+    run = Run.read(path)
+    found = {"chunks": run.results.chunks, "path": str(run.results.path)}
+    if index is None:
+        _print(ctx, found, lambda: run.results.chunks)
+        return
+    run.chunk(index)
+    _print(ctx, {**found, "chunk": index}, lambda: f"chunk {index} is in {run.results.path}")
+
+
+@command()
+def cache(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
+    as_json: Json = False,
+) -> None:
+    """List, size or clear the cache of compiled kernels."""
+    from mechc.report import tables
+
+    found = tables.cache_record(action)
+    _print(ctx, found, lambda: tables.cache(found))
+
+
+@command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
+) -> None:
+    """Compile a new noise distribution and account for published training runs."""
+    from mechc.cli import demonstration
+
+    demonstration.run(out, folder)
+
+
+def _under(bound: Bound, adjacency: str | None) -> Bound:
+    """An answer of any relation is given for the one that was asked for, which `under` checked."""
+    return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
+
+
+def _answers(
+    run: Composition, delta: float | None, epsilon: float | None, method: str
+) -> list[Bound]:
+    """What is asked for, of epsilon at a delta and delta at an epsilon."""
+    asked = ((run.epsilon, delta), (run.delta, epsilon))
+    return [ask(at, method=method) for ask, at in asked if at is not None]
+
+
+def _claimed(what: Mechanism | Composition) -> dict[str, Any]:
+    return {"claim": what.claim.record(), "adjacency": what.claim.adjacency}
+
+
+def _print_wrote(ctx: typer.Context, path: Any, mechanism: Mechanism | None = None) -> None:
+    claimed = _claimed(mechanism) if mechanism else {}
+    _print(ctx, {"wrote": str(path), **claimed}, lambda: f"wrote {path}")
+
+
+def _print_bound(ctx: typer.Context, bound: Bound, **more: Any) -> None:
+    from mechc.report import tables
+
+    _print(ctx, {**bound.record(), **more}, lambda: tables.bound(bound))
+
+
+def _print_found(ctx: typer.Context, found: Calibration, adjacency: str | None) -> None:
+    if not ctx.params["as_json"]:
+        out.print(f"{found.name} = {found.value!r}", highlight=False)
+    more = {found.name: found.value, "count": found.count}
+    _print_bound(ctx, _under(found.bound, adjacency), **more)
+
+
+def _print(ctx: typer.Context, record: dict[str, Any], shown: Callable[[], Any]) -> None:
+    """Print an answer as JSON, or as it is shown to people."""
+    if ctx.params["as_json"]:
+        _print_json(ctx, record)
+        return
+    words = shown()
+    if isinstance(words, (Table, Group)):
+        out.print(words, highlight=False)
+    else:
+        out.print(str(words), markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
+    """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
+    from mechc.accountants.bound import plain
+
+    unsaid: tuple[Any, ...] = (None, "", [], ())
+    asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
+    del asked["as_json"]
+    typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
+
+
+if os.environ.get("COLUMNS") is None and not out.is_terminal:
+    out.width = err.width = 100  # piped output should not be folded at 80 columns
