@@ -49,7 +49,7 @@ PLACES = np.array([0.2, 0.5, 0.8])  # of the nodes of a branch, where its invers
 
 @dataclass(frozen=True)
 class Branch:
-    """An interval of outputs on which the loss is strictly monotone.
+    """An interval of outputs on which the loss is monotone, perhaps level but for rounding.
 
     Attributes:
         lo, hi: its ends, or how far mass reaches.
@@ -105,8 +105,8 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
             if math.isnan(a) or math.isnan(b):
                 where = f"an end of ({ends[i]:g}, {ends[i + 1]:g})"
                 raise NumericError(f"{source.label}: no loss is known at {where}")
-            if a != b:
-                out.append(Branch(ends[i], ends[i + 1], a, b, int(row[5]) if split else -1))
+            # level to the last bit or not, the outputs have their mass
+            out.append(Branch(ends[i], ends[i + 1], a, b, int(row[5]) if split else -1))
     return out
 
 
@@ -298,8 +298,8 @@ def _followed(
     lo, hi = _outwards(row, inner)
     x = np.concatenate([lo, inner, hi])
     known = np.isfinite(loss := losses_at(source, x))
-    x, loss, outer = x[known], loss[known], ((x < inner[0]) | (x > inner[-1]))[known]
-    noise = np.where(outer, _ulps_of_logs(source, x, loss), 0.0)
+    x, loss = x[known], loss[known]
+    noise = _ulps_of_logs(source, x, loss)
     if row[2] != protocol.UNSPLIT:
         return x, loss, noise, []
     turns = extrema(source, x, loss, noise)

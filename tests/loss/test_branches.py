@@ -9,6 +9,7 @@ import pytest
 from families import FAMILIES
 
 import mechc
+from mechc.declare.text import declaration_from_text
 
 EVENTS = {
     "gaussian": lambda: mechc.load("gaussian")(sigma=1.2),
@@ -16,6 +17,10 @@ EVENTS = {
     "student_t": lambda: mechc.load("student_t")(nu=3.0, scale=1.0),
     "laplace": lambda: mechc.load("laplace")(scale=2.0),
     "gaussian_scale": lambda: mechc.load("gaussian_scale")(sp=1.0, sq=1.4),
+    # a branch that is not split; towards its ends the loss is level but for rounding
+    "two_logistics": lambda: mechc.load(
+        declaration_from_text("two", noise="1/(8*cosh(x/2)**2) + 1/(4*cosh(x)**2)")
+    )(sensitivity=1.0),
 }
 
 
