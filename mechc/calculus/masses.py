@@ -171,8 +171,10 @@ class _CaseChecker:
     def _weight(self, term: Term, theta: Theta) -> float:
         weight = evaluate.value(term.weight, self.parameters, theta)
         if not weight >= 0:
+            why = "a negative density" if weight < 0 else "which doubles overflow in"
+            hint = "" if weight < 0 else " (expected typical ranges in which they do not)"
             raise DeclarationError(f"{self.declaration.name}: {term.weight} is {weight:.6g}, "
-                                   f"a negative density, at {self._words(theta)}")  # fmt: skip
+                                   f"{why}, at {self._words(theta)}{hint}")  # fmt: skip
         return weight
 
     def _refuse(self, side: _Side, x: float, theta: Theta) -> None:

@@ -47,6 +47,7 @@ from sympy.logic.boolalg import BooleanAtom
 
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.parameters import Parameter
+from mechc.symbolic.rewrite import log_of_product
 
 Values = Mapping[Symbol, Any]
 
@@ -531,7 +532,13 @@ def sum_value(expr: Sum, given: Mapping[Symbol, float]) -> float:
     """A convergent sum over integers, free of the variable, in double precision."""
     index, lo, hi = expr.limits[0]
     a, b = (float(evaluate(end, given)) for end in (lo, hi))
-    return sum_over(lambda n: _doubles(expr.function, {**given, index: n}, n), a, b, [0.0])
+    logs = log_of_product(expr.function, index)
+
+    def term(n: Floats) -> Floats:
+        values = _doubles(expr.function if logs is None else logs, {**given, index: n}, n)
+        return values if logs is None else np.exp(values)
+
+    return sum_over(term, a, b, [0.0])
 
 
 def centres(logs: Iterable[Expr], ends: Iterable[Expr], variable: Symbol) -> list[Expr]:

@@ -134,6 +134,18 @@ def _log_of_factorials(node: Expr) -> Expr:
     return node
 
 
+def log_of_product(expr: Expr, x: Symbol) -> Expr | None:
+    """Log of a product of powers and factorials in x, any of which may overflow; else None."""
+    logs, varying = S.Zero, 0
+    for part in Mul.make_args(expr):
+        base, exponent = (S.Exp1, part.args[0]) if isinstance(part, exp) else part.as_base_exp()
+        varying += part.has(x)
+        if not (base.is_positive or isinstance(base, (gamma, factorial, binomial))):
+            return None
+        logs += exponent * _log_of_factorials(log(base, evaluate=False)).doit()
+    return logs if varying > 1 else None
+
+
 def _hide(expr: Expr, x: Symbol, opaque: dict[Expr, Dummy]) -> Expr:
     """Replace maximal non-polynomial functions of x by dummies."""
     if not expr.has(x) or expr == x:
@@ -296,6 +308,8 @@ def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None
 
 
 MAX_DEGREE = 40
+MOST_FACTORED = 300
+"""Monomials; no sign is known to need the factors of more, which take seconds to be found."""
 EASY = 5
 """Symbols with which factoring has always ended soon; counting calls doubles its time."""
 MAX_CALLS = 3_000_000
@@ -304,7 +318,7 @@ MAX_CALLS = 3_000_000
 
 def factored(expr: Expr) -> Expr:
     """Return the expression as a product, or as it is where that is too much work."""
-    if degree(expr) > MAX_DEGREE:
+    if monomials(expr) > MOST_FACTORED or degree(expr) > MAX_DEGREE:
         return expr
     if len(expr.free_symbols) <= EASY:
         return factor(expr)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special
-from sympy import Abs, Max, Rational, cosh, exp
+from sympy import Abs, Max, Rational, cosh, exp, factorial, oo
 
 import mechc
 from mechc.declare import additive, count, integer, positive, real, shape
@@ -97,3 +97,27 @@ def test_samples_of_a_constant_that_overflows():
     truth = np.maximum(p - math.exp(0.02) * q, 0.0).sum() / q.sum()
     found = event(a=1.5, b=2.0, sampling_rate=0.1).delta(0.02, direction="remove")
     assert found.upper == pytest.approx(truth, rel=1e-6) and found.lower <= found.upper
+
+
+@pytest.mark.parametrize("rate", [0.4, 30.0])
+def test_a_constant_whose_terms_are_products_that_overflow(rate):
+    """Conway, Maxwell, Poisson; for v = 1 the sum is exp(rate), and powers alone are infinite."""
+    s, v = positive("s", typical=(0.5, 40)), positive("v", typical=(0.8, 2))
+    law = additive(
+        "cmp", noise=shape(s**n / factorial(n) ** v), variable=n, support=(0, oo), lattice=True,
+        sensitivity=moves, parameters=(s, v, moves),
+    )  # fmt: skip
+    points = np.arange(1.0, 90.0)
+    truth = points * math.log(rate) - rate - special.gammaln(points + 1)
+    assert log_density(law, points, rate, 1.0) == pytest.approx(truth, abs=1e-12)
+
+
+def test_a_constant_whose_terms_fall_off_like_a_power():
+    law = declaration_from_text(
+        "student", noise="shape(1/(1+(n/s)**2)**2)", lattice=True, variable="n"
+    )
+    s, points = 2.5, np.array([-40.0, 0.0, 3.0])
+    total = math.pi * s / (2 * math.tanh(math.pi * s))
+    total += (math.pi * s / math.sinh(math.pi * s)) ** 2 / 2
+    truth = -2 * np.log1p((points / s) ** 2) - math.log(total)
+    assert log_density(law, points, s) == pytest.approx(truth, abs=1e-12)

@@ -32,6 +32,7 @@ from mechc.symbolic.functions import (
     log_mix,
     sinhc,
 )
+from mechc.symbolic.rewrite import log_of_product
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -256,7 +257,9 @@ class Freezer:
         over = "all integers n" if everywhere else f"n = {lo}, ..., {hi}"
         doc = f"Sum over {over} of {expr.function.xreplace({index: Symbol('n')})}."
         ends = None if everywhere else (ir.Block((), self(lo)), ir.Block((), self(hi)))
-        return Series(name, doc, ir.Block((), inner(expr.function)), ends)
+        logs = log_of_product(expr.function, index)
+        term = inner(expr.function) if logs is None else ir.call("exp", inner(logs))
+        return Series(name, doc, ir.Block((), term), ends)
 
     def _parameters(self) -> dict[Symbol, ir.Expr]:
         return {s: leaf for s, leaf in self.leaves.items() if isinstance(leaf, ir.Param)}

@@ -44,6 +44,9 @@ LARGE = 1100.0
 
 REMOTE = (31.0, 1.1e3, 1e5)
 NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
+HALF, SLOW = 128, 1e-3
+"""A sum is slow whose terms fall by less, as those of n^-9 do, from one number to its double."""
+
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
 Values = Mapping[Symbol, Any]
@@ -224,10 +227,15 @@ def _without_constants(
 def _total(node: Sum, theta: Values) -> Any:
     """A sum with an infinite end, from 0 outwards until the terms vanish.
 
-    The constant of a shape, which no loss knows of, in doubles: it has hundreds of terms.
+    That of a quadrature, which has hundreds of terms, and one that falls off like a power, in
+    doubles.
     """
-    if isinstance(node, QuadratureSum):
+
+    def in_doubles() -> Any:
         return mpf(sum_value(node, {symbol: float(v) for symbol, v in theta.items()}))
+
+    if isinstance(node, QuadratureSum):
+        return in_doubles()
     index, lo, hi = node.limits[0]
     if not (lo.is_infinite or hi.is_infinite):
         return evaluate(node, theta)
@@ -237,12 +245,16 @@ def _total(node: Sum, theta: Values) -> Any:
         return evaluate(node.function, {**theta, index: mpf(n)}) if n >= first else 0
 
     start = max(first, 0)
-    total, n = term(start), 1
+    total, n, earlier = term(start), 1, mpf(0)
     while True:
         pair = term(start + n) + term(start - n)
         total += pair
         if abs(pair) < abs(total) * mpf(10) ** (-mp.dps - 5):
             return total
+        if n == HALF:
+            earlier = pair
+        if n == 2 * HALF and abs(pair) > SLOW * abs(earlier):
+            return in_doubles()
         n += 1
 
 
