@@ -17,8 +17,9 @@ is returned, else the narrowest of those tried:
    from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
    does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
 
-A method asked beside an answer at hand takes at most a share of the work that is left, and is not
-asked again where that does not suffice: a search for epsilon has other places to look at.
+A method takes at most a share of the work that is left, a smaller one beside an answer at hand, and
+is not asked again where that does not suffice: others stand behind it, and a search for epsilon has
+other places to look at.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
 that have them before (`bounds.revealed`).

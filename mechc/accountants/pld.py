@@ -43,14 +43,16 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_pe
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed
+from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
+_REST = 0.9  # of the work left, for a finer mesh than the one at hand
 _LEAST = 2**10  # smallest transform
+_COARSER = 16  # times fewer points of a first mesh, an answer if work does not suffice for more
 _LONGEST = 4  # largest grid of one step, in periods, where that is a matter of choice
 _USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
@@ -209,20 +211,25 @@ class PldAccountant:
         Or until the work allowed is used up: a coarser mesh is an answer as well.
         """
         reaches = reach(self._composed, self._laws, window)
-        size, width = self._size(window), math.inf
-        pair = self._discretised(window, reaches, size)
-        while True:
-            if self._grid is not None or pair.width <= self._rtol or pair.width > 0.6 * width:
-                return pair
-            if size >= self._largest():
-                return pair
-            width = pair.width
-            size *= 2 if width < 4.0 * self._rtol else 4
-            size = min(size, self._largest())
+        pair, size = None, self._size(window)
+        sizes = [size] if self._grid is not None else [max(size // _COARSER, _LEAST), size]
+        while sizes:
+            size = sizes.pop(0)
             try:
-                pair = self._discretised(window, reaches, size)
+                with share(1.0 if pair is None else _REST):
+                    finer = self._discretised(window, reaches, size)
             except OutOfWorkError:
-                return pair
+                if pair is None:
+                    raise
+                break
+            stuck = pair is not None and finer.width > 0.6 * pair.width
+            pair = finer
+            if self._grid is not None or pair.width <= self._rtol or stuck:
+                break
+            if not sizes and size < self._largest():
+                sizes = [min(size * (2 if pair.width < 4.0 * self._rtol else 4), self._largest())]
+        assert pair is not None
+        return pair
 
     def _largest(self) -> int:
         work = _PART * min(allowed(), 100.0 * MAX_WORK) / (_POINT * len(self._laws))

@@ -61,6 +61,7 @@ def spend(units: float) -> None:
     if allowance is not None:
         allowance.left -= units
         if allowance.left < 0.0:
+            allowance.left = 0.0  # what is not done costs nothing that `share` has kept
             raise OutOfWorkError(allowance.max_work)
 
 
