@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
+from numbers import Real
 from typing import Any, TypeVar, cast
 
 import scipy
@@ -409,7 +410,13 @@ def truncated_poisson(
     name = "truncated_poisson"
     n = inputs.size(name, "dataset_size", dataset_size)
     most = inputs.size(name, "batch_cap", batch_cap)
-    event = event if isinstance(event, Event) else load("gaussian")(sigma=event)
+    if not isinstance(event, (Event, Real)):
+        raise DeclarationError(
+            f"{name}: event={event!r} is not one use of a mechanism (expected an event, that is a "
+            "mechanism with its parameters, or a noise multiplier)"
+        )
+    if not isinstance(event, Event):
+        event = load("gaussian")(sigma=event)
     plain = poisson(event, sampling_rate)
     q = plain.parameters[plain.mechanism.rates[-1]]
     if most >= n or q == 0.0:

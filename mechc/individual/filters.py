@@ -32,6 +32,7 @@ that person's data.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -68,7 +69,7 @@ _SHARED, _ODOMETER = "shared-gdp-filter", "gdp-odometer"  # kinds of state files
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
-class _Filter(TakesTurns):
+class _Filter(TakesTurns, ABC):
     """One exact total a person against one budget, in memory or memory-mapped.
 
     Attributes:
@@ -151,9 +152,9 @@ class _Filter(TakesTurns):
         return {}
 
     @classmethod
+    @abstractmethod
     def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
         """Return a new filter with the facts of a saved one."""
-        raise NotImplementedError
 
     def _write(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
         """Write totals, population, budget and further facts."""

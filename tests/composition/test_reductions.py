@@ -194,6 +194,9 @@ def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
         lambda: tree_aggregation(2.5, 1.0),
         lambda: banded_matrix(np.ones((2, 2)), 1.0, sampling_rate=0.1),
         lambda: truncated_poisson(1.0, dataset_size=1.5, sampling_rate=0.1, batch_cap=1),
+        lambda: truncated_poisson(
+            mechc.load("gaussian"), dataset_size=9, sampling_rate=0.1, batch_cap=1
+        ),
         lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5, 0.5]),
         lambda: mechc.mixture([mechc.load("pure_dp")(epsilon=1.0)], [0.5]),
     ],

@@ -27,8 +27,7 @@ with the law of W for its second derivative, and E(U - |x|)_+ <= v^2 p(x), so th
     E f(c + U) - v^2 p_(W + U)(c) <= f(c) <= E f(c + U),
 
 of which the density comes from the same frequencies. With v = blur / |a| that is an interval of
-about blur^2 of f(c), at any depth. (That W + U may be below 0 adds images of less than
-exp(-(T - c)^2 / 2v^2), which no double has.)
+about blur^2 of f(c), at any depth.
 """
 
 from __future__ import annotations
@@ -618,13 +617,15 @@ class Term:
             for s, n in self.factors:
                 lacking = FLOOR * np.exp(np.minimum(-rows[further, 0] / n, 600.0))
                 high += n * np.log1p(s.error + lacking)
+        high += 0.5 * (self.blurs[-1] * size / a) ** 2  # with what may be added to W
         least = depth - IMAGES
         period = _coarse(max(-least, 1.0) / a)
-        # in the money f is at most its distance from there, or from E W
+        # in the money f is at most its distance from there, or from E W, and E |U| < T / 1000
         inside = float(c.max()) if sign > 0 else -slope
         for _ in range(MOST_PERIODS if size.size else 0):
             less = -math.expm1(-a * period)
-            near = math.log(max(mass, sign) * period + inside) - a * period - 2.0 * math.log(less)
+            near = math.log(1.001 * max(mass, sign) * period + inside)
+            near -= a * period + 2.0 * math.log(less)
             off = (size - a) * period
             beyond = high + sign * size * at - off - np.log(-np.expm1(-off))
             best = int(np.argmin(beyond))
