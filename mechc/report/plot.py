@@ -139,8 +139,8 @@ def bars(
         title: title of the figure.
         xlabel: what all values are.
         ax: where to draw.
-        joined: the first and the last value of a row are the ends of an interval; a mark without
-            them is hollow.
+        joined: the first and the last value of a row are the ends of an interval, one without an
+            end an arrow; a mark without them is hollow.
     """
     figure: Any
     figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else (ax.figure, ax)
@@ -157,7 +157,12 @@ def bars(
         colour = COLOURS[0 if joined else column]
         axes.plot(table[:, column], places, marks[column], color=colour, label=word, markersize=5)
     if joined:
-        axes.hlines(places, table[:, 0], table[:, -1], color=COLOURS[0], linewidth=2, alpha=0.5)
+        right = axes.get_xlim()[1]
+        endless = np.array([rows[name][-1] == math.inf for name in names])
+        ends = np.where(endless, right, table[:, -1])
+        axes.hlines(places, table[:, 0], ends, color=COLOURS[0], linewidth=2, alpha=0.5)
+        axes.plot(ends[endless], places[endless], ">", color=COLOURS[0], markersize=5)
+        axes.set_xlim(right=right)
         bare = np.isnan(table[:, [0, -1]]).all(axis=1)
         axes.plot(table[bare, 1], places[bare], "D", color=COLOURS[0], mfc="w", markersize=5)
     axes.set_yticks(places, names)
@@ -474,18 +479,24 @@ def svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
+def _canvas() -> Any:
+    """What draws without a display, if matplotlib is installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as error:
+        raise UnsupportedError("figures need matplotlib: pip install 'mechc[plot]'") from error
+    return FigureCanvasAgg
+
+
 def blank(width: float = 6.4, height: float = 4.2, columns: int = 1) -> tuple[Figure, Any]:
     """Return a figure and its axes, without a display.
 
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError as error:
-        raise UnsupportedError("figures need matplotlib: pip install 'mechc[plot]'") from error
+    canvas = _canvas()
     figure = _shown()(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    canvas(figure)
     axes = figure.subplots(1, columns)
     for one in np.atleast_1d(axes):
         one.grid(alpha=0.25, linewidth=0.6)
@@ -499,8 +510,8 @@ def check(path: str | os.PathLike[str] | None) -> None:
     Raises:
         UnsupportedError: matplotlib is not installed, or does not write the format.
     """
-    known = blank()[0].canvas.get_supported_filetypes() if path is not None else {}
-    suffix = os.path.splitext(os.fspath(path))[1][1:].lower() if path is not None else ""
+    suffix = os.path.splitext(os.fspath(path or ""))[1][1:].lower()
+    known = _canvas().get_supported_filetypes() if path is not None else {}
     if suffix and suffix not in known:
         raise UnsupportedError(
             f"{path}: no figures are written as {suffix!r} (expected one of {', '.join(known)})"
@@ -513,7 +524,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     Raises:
         UnsupportedError: the file cannot be written.
     """
+    laid_out = figure.get_layout_engine() is not None
     try:
-        figure.savefig(os.path.expanduser(path), dpi=160, bbox_inches="tight")
+        figure.savefig(os.path.expanduser(path), dpi=160, bbox_inches=None if laid_out else "tight")
     except (OSError, ValueError) as error:
         raise UnsupportedError(f"cannot write the figure {path}: {error}") from error
