@@ -302,6 +302,8 @@ def _followed(
     noise = _ulps_of_logs(source, x, loss)
     if row[2] != protocol.UNSPLIT:
         return x, loss, noise, []
+    for end in row[:2][np.isfinite(row[:2])]:  # next to it logs may cancel inside a density
+        noise += LOG_ULPS * EPS * np.abs(np.log(np.maximum(np.abs(x - end), LEAST)))
     turns = extrema(source, x, loss, noise)
     place = np.searchsorted(x, turns)
     loss = np.insert(loss, place, losses_at(source, np.array(turns)))

@@ -185,13 +185,21 @@ class Expansion:
         except Undecided as question:
             raise Unknown(str(question), question.expr) from None
 
-    def collect(self, terms: Terms, errors: tuple[Order, ...] = ()) -> Series:
-        """Merge equal orders, drop zeros and what an error swallows, put the largest first."""
-        merged: dict[Order, Expr] = {}
+    def collect(self, terms: Terms, errors: tuple[Order, ...] = (), normal: bool = False) -> Series:
+        """Merge equal orders, drop zeros and what an error swallows, put the largest first.
+
+        `normal` coefficients are products of normal forms, which are zero only when merged.
+        """
+        merged: dict[Order, list[Expr]] = {}
         for coefficient, order in terms:
-            merged[order] = merged.get(order, S.Zero) + coefficient
-        kept = [(_normal(c), order) for order, c in merged.items()]
-        kept = [(c, order) for c, order in kept if c != 0 and not self.swallowed(order, errors)]
+            if coefficient != 0:
+                merged.setdefault(order, []).append(coefficient)
+        kept = [
+            (c[0] if normal and len(c) == 1 else _normal(Add(*c)), order)
+            for order, c in merged.items()
+            if not self.swallowed(order, errors)
+        ]
+        kept = [(c, order) for c, order in kept if c != 0]
         for index, (_, order) in enumerate(kept):
             if all(self.at_least(order, other) for _, other in kept if other is not order):
                 return Series((kept[index], *kept[:index], *kept[index + 1 :]), errors)
@@ -229,10 +237,10 @@ class Expansion:
         terms = [(c * d, m * n) for c, m in a.terms for d, n in b.terms]
         errors = [e * other for e in a.errors for other in orders(b)]
         errors += [e * other for e in b.errors for other in orders(a)]
-        return self.collect(terms, self.largest(errors))
+        return self.collect(terms, self.largest(errors), normal=True)
 
     def scale(self, a: Series, coefficient: Expr, order: Order = ONE) -> Series:
-        """A series times one exact term."""
+        """A series times one exact term, whose coefficient shows whether it is zero."""
         return self.multiply(a, Series(((coefficient, order),)))
 
     def relative(self, a: Series) -> Series:
@@ -243,11 +251,12 @@ class Expansion:
 
     def compose(self, small: Series, coefficient: Callable[[int], Expr]) -> Series:
         """Sum over k of coefficient(k) * small**k for a series that tends to zero."""
-        total, power = Series(()), Series(((S.One, ONE),))
         if not small.terms and not small.errors:
             return self.collect([(coefficient(0), ONE)])
+        left_out = orders(small)[0] ** S(TERMS)
+        total, power = Series(()), Series(((S.One, ONE),), (left_out,))
         for k in range(TERMS):
-            total = self.add(total, self.scale(power, coefficient(k)))
+            total = self.add(total, self.scale(power, _normal(coefficient(k))))
             power = self.multiply(power, small)
         return self.collect(total.terms, self.largest((*total.errors, *orders(power))))
 
@@ -343,7 +352,7 @@ class Expansion:
         if isinstance(argument, exp):
             return self.series(argument.args[0])
         if isinstance(argument, Pow) and not argument.exp.has(self.y):
-            return self.scale(self._log_of(argument.base), argument.exp)
+            return self.scale(self._log_of(argument.base), _normal(argument.exp))
         if isinstance(argument, gamma):
             return self._log_gamma(argument.args[0])
         if isinstance(argument, besseli):

@@ -252,12 +252,16 @@ class _ArrayEvaluator(_Evaluator):
     def function(self, name: str) -> Callable[..., Any]:
         return _ARRAY_NAMES.get(name) or getattr(np, name)
 
-    def sum(self, expr: Expr) -> Any:
+    def given(self, expr: Expr) -> dict[Symbol, float]:
         if any(np.ndim(self.values[s]) for s in expr.free_symbols):
             raise NotImplementedError(f"{type(expr).__name__} over arrays")
-        return float(evaluate(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
+        return {s: float(self.values[s]) for s in expr.free_symbols}
 
-    root = sum
+    def sum(self, expr: Sum) -> Any:
+        return sum_value(expr, self.given(expr))
+
+    def root(self, expr: BracketedRoot) -> Any:
+        return float(evaluate(expr, self.given(expr)))
 
 
 def _log_sum(logs: list[Any]) -> Any:

@@ -10,6 +10,7 @@ from families import FAMILIES
 
 import mechc
 from mechc.declare.text import declaration_from_text
+from mechc.loss.branches import branches_of
 
 EVENTS = {
     "gaussian": lambda: mechc.load("gaussian")(sigma=1.2),
@@ -127,3 +128,11 @@ def test_losses_far_beyond_the_nodes(mean, s, t, rate):
             continue
         assert answer.lower - 1e-12 * abs(exact) <= exact <= answer.upper + 1e-12 * abs(exact)
         assert answer.upper - answer.lower < 1e-9 * max(1.0, abs(exact))
+
+
+def test_logs_that_cancel_next_to_an_end_make_few_turns():
+    """g(z) = log(z K_1(z)) is finite at 0 and has g' = -K_0/K_1, which falls: the loss rises."""
+    noise = declaration_from_text("gamma_difference", noise="abs(x)*besselk(1,abs(x))/pi")
+    source = mechc.load(noise)(sensitivity=1.0).loss("remove").source
+    found = branches_of(source)
+    assert len(found) < 9 and all(branch.increasing for branch in found)
