@@ -48,16 +48,16 @@ def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str
     notes: list[str] = []
     chosen = _vectors(declaration.parameters, cases)
     worst, overlapping = 0.0, False
-    for case, thetas in zip(cases, chosen, strict=True):
+    checkers = [_CaseChecker(declaration, case) for case in cases]
+    for case, checker, thetas in zip(cases, checkers, chosen, strict=True):
         if not thetas:
             notes.append(f"masses not checked for {case.condition}: no typical parameters there")
-        checker = _CaseChecker(declaration, case)
         for theta in thetas:
             worst = max(worst, checker.check(theta))
             overlapping = overlapping or checker.overlap(theta)
     if not any(chosen):
         raise DeclarationError(f"{declaration.name}: no typical parameters satisfy any case")
-    if not overlapping:
+    if not (overlapping or any(map(_CaseChecker.overlaps_somewhere, checkers))):
         raise DeclarationError(
             f"{declaration.name}: P and Q share no outcome at any typical parameters, so every "
             "output reveals which of them it came from"
@@ -114,6 +114,13 @@ class _CaseChecker:
                 )
             worst = max(worst, abs(mass - 1))
         return worst
+
+    def overlaps_somewhere(self) -> bool:
+        """Whether it is at one of many vectors, as for noise that may be narrower than its move."""
+        return any(
+            evaluate.holds_at(self.case.condition, self.parameters, theta) and self.overlap(theta)
+            for theta in evaluate.typical_vectors(self.parameters, TRIED)
+        )
 
     def overlap(self, theta: Theta) -> bool:
         """Whether some outcome is possible under both laws."""

@@ -45,7 +45,7 @@ from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
-from mechc.symbolic.functions import BracketedRoot
+from mechc.symbolic.functions import BracketedRoot, QuadratureSum
 from mechc.symbolic.parameters import Parameter
 from mechc.symbolic.rewrite import log_of_product
 
@@ -207,6 +207,9 @@ class _Evaluator:
         return mpmath.nan
 
     def sum(self, expr: Sum) -> Any:
+        if isinstance(expr, QuadratureSum):  # hundreds of terms, and no better than doubles
+            given = {symbol: float(self.values[symbol]) for symbol in expr.free_symbols}
+            return mpmath.mpf(sum_value(expr, given))
         index, lo, hi = expr.limits[0]
         return mpmath.nsum(
             lambda n: evaluate(expr.function, {**self.values, index: n}),

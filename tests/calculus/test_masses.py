@@ -82,6 +82,11 @@ def test_disjoint_supports_are_refused():
         normalise(declared)
 
 
+def test_noise_that_is_narrower_than_its_move_at_most_parameters_is_accepted():
+    law = "gamma(a+3/2)/(gamma(a+1)*sqrt(pi)*w)*(1-(x/w)**2)**a"
+    normalise(declaration_from_text("symmetric_beta", noise=law, support=("-w", "w")))
+
+
 def test_wrong_support_is_refused():
     declared = mechanism("cut", variable=x, p=normal, q=normal, support=(-1, 1))
     with pytest.raises(DeclarationError, match=r"mass 0\.6826"):

@@ -26,7 +26,6 @@ from mechc.kernel.ir import Check
 from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate, holds, sum_value, typical_values
 from mechc.symbolic.facts import eliminations
-from mechc.symbolic.functions import QuadratureSum
 
 DIGITS = 50
 ROUGH = 20
@@ -227,15 +226,8 @@ def _without_constants(
 def _total(node: Sum, theta: Values) -> Any:
     """A sum with an infinite end, from 0 outwards until the terms vanish.
 
-    That of a quadrature, which has hundreds of terms, and one that falls off like a power, in
-    doubles.
+    One that falls off like a power, in doubles.
     """
-
-    def in_doubles() -> Any:
-        return mpf(sum_value(node, {symbol: float(v) for symbol, v in theta.items()}))
-
-    if isinstance(node, QuadratureSum):
-        return in_doubles()
     index, lo, hi = node.limits[0]
     if not (lo.is_infinite or hi.is_infinite):
         return evaluate(node, theta)
@@ -254,7 +246,7 @@ def _total(node: Sum, theta: Values) -> Any:
         if n == HALF:
             earlier = pair
         if n == 2 * HALF and abs(pair) > SLOW * abs(earlier):
-            return in_doubles()
+            return mpf(sum_value(node, {symbol: float(v) for symbol, v in theta.items()}))
         n += 1
 
 
