@@ -65,6 +65,7 @@ class KernelSource:
         self._lattice_rows = rows if on_lattice else rows[:0]
         self._most_points = MAX_LATTICE
         self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
+        self._missing: dict[bool, float] = {}
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         self.rows = np.ascontiguousarray(rows[smooth])
@@ -144,6 +145,7 @@ class KernelSource:
     def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
         self.rows, self._panels, self._first_panels = rows, panels, panels
+        self._missing = {}
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._find_ends()
@@ -187,6 +189,25 @@ class KernelSource:
         if log_mass == -math.inf:
             return LogMass()
         return LogMass(log_mass, error + self._rounded_ends(lo, hi, law, log_mass))
+
+    def log_missing(self, reverse: bool) -> float:
+        """Log of what masses of P, or Q, lack to one: next to a finite end it may be any loss's.
+
+        Raises:
+            NumericError: a mass was not found.
+        """
+        if not np.isfinite(self.rows[:, :2]).any():
+            return -math.inf
+        if reverse not in self._missing:
+            law, masses = ("q" if reverse else "p"), self.atom_log_mass
+            found = [self.infinite[reverse]]
+            found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
+            found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
+            shares = [math.exp(min(m.log, 0.0)) for m in found]
+            off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
+            lacking = abs(1.0 - math.fsum(shares)) + off + FEW * EPS
+            self._missing[reverse] = math.log(lacking)
+        return self._missing[reverse]
 
     def _by_formula(self, log_mass: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""

@@ -141,6 +141,8 @@ ROOM = 0.01  # share of the log by which rounding may move a small probability
 def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
     """Return an upper bound on log P(L <= threshold), 0 where nothing is known.
 
+    What may lie too close to an end for any double may have any loss.
+
     Args:
         source: a kernel bound to parameters.
         threshold: any real number.
@@ -152,6 +154,7 @@ def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
     masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
     logs = masses[small].tolist()
     try:
+        logs.append(source.log_missing(reverse))
         if source.continuous:
             rows = above(source, -threshold, not reverse)
             label = "q" if reverse else "p"
