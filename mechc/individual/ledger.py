@@ -36,72 +36,125 @@ from mechc.individual.budget import (
 )
 from mechc.individual.splines import Grid
 from mechc.loss.jit import compiled
+from mechc.loss.moments import logarithms
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-BUFFER, MOST = 1 << 27, 32  # bytes and steps of the buffer of dense steps
+BUFFER, MOST = 1 << 28, 64  # bytes and steps of the buffer of dense steps
+LINE = 8  # numbers that memory hands out together
+TILE = 128  # people whose places are computed before their rows are touched
 PART = 1 << 12  # people whose rows are looked at together
 SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
-@compiled("int64(float64[::1], float64, boolean, float64)", nogil=True)
-def beyond_worst(values, worst, up, untouched):  # type: ignore[no-untyped-def]
-    """Return the index of the first value on the worse side of the span, or -1."""
-    for i in range(values.size):
-        v = values[i]
-        ratio = v - worst * (1.0 + SLACK) if up else worst * (1.0 - SLACK) - v
-        if ratio > 0.0 and v != untouched:
-            return i
+@compiled(nogil=True)  # for the integer types that occur
+def encode(  # type: ignore[no-untyped-def]
+    values, knots, linear, crowding, length, untouched, unit, codes
+):
+    """Write where parameters are on a grid, in units of 1 / unit of a bucket.
+
+    Beyond the best knot that is one unit more than the grid is long, and two for `untouched`.
+    Knots, whether positions are linear in the parameter, crowding, length and unit are those of
+    the grid.
+
+    Returns:
+        The index of the first value on the worse side of the span, or -1.
+    """
+    buckets, kind = knots.size - 1, codes.dtype.type
+    worst, best = knots[0], knots[buckets]
+    up = worst > best
+    sign = 1.0 if up else -1.0
+    worse, limit = sign * worst + SLACK * worst, sign * best
+    scale, end, units = buckets / (worst - best if linear else length), buckets * unit, float(unit)
+    ratio, place = np.empty(TILE), np.empty(TILE)
+    for begin in range(0, values.size, TILE):
+        n = min(TILE, values.size - begin)
+        v, code, outside = values[begin : begin + n], codes[begin : begin + n], 0
+        for i in range(n):
+            outside += sign * v[i] > worse
+        if outside:
+            for i in range(n):
+                if sign * v[i] > worse and v[i] != untouched:
+                    return begin + i
+        if linear:
+            for i in range(n):
+                place[i] = (worst - v[i]) * scale
+        else:
+            if up:
+                for i in range(n):
+                    ratio[i] = max(v[i] / worst, 1e-300)  # 0: untouched
+            else:
+                for i in range(n):
+                    ratio[i] = max(worst / v[i], 1e-300)
+            logarithms(ratio[:n], place[:n])
+            for i in range(n):
+                place[i] = (crowding * (1.0 - ratio[i]) - place[i]) * scale
+        for i in range(n):
+            place[i] = min(max(place[i], 0.0), float(buckets))
+        if unit == 1:  # compared with the knots themselves: a value on a knot stays there
+            for i in range(n):
+                b = min(np.int64(place[i]), buckets - 1)
+                if sign * v[i] > sign * knots[b]:
+                    b = max(b - 1, 0)
+                elif sign * v[i] <= sign * knots[b + 1]:
+                    b += 1
+                code[i] = kind(b)
+        else:
+            for i in range(n):
+                code[i] = kind(np.int64(place[i] * units + 0.5))
+        for i in range(n):
+            code[i] = kind(end + 1) if sign * v[i] < limit else code[i]
+            code[i] = kind(end + 2) if v[i] == untouched else code[i]
     return -1
 
 
-@compiled(nogil=True)  # for the integer types that occur
-def record(  # type: ignore[no-untyped-def]
-    values, counts, knots, linear, crowding, length, untouched, unit, totals
-):
-    """Add steps (parameters of shape (steps, people)) to totals of shape (people, columns).
+@compiled(nogil=True)
+def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def]
+    """Add steps to totals of shape (people, columns).
 
-    Step j is taken counts[j] times; -1 takes it back. Knots, whether positions are linear in the
-    parameter, crowding, length and unit are those of the grid.
+    Step j, whose places are codes[j], is taken counts[j] times; -1 takes it back. What is returned
+    says nothing.
     """
-    buckets = knots.size - 1
-    worst, best = knots[0], knots[buckets]
-    up = worst > best
-    scale = buckets / (worst - best if linear else length)
-    kind = totals.dtype.type
-    for p in range(values.shape[1]):
-        for j in range(values.shape[0]):
-            v = values[j, p]
-            if v == untouched:
+    kind, columns, flat = totals.dtype.type, totals.shape[1], totals.reshape(-1)
+    place, weight = np.empty(TILE, np.uint64), np.empty((4, TILE), totals.dtype)
+    one, end, last = float(unit), float(buckets * unit), buckets - 1.0
+    share, sixth, seen = 1.0 / one, one / 6.0, kind(0)
+    for begin in range(0, codes.shape[1], TILE):
+        n = min(TILE, codes.shape[1] - begin)
+        for k in range(begin * columns, (begin + n) * columns, LINE):
+            seen |= flat[k]  # rows come from memory in order, not when they are first needed
+        for j in range(codes.shape[0]):
+            code, count = codes[j, begin : begin + n], kind(counts[j])
+            if unit == 1:
+                for i in range(n):
+                    if code[i] <= end + 1.0:
+                        totals[begin + i, min(np.int64(code[i]), columns - 1)] += count
                 continue
-            if (v < best) if up else (v > best):
-                totals[p, totals.shape[1] - 1] += kind(counts[j] * unit)
-                continue
-            if linear:
-                place = (worst - v) * scale
-            else:
-                ratio = v / worst if up else worst / v
-                place = (crowding * (1.0 - ratio) - math.log(ratio)) * scale
-            b = min(max(np.int64(place), 0), buckets - 1)
-            if unit == 1:  # compared with the knots themselves: a value on a knot stays there
-                if (v > knots[b]) if up else (v < knots[b]):
-                    b = max(b - 1, 0)
-                elif (v <= knots[b + 1]) if up else (v >= knots[b + 1]):
-                    b += 1
-                totals[p, b] += kind(counts[j])
-                continue
-            # t in units, so that the weights' first moment is exact as well as their sum; at least
-            # one unit at both ends, so that every column a step reaches over is seen
-            units = np.int64(min(max(place - b, 0.0), 1.0) * unit + 0.5)
-            t = units / unit
-            r = 1.0 - t
-            first = np.int64(r * r * r * (unit / 6.0)) + 1
-            last = np.int64(t * t * t * (unit / 6.0)) + 1
-            totals[p, b] += kind(counts[j] * first)
-            totals[p, b + 1] += kind(counts[j] * (unit - units - 2 * first + last))
-            totals[p, b + 2] += kind(counts[j] * (units + first - 2 * last))
-            totals[p, b + 3] += kind(counts[j] * last)
+            # places in whole units, so that the weights' first moment is exact as well as their
+            # sum; at least one unit at both ends, so that every column a step reaches over is seen
+            for i in range(n):
+                x = float(code[i])
+                inside, b = x <= end, math.floor(min(x * share, last))
+                units = x - b * one
+                t = units * share
+                r = 1.0 - t
+                first = math.floor(r * r * r * sixth) + 1.0
+                final = math.floor(t * t * t * sixth) + 1.0
+                at = b if inside else columns - 4.0
+                beyond = one if x == end + 1.0 else 0.0
+                place[i] = np.uint64((begin + i) * columns) + np.uint64(np.int64(at))
+                weight[0, i] = kind(np.int64(first if inside else 0.0))
+                weight[1, i] = kind(np.int64(one - units - 2.0 * first + final if inside else 0.0))
+                weight[2, i] = kind(np.int64(units + first - 2.0 * final if inside else 0.0))
+                weight[3, i] = kind(np.int64(final if inside else beyond))
+            for i in range(n):
+                a = place[i]
+                flat[a] += kind(count * weight[0, i])
+                flat[a + np.uint64(1)] += kind(count * weight[1, i])
+                flat[a + np.uint64(2)] += kind(count * weight[2, i])
+                flat[a + np.uint64(3)] += kind(count * weight[3, i])
+    return seen
 
 
 class Ledger:
@@ -126,8 +179,9 @@ class Ledger:
         self._totals: NDArray[Any]
         self._totals = allocate((self.people, grid.columns), np.dtype(kind), file)
         self._untouched = 0.0 if grid.worst > grid.best else math.inf
-        most = max(min(BUFFER // (8 * self.people), MOST), 1)
-        self._buffer, self._counts = np.empty((most, 0)), np.zeros(most, np.int64)
+        self._codes = np.dtype(np.uint32 if grid.buckets * grid.unit < 1 << 31 else np.uint64)
+        most = max(min(BUFFER // (self._codes.itemsize * self.people), MOST), 1)
+        self._buffer, self._counts = np.empty((most, 0), self._codes), np.zeros(most, np.int64)
         self._waiting = 0
 
     @property
@@ -135,7 +189,8 @@ class Ledger:
         """Unsigned integers in units of 1 / `grid.unit` steps, shape (people, columns)."""
         if self._waiting:
             steps, counts = self._buffer[: self._waiting], self._counts[: self._waiting]
-            for_rows(self.people, lambda s: self._record(steps[:, s], counts, self._totals[s]))
+            about = self.grid.buckets, self.grid.unit
+            for_rows(self.people, lambda s: record(steps[:, s], counts, *about, self._totals[s]))
             self._waiting = 0
         return self._totals
 
@@ -158,20 +213,15 @@ class Ledger:
             people, values = check_sparse(name, update, self.people)
         else:
             values = as_floats(check_dense(name, update, self.people))
-        worst = self.grid.worst
-        bad = beyond_worst(values, worst, worst > self.grid.best, self._untouched)
-        if bad >= 0:
-            raise DeclarationError(
-                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
-                f" (the worst value accounted for is {worst:g})"
-            )
+        if people is None and not self._buffer.size:
+            self._buffer = np.empty((self._counts.size, self.people), self._codes)
+        codes = self._buffer[self._waiting] if people is None else None
+        codes = self._encode(name, values, codes)
         self._widen(count)
         if people is not None:
-            self._record_some(people, values, count)
+            self._record_some(people, codes, count)
         else:
-            if not self._buffer.size:
-                self._buffer = np.empty((self._counts.size, self.people))
-            self._buffer[self._waiting], self._counts[self._waiting] = values, count
+            self._counts[self._waiting] = count
             self._waiting += 1
             if self._waiting == self._counts.size:
                 _ = self.totals
@@ -179,7 +229,7 @@ class Ledger:
 
     def take_back(self, people: Rows, values: Floats) -> None:
         """Undo a step that was recorded once for some distinct people."""
-        self._record_some(people, values, -1)
+        self._record_some(people, self._encode("value", values), -1)
 
     def rows(self, people: Rows) -> Floats:
         """Return some people's column totals in units of steps, shape (people, columns)."""
@@ -240,17 +290,25 @@ class Ledger:
             self.steps = int(reader.meta["steps"])
         return read
 
-    def _record_some(self, people: Rows, values: Floats, count: int) -> None:
-        rows = self.totals[people]
-        self._record(values[None], np.array([count]), rows)
-        self._totals[people] = rows
-
-    def _record(self, steps: Floats, counts: Rows, totals: NDArray[Any]) -> None:
-        grid, linear = self.grid, self.grid.spacing == "linear"
-        record(
-            steps, counts, grid.knots, linear, grid.crowding, float(grid.length), self._untouched,
-            grid.unit, totals,
+    def _encode(self, name: str, values: Floats, codes: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return places on the grid; refuse values that are worse than the worst knot."""
+        grid = self.grid
+        found = np.empty(values.shape, self._codes) if codes is None else codes
+        bad = encode(
+            values, grid.knots, grid.spacing == "linear", grid.crowding, float(grid.length),
+            self._untouched, grid.unit, found,
         )  # fmt: skip
+        if bad >= 0:
+            raise DeclarationError(
+                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
+                f" (the worst value accounted for is {grid.worst:g})"
+            )
+        return found
+
+    def _record_some(self, people: Rows, codes: NDArray[Any], count: int) -> None:
+        rows = self.totals[people]
+        record(codes[None], np.array([count]), self.grid.buckets, self.grid.unit, rows)
+        self.totals[people] = rows
 
     def _widen(self, count: int) -> None:
         """Change to a wider integer type before anything could overflow."""
