@@ -384,11 +384,14 @@ class Asked(NamedTuple):
         """Index of the tilt through which everybody's contour goes; see `inversion.choose`."""
         return self.column(TILT).astype(np.int64)
 
+    def parts(self) -> Iterator[slice]:
+        """Yield the places of BLOCK people at a time."""
+        size = self.rows.size
+        return (slice(i, min(i + BLOCK, size)) for i in range(0, size, BLOCK))
+
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield rows of the ledger in parts of BLOCK people, with their places."""
-        for begin in range(0, self.rows.size, BLOCK):
-            part = slice(begin, min(begin + BLOCK, self.rows.size))
-            yield part, self.ledger.rows(self.rows[part])
+        return ((part, self.ledger.rows(self.rows[part])) for part in self.parts())
 
     @property
     def span(self) -> tuple[int, int]:
@@ -440,14 +443,19 @@ class Evaluator(TakesTurns):
         known = np.full(size, np.nan) if known is None else known
         found, span = np.empty((size, 8)), asked.span
         about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
-        for reach in REACHES:
+        parts = list(asked.parts())
+        for reach in REACHES:  # for those whom a shorter one did not serve
             tilts = self.tilts(span, reach)
             table = tilts.together(asked.reading, inversion.STRIDE)
-            peaks = np.asarray(log_peak(tilts.t))
-            for part, rows in asked.blocks():
-                inversion.choose(rows @ table, tilts.t, peaks, *about, known[part], found[part])
-            best = found[found[:, TILT] != -1.0, BEST].max(initial=0.0)
-            if tilts.complete or best + inversion.ABOVE < tilts.t.size:
+            peaks, again = np.asarray(log_peak(tilts.t)), []
+            for part in parts:
+                rows, mine = asked.ledger.rows(asked.rows[part]), found[part]
+                inversion.choose(rows @ table, tilts.t, peaks, *about, known[part], mine)
+                best = mine[mine[:, TILT] != -1.0, BEST].max(initial=0.0)
+                if best + inversion.ABOVE >= tilts.t.size and not tilts.complete:
+                    again.append(part)
+            parts = again
+            if not parts:
                 break
         upper, at = found[:, UPPER].copy(), found[:, TILT]
         if query.inverse:

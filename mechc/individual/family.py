@@ -168,9 +168,8 @@ class Family:
 
     def _profile(self, value: float, epsilons: list[float] | Floats) -> Floats:
         """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
-        loss = self.loss(value, "remove")
-        bounds = np.array([loss.hockey_stick_log(float(e)) for e in epsilons])
-        return bounds[:, [0, 2]].T
+        bounds = self.loss(value, "remove").hockey_sticks_log(np.asarray(epsilons, np.float64))
+        return np.asarray(bounds[:, [0, 2]].T)
 
     def _check(self, members: Floats) -> str:
         """Compare neighbours, most revealing first; both signs of epsilon cover both directions."""

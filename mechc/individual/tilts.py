@@ -36,7 +36,6 @@ from mechc.individual.splines import (
 )
 from mechc.individual.storage import Shelf, taken
 from mechc.loss import moments
-from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 
 Floats = NDArray[np.float64]
@@ -281,19 +280,6 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-@compiled(
-    "float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])",
-    nogil=True,
-)
-def _generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
-    """Return rows K(t), rounding of K(t), K''(t) at all tilts."""
-    out = np.empty((3, t.size))
-    for i in range(t.size):
-        found = moments.generating(loss, log_weight, log_p_mass, log_q_mass, t[i])
-        out[0, i], out[1, i], out[2, i] = found[0], found[3], found[2]
-    return out
-
-
 class _Row:
     """K, its error and K'' of one member at its useful tilts, as far as somebody asked.
 
@@ -322,8 +308,8 @@ class _Row:
                 continue
             self._loss, stride = loss, _STRIDE
             masses = (loss.log_finite, loss.log_q_finite)
-            part = _generating(*loss.nodes(), *masses, self._t[begin:end])
-            part[1] += loss.tolerance
+            k, _, bend, error = moments.generating_at(*loss.nodes(), *masses, self._t[begin:end])
+            part = np.stack([k, error + loss.tolerance, bend])
             useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
             self.values = np.append(self.values, part[:, :useful], axis=1)
             if useful < end - begin:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -34,6 +35,8 @@ SECTIONS, MOST_EXTREMA = 120, 1000
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
 GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
+ALIKE, PARTS = 3e-13, 3  # relative error up to which epsilons share nodes; parts of panels then
+LEFT_OUT = 1e-16  # of both laws, ten times what quadrature aims for
 SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
@@ -398,45 +401,94 @@ def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> 
     return float(_ulps_of_logs(source, x, np.full(x.size, epsilon)).max(initial=size))
 
 
+def log_hockey_sticks(
+    source: KernelSource, epsilons: Floats, reverse: bool
+) -> list[tuple[float, float]]:
+    """As `log_hockey_stick` for many epsilons, with nodes in common where they serve.
+
+    Panels that resolve the law are cut into parts, and where its losses are one of the epsilons.
+    """
+    panels = source.cover(-1.0, 0.0)
+    cuts = [above(source, epsilon, reverse).ravel() for epsilon in epsilons.tolist()]
+    parts = panels.lo + np.arange(PARTS)[:, None] / PARTS * (panels.hi - panels.lo)
+    edges = np.concatenate([parts.ravel(), panels.hi, *cuts])
+    edges = np.unique(edges[np.isfinite(edges)])
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    inside = np.zeros(middle.size, np.bool_)
+    for row in np.unique(panels.region).tolist():
+        own = panels.region == row
+        inside |= (panels.lo[own].min() < middle) & (middle < panels.hi[own].max())
+    at, found = _Density.on(source, edges[:-1][inside], edges[1:][inside], reverse), []
+    largest = float(at.loss.max(initial=-math.inf))
+    for epsilon in epsilons.tolist():
+        value, error = at.log_hockey_stick(source.label, epsilon)
+        if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
+            error += LEFT_OUT * -math.expm1(min(epsilon - largest, 0.0)) * math.exp(-value)
+        good = value > -math.inf and error < ALIKE
+        found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
+    return found
+
+
 def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
     """As `log_hockey_stick`, of the losses as they are in doubles."""
     rows = above(source, epsilon, reverse)
     if rows.size == 0:
         return -math.inf, 0.0
-    lo, hi = _panels(source, rows)
-    half = 0.5 * (hi - lo)
-    x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
-    log_f = np.empty(x.size)
-    density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
-    density(x, source.theta, log_f)
-    loss = losses_at(source, x)
-    moved = losses_moved(source.kernel, source.theta, x, loss)
-    loss = -loss if reverse else loss
-    with np.errstate(divide="ignore"):
-        log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
-    gap = loss - epsilon
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
-        terms = log_w + np.log(payoff)
-    pole = terms == np.inf  # what lies there `unresolved` counts
-    terms[pole] = log_w[pole] = -np.inf
-    top = float(terms.max())
-    if top != top:
-        raise NumericError(f"{source.label}: the density is not a number above loss {epsilon!r}")
-    if top == -math.inf:
-        return -math.inf, 0.0
-    share = np.exp(terms - top)
-    total = float(np.sum(np.sort(share)))
-    # rounding of p, of L - eps, and the quadrature itself
-    seen = log_w > -math.inf
-    plain = np.exp(np.minimum(log_w - top, 600.0))
-    loss = np.clip(np.where(seen, loss, 0.0), -1e300, 1e300)  # exp(-inf) inf is nothing
-    gap = np.where(seen, np.maximum(gap, 0.0), 0.0)
-    shaky = plain * np.exp(-gap) * (4.0 * EPS * (np.abs(loss) + abs(epsilon)) + moved)
-    known = share[seen] * (8.0 + np.abs(log_f[seen]))
-    noise = EPS * float(known.sum()) + float(shaky[seen].sum())
-    noise += _misplaced(x, share) + _unresolved(lo, hi, share)
-    return top + math.log(total), noise / total
+    at = _Density.on(source, *_panels(source, rows), reverse)
+    return at.log_hockey_stick(source.label, epsilon)
+
+
+class _Density(NamedTuple):
+    """Density, loss and what rounding moves the loss by at the nodes of panels."""
+
+    lo: Floats
+    hi: Floats
+    x: Floats
+    log_f: Floats
+    log_w: Floats
+    loss: Floats
+    moved: Floats
+
+    @classmethod
+    def on(cls, source: KernelSource, lo: Floats, hi: Floats, reverse: bool) -> _Density:
+        """Evaluate on these panels, of Q and its loss if reversed."""
+        half = 0.5 * (hi - lo)
+        x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
+        log_f = np.empty(x.size)
+        density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
+        density(x, source.theta, log_f)
+        loss = losses_at(source, x)
+        moved = losses_moved(source.kernel, source.theta, x, loss)
+        with np.errstate(divide="ignore"):
+            log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
+        return cls(lo, hi, x, log_f, log_w, -loss if reverse else loss, moved)
+
+    def log_hockey_stick(self, label: str, epsilon: float) -> tuple[float, float]:
+        """Return the log of the payoff's integral and a relative error."""
+        gap, log_w = self.loss - epsilon, self.log_w
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
+            terms = log_w + np.log(payoff)
+        pole = terms == np.inf  # what lies there `unresolved` counts
+        if pole.any():
+            terms, log_w = np.where(pole, -np.inf, terms), np.where(pole, -np.inf, log_w)
+        top = float(terms.max(initial=-math.inf))
+        if top != top:
+            raise NumericError(f"{label}: the density is not a number above loss {epsilon!r}")
+        if top == -math.inf:
+            return -math.inf, 0.0
+        share = np.exp(terms - top)
+        total = float(np.sum(np.sort(share)))
+        # rounding of p, of L - eps, and the quadrature itself
+        plain = np.exp(np.minimum(log_w - top, 600.0))
+        loss = np.clip(self.loss, -1e300, 1e300)  # exp(-inf) inf is nothing
+        moved = 4.0 * EPS * (np.abs(loss) + abs(epsilon)) + self.moved
+        seen = (log_w > -math.inf) & (gap > -2.0 * moved)  # what is below for certain adds nothing
+        shaky = plain * np.exp(-np.maximum(gap, 0.0)) * moved
+        known = share[seen] * (8.0 + np.abs(self.log_f[seen]))
+        noise = EPS * float(known.sum()) + float(shaky[seen].sum())
+        noise += _misplaced(self.x, share) + _unresolved(self.lo, self.hi, share)
+        return top + math.log(total), noise / total
 
 
 def _unresolved(lo: Floats, hi: Floats, share: Floats) -> float:

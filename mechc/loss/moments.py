@@ -137,7 +137,13 @@ def excess(x):  # type: ignore[no-untyped-def]
 
 @compiled("float64[::1](float64[::1], float64[::1], float64, float64, float64)")
 def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
-    """Return [K, K', K'', rounding of K] at real t for one step.
+    """Return [K, K', K'', rounding of K] at real t for one step; see `generating_at`."""
+    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.full(1, t))[:, 0].copy()
+
+
+@compiled("float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
+def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ignore[no-untyped-def]
+    """Return rows K, K', K'', rounding of K at real tilts for one step.
 
     The masses M(0) and M(-1) are known, so K comes from the deviation of M from the chord between
     them, M(t) = M(0) - t (M(-1) - M(0)) + sum w (exp(tL) - 1 + t (exp(-L) - 1)). For t >= 0 no
@@ -145,69 +151,85 @@ def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-
     keeps its relative accuracy, which a composition of 1e12 steps needs. The rounding bound takes
     kernels to be good to 4 ulp: log p is off by |log p| ulp, exp(tL) by |tL| ulp.
     """
-    out = np.empty(4)
-    top = -np.inf
-    highest = -np.inf  # of the logs of the terms of M(t) and M(-1)
-    largest = 0.0
+    out, n = np.empty((4, tilts.size)), 0
+    v, lw, p, back = np.empty((4, loss.size))
+    bottom = -np.inf  # the largest log of a term of M(-1)
     for j in range(loss.size):
-        top = max(top, log_weight[j] + t * loss[j])
-        # under Q, or at a far tilt, a node can matter whose weight under P is zero in float64
-        tilted = max(log_weight[j] - loss[j], log_weight[j] + t * loss[j])
-        highest = max(highest, tilted)
-        if log_weight[j] > -700.0 or tilted > -100.0:
-            largest = max(largest, t * loss[j], -loss[j])
-    # between the known masses M may be far below them, and a chord would cancel
-    chord = highest < _SMALL if t >= 0.0 or t <= -1.0 else largest < _SMALL
-    chord = chord and log_p_mass > -1e-3 and log_q_mass > -1e-3
-    shift = 0.0 if chord else top
-    total = 0.0
-    first = 0.0
-    bend = 0.0
-    turn = 0.0
-    noise = 0.0
-    for j in range(loss.size):
-        value = loss[j]
-        lw = log_weight[j]
-        if lw == -np.inf:
-            continue
-        w = math.exp(lw + t * value - shift)
-        total += w
-        first += w * value
+        if log_weight[j] > -np.inf:
+            v[n], lw[n] = loss[j], log_weight[j]
+            bottom = max(bottom, lw[n] - v[n])
+            n += 1
+    masses = log_p_mass > -1e-3 and log_q_mass > -1e-3
+    for j in range(n if masses and bottom < _SMALL else 0):
+        # p may be zero, and an exponential beyond doubles, where their product is neither
+        p[j] = math.exp(lw[j])
+        far = -v[j] >= _FAR
+        back[j] = math.exp(lw[j] - v[j]) - p[j] * (1.0 - v[j]) if far else p[j] * excess(-v[j])
+    w, x, over = np.empty(n), np.empty(n), np.empty(n)
+    step, rise, noisy = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(tilts.size):
+        t, top, largest = tilts[i], -np.inf, 0.0
+        for j in range(n):
+            top = max(top, lw[j] + t * v[j])
+        # between the known masses M may be far below them, and a chord would cancel
+        if -1.0 < t < 0.0:
+            for j in range(n):
+                # under Q a node can matter whose weight under P is zero in float64
+                if lw[j] > -700.0 or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
+                    largest = max(largest, t * v[j], -v[j])
+        chord = masses and max(bottom, top, largest) < _SMALL
+        total, first, bend, turn, noise = 0.0, 0.0, 0.0, 0.0, 0.0
         if chord:
-            p = math.exp(lw)
-            # p may be zero, and an exponential beyond doubles, where their product is neither
-            back = p * excess(-value) if -value < _FAR else math.exp(lw - value) - p * (1.0 - value)
-            ahead = p * excess(t * value) if t * value < _FAR else w - p * (1.0 + t * value)
-            rise = p * math.expm1(t * value) if t * value < _FAR else w - p
-            step = ahead + t * back
-            bend += step
-            turn += value * rise + back
-            if t * value < _FAR:
-                noise += abs(step) * (32.0 + 4.0 * abs(lw) + 8.0 * abs(t * value))
-            else:
-                noise += abs(step) * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * value))
+            for j in range(n):
+                y = t * v[j]
+                x[j] = lw[j] + y if y >= _FAR else y
+            if t > 0.0:
+                exponentials(x, w)
+                for j in range(n):
+                    w[j] = 0.0 if x[j] < LEAST else w[j]  # losses there may be enormous
+                    y, series = x[j], 0.0
+                    for m in range(_EXCESS.size):
+                        series = series * y + _EXCESS[m]
+                    over[j] = y * y * series if abs(y) <= 0.5 else w[j] - 1.0 - y
+            else:  # nothing is left of step at t = -1 by the same function as in back alone
+                for j in range(n):
+                    w[j], over[j] = math.exp(x[j]), excess(x[j])
+            for j in range(n):
+                y = t * v[j]
+                ahead = w[j] - p[j] * (1.0 + y) if y >= _FAR else p[j] * over[j]
+                rise[j] = w[j] - p[j] if y >= _FAR else p[j] * (over[j] + y)
+                w[j] = w[j] if y >= _FAR else p[j] * w[j]
+                step[j] = ahead + t * back[j]
+                ulps = 4.0 * abs(y) + 8.0 if y >= _FAR else 8.0 * abs(y) + 32.0
+                noisy[j] = abs(step[j]) * (ulps + 4.0 * abs(lw[j]))
+            for j in range(n):
+                total += w[j]
+                bend += step[j]
+                turn += v[j] * rise[j] + back[j]
+                noise += noisy[j]
+            difference = math.expm1(log_q_mass) - math.expm1(log_p_mass)
+            change = math.expm1(log_p_mass) - t * difference + bend
+            k, mean = math.log1p(change), (turn - difference) / (1.0 + change)
+            noise += 4.0 * abs(change)
         else:
-            noise += w * (8.0 + 4.0 * abs(lw) + 4.0 * abs(t * value))
-    if chord:
-        difference = math.expm1(log_q_mass) - math.expm1(log_p_mass)
-        change = math.expm1(log_p_mass) - t * difference + bend
-        out[0] = math.log1p(change)
-        out[1] = (turn - difference) / (1.0 + change)
-        noise += 4.0 * abs(change)
-    else:
-        out[0] = shift + math.log(total)
-        out[1] = first / total
-    drift = 0.0
-    second = 0.0
-    for j in range(loss.size):
-        w = math.exp(log_weight[j] + t * loss[j] - shift)
-        d = loss[j] - out[1]
-        drift += w * d
-        second += w * d * d
-    if not chord:
-        out[1] += drift / total
-    out[2] = second / total
-    out[3] = EPS * (noise / total + 2.0 * abs(out[0]))
+            for j in range(n):
+                x[j] = lw[j] + t * v[j] - top
+            exponentials(x, w)
+            for j in range(n):
+                w[j] = 0.0 if x[j] < LEAST else w[j]
+                total += w[j]
+                first += w[j] * v[j]
+                noise += w[j] * (8.0 + 4.0 * abs(lw[j]) + 4.0 * abs(t * v[j]))
+            k, mean = top + math.log(total), first / total
+        drift, second = 0.0, 0.0
+        for j in range(n):
+            d = v[j] - mean
+            drift += w[j] * d
+            second += w[j] * d * d
+        if not chord:
+            mean += drift / total
+        out[0, i], out[1, i], out[2, i] = k, mean, second / total
+        out[3, i] = EPS * (noise / total + 2.0 * abs(k))
     return out
 
 

@@ -415,9 +415,23 @@ class PrivacyLoss:
         All terms are positive (I1 without the difference), so that deep tails keep their
         relative accuracy.
         """
-        value, error, beyond = -math.inf, 0.0, -math.inf
+        known = -math.inf, 0.0
         if self.source is not None and self.source.continuous:
-            value, error = branches.log_hockey_stick(self.source, epsilon, self.is_reversed)
+            known = branches.log_hockey_stick(self.source, epsilon, self.is_reversed)
+        return self._with_atoms(epsilon, *known)
+
+    def hockey_sticks_log(self, epsilons: Floats) -> Floats:
+        """Return what `hockey_stick_log` does for many epsilons, shape (epsilons, 3)."""
+        known = [(-math.inf, 0.0)] * epsilons.size
+        if self.source is not None and self.source.continuous:
+            known = branches.log_hockey_sticks(self.source, epsilons, self.is_reversed)
+        pairs = zip(epsilons.tolist(), known, strict=True)
+        return np.array([self._with_atoms(epsilon, *pair) for epsilon, pair in pairs])
+
+    def _with_atoms(self, epsilon: float, value: float, error: float) -> tuple[float, float, float]:
+        """Return bounds on log delta from the continuous part of it and its error."""
+        beyond = -math.inf
+        if self.source is not None and self.source.continuous:
             error += self.source.defect
             source = self.source
             ends = unresolved.ends_of(source.kernel, source.theta, source.rows, zero=True)

@@ -136,3 +136,21 @@ def test_logs_that_cancel_next_to_an_end_make_few_turns():
     source = mechc.load(noise)(sensitivity=1.0).loss("remove").source
     found = branches_of(source)
     assert len(found) < 9 and all(branch.increasing for branch in found)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("name", EVENTS)
+def test_many_epsilons_have_the_answers_of_each(name, direction):
+    """Where they share nodes, and far out in the tail, where each has nodes of its own."""
+    loss = EVENTS[name]().loss(direction)
+    _, mean, variance, _ = loss.generating(0.0)
+    epsilons = mean + math.sqrt(variance) * np.array([-9, -3, -1, -0.3, 0, 0.2, 1, 2, 4, 7, 12.0])
+    together = loss.hockey_sticks_log(epsilons)
+    for epsilon, found in zip(epsilons.tolist(), together, strict=True):
+        lower, middle, upper = loss.hockey_stick_log(epsilon)
+        if middle == -math.inf:
+            assert found[1] == -math.inf
+            continue
+        assert found[0] <= upper and lower <= found[2]
+        assert abs(found[1] - middle) <= 1e-13 * max(1.0, abs(middle))
+        assert found[2] - found[0] <= 2.0 * (upper - lower) + 2e-12
