@@ -30,7 +30,8 @@ from mechc.accountants.fft import log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
-from mechc.loss.privacy_loss import Step
+from mechc.loss.moments import log_total
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
 
@@ -129,6 +130,8 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         if least == most:
             return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
         return _next_to_infinite_mass(evaluation, log_target)
+    if evaluation.method == "auto" and _is_small_by_parts(evaluation, log_target):
+        return _exact(0.0, evaluation, "the steps' deltas at epsilon 0 add up to less than delta")
     answer = _in_direction(evaluation, evaluation.directions[0], log_target)
     for direction in evaluation.directions[1:]:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
@@ -141,6 +144,32 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         elif side == "estimate" and math.isnan(float(curve.at(at).estimate)):
             answer.detail["no answer"] = f"{direction}: {curve.at(at).status}"
     return answer
+
+
+def _is_small_by_parts(evaluation: Evaluation, log_target: float) -> bool:
+    """Whether delta(0), a total variation distance and so subadditive, is below the target."""
+    for direction, steps in evaluation.steps.items():
+        if not all(is_resolved(step.loss) for step in steps):
+            return False
+        about = [math.log(s.count) + _log_distance(s.loss) for s in steps if s.count]
+        if not log_total(np.array(about)) < log_target:  # as their nodes have it
+            return False
+        proven = [
+            math.log(s.count) + float(evaluation.of_step(direction, s).log_delta(0.0).upper)
+            for s in steps
+            if s.count
+        ]
+        if not log_total(np.array(proven)) < log_target * (1.0 + EPS):
+            return False
+    return True
+
+
+def _log_distance(law: PrivacyLoss) -> float:
+    """Log of delta(0) of one step, by its nodes."""
+    loss = np.concatenate([law.loss, law.atom_loss])
+    log_mass = np.concatenate([law.log_weight, law.atom_log_mass])
+    up = loss > 0.0
+    return log_total(np.append(log_mass[up] + np.log(-np.expm1(-loss[up])), law.log_infinite))
 
 
 def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0) -> Bound:
@@ -174,7 +203,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
-    if not curve.low < start < curve.high:
+    if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
     at_top = _at_largest_loss(evaluation, curve, direction, start)
     if at_top is not None:
@@ -363,11 +392,22 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
 def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
     """Return an epsilon near the answer and the slope of log delta there.
 
-    By the leading saddle point approximation. Only a start: whatever goes wrong here costs
-    evaluations, never correctness.
+    By the leading saddle point approximation, else as if the loss were normal, of the variance that
+    its nodes show. Only a start: whatever goes wrong here costs evaluations, never correctness.
     """
+    variance, fall = 0.0, math.nan
     try:
-        found = Columns(tuple(steps)).saddle_of_delta(log_target)
+        columns = Columns(tuple(steps))
+        variance = float(columns.law.roughly(0.0)[0, 2])
+        if 0.0 < variance < 1.0:
+            fall = 2.0 * (0.5 * math.log(variance) - log_target)
+        if fall <= 0.0:  # as far as that goes delta(0), which falls by P(L > 0), is that small
+            return 0.0, -0.5 * math.exp(min(-log_target, 300.0))
+        found = columns.saddle_of_delta(log_target)
+        if found.epsilon > 0.0:
+            return found.epsilon, -found.t
     except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
+        pass
+    if math.isnan(fall):
         return FIRST
-    return (found.epsilon, -found.t) if found.epsilon > 0.0 else FIRST
+    return min(math.sqrt(variance * fall), 1.0), -math.sqrt(fall / variance)

@@ -191,6 +191,10 @@ class Evaluation:
         pairs.no_lower, pairs.beneath = "", None
         return pairs
 
+    def of_step(self, direction: str, step: Step) -> Evaluation:
+        """Return what answers about one use of one of the steps."""
+        return Evaluation({direction: (Step(step.loss, 1),)}, self.method, self._rtol)
+
     def of_mechanisms(self, answer: Bound, lower: Callable[[Evaluation], Bound]) -> Bound:
         """Return an answer about pairs as one about the mechanisms that they bound.
 

@@ -37,6 +37,7 @@ WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt 
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 PLAIN = 6.0  # ulps by which those of parameters move quotients of them
+AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known beforehand
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
@@ -68,6 +69,8 @@ class KernelSource:
         self._missing: dict[bool, float] = {}
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
+        rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
+        self._at_poles = tuple(at_poles)  # logs of masses of P and Q
         self.rows = np.ascontiguousarray(rows[smooth])
         self.continuous = bool(smooth)
         bare = not self.continuous and not on_lattice and protocol.PLATEAU not in kinds
@@ -119,10 +122,7 @@ class KernelSource:
             self._check_masses()
         for tail in self._tails.values():
             moved = [log_total(tail[:, i] + np.log(np.expm1(tail[:, 2]))) for i in (0, 1)]
-            self.early, self.infinite = (
-                (total([p, LogMass(moved[0])]), total([q, LogMass(moved[1])]))
-                for p, q in (self.early, self.infinite)
-            )
+            self._reveal(LogMass(moved[0]), LogMass(moved[1]))
         self._first_panels = self._panels
 
     @cached_property
@@ -581,8 +581,12 @@ class KernelSource:
         self._atoms = loss, mass, tilts, wider
 
     def _check_masses(self) -> None:
-        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
+        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs.
+
+        What they lack where branches were cut before poles stands at infinite loss.
+        """
         continuous, known = (-math.inf, -math.inf), DEFECT + self.mass_error
+        revealed: list[LogMass] = []
         if self._panels is not None:
             panels = self.cover(-1.0, 0.0)
             continuous = panels.log_masses()
@@ -591,21 +595,28 @@ class KernelSource:
             ("P", 0.0, continuous[0], self.infinite[0].log),
             ("Q", -1.0, continuous[1], self.infinite[1].log),
         ):
-            total = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
+            whole = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
             rounding = 0.0
             if self.atom_loss.size:
-                total += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
+                whole += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
                 # masses under Q carry the rounding of the losses
                 rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
             # what lies within some ulps of an end of unbounded loss is counted with those losses
             rounding += math.exp(min(unresolved.log_lost(self.ends, name == "Q"), 0.0))
-            if not abs(total - 1.0) <= MASS_TOLERANCE + rounding:
+            expected, least = math.exp(min(self._at_poles[name == "Q"], 0.0)), -MASS_TOLERANCE
+            if expected > 0.0:
+                rounding += AT_POLES * expected
+                least = expected / AT_POLES - known
+                revealed.append(LogMass(math.log(max(1.0 - whole, 0.0) + known)))
+            else:
+                revealed.append(LogMass())
+            if not least - rounding <= 1.0 - whole <= MASS_TOLERANCE + rounding:
                 raise NumericError(
-                    f"{self.label}: the mass of {name} found numerically is {total!r}, not 1; "
+                    f"{self.label}: the mass of {name} found numerically is {whole!r}, not 1; "
                     "the declaration is not normalised at these parameters or the quadrature "
                     "missed a narrow mode"
                 )
-            defect = abs(total - 1.0)
+            defect = abs(1.0 - whole)
             if not self.continuous:  # log masses are differences of large logs of factorials
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
@@ -613,6 +624,13 @@ class KernelSource:
                 self.loss_error += 2.0 * defect
                 p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)
                 self.infinite = p, q
+        self._reveal(*revealed)
+        self._at_poles = -math.inf, -math.inf
+
+    def _reveal(self, p: LogMass, q: LogMass) -> None:
+        """Count masses of P and Q, whatever their loss is, at infinite loss."""
+        self.early = total([self.early[0], p]), total([self.early[1], q])
+        self.infinite = total([self.infinite[0], p]), total([self.infinite[1], q])
 
 
 def _anchor(lo: float, hi: float) -> float:

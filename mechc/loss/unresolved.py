@@ -15,6 +15,9 @@ of the mass at tilt t. As a share of the whole it grows with |t|, for t > 0 wher
 infinity, for t < -1 where it falls. It is an error of M(t), and where it exceeds `SHARE` the strip
 of tilts ends. That it falls with epsilon, as powers do, is said only of losses whose slope has
 settled; and of a limit that is not known, all of it counts.
+
+A density may also have a pole at e while the loss has a limit there (both beta laws, say): mass is
+lost, though no large loss. Branches are cut before such poles (`before_poles`).
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ MOVED = 8.0  # times ulp(e) / s: relative error of masses at distance s ...
 LOST = 2.0 * MOVED  # ... and ulps from e within which outputs are revealed
 POWER = 0.9  # share of the power of a density that is counted further in
 APART, LOOKS = 16.0, 4  # distances that give the slopes: LOST ulps, and so many times further out
+LOG_LOST = math.log(1e-13)  # of a mass that sums over nodes may miss
+POLE = -0.02  # slope of a log density that runs off to infinity
+CUT = 2.0**-42  # distance from a pole, as a share of its place, at which a branch is cut
 TINY = (2.0**-1000, 2.0**-600, 2.0**-300, 2.0**-100)  # the first of them from an end at zero
 ALIKE, FLAT = 0.02, 0.01  # slopes that differ by less, relative to the loss's, have settled ...
 LEVEL = 1e-12  # ... and one below this is that of a loss with a limit, where none is declared
@@ -85,6 +91,36 @@ def ends_of(kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False) -> 
                 if end and not (math.isnan(end.limit) and everywhere.count(at) > 1):
                     found.append(end)
     return tuple(found)
+
+
+def before_poles(kernel: Kernel, theta: Floats, rows: Floats) -> tuple[Floats, float, float]:
+    """Cut branches before poles of densities at which the loss has a limit and doubles end.
+
+    Returns:
+        The rows, and logs of the masses of P and Q between the cuts and the poles, to a factor of
+        16: powers are taken to go on.
+    """
+    kept, found = rows, [[-math.inf], [-math.inf]]
+    for i, row in enumerate(rows):
+        for side in (0, 1):
+            at, other, limit = float(row[side]), float(row[1 - side]), float(row[3 + side])
+            if at == 0.0 or not (math.isfinite(at) and math.isfinite(limit)):
+                continue
+            end = _look(kernel, theta, at, other, limit)
+            if end is None:
+                continue
+            laws = (end.log_p, end.slope_p), (end.log_p - end.loss, end.slope_p - end.slope)
+            if not any(slope < POLE and end.log_width + log > LOG_LOST for log, slope in laws):
+                continue
+            cut = at + math.copysign(CUT * abs(at), other - at)
+            kept = kept.copy() if kept is rows else kept
+            kept[i, side], kept[i, 3 + side] = cut, losses(kernel, theta, np.array([cut]))[0]
+            further = math.log(CUT * abs(at)) - end.log_width
+            for (log, slope), logs in zip(laws, found, strict=True):
+                power = max(1.0 + slope, 1.0 / 16.0)
+                logs.append(end.log_width + log + (1.0 + slope) * further - math.log(power))
+    p, q = (float(np.logaddexp.reduce(logs)) for logs in found)
+    return kept, p, q
 
 
 def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float) -> End | None:

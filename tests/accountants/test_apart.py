@@ -48,6 +48,7 @@ def test_a_law_that_cannot_be_resolved_is_bounded_by_auto_and_refused_by_name():
         run.delta(1.0, method="contour")
 
 
+@pytest.mark.slow
 def test_a_law_without_a_spread_is_answered_without_overflow():
     """All losses are one number in doubles."""
     run = 161 * mechc.load("discrete_gaussian")(sigma=1.0995e-4, sensitivity=1)

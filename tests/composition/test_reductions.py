@@ -111,6 +111,7 @@ def test_patterns_by_name_are_the_lists_they_stand_for():
         matrix_mechanism(encoder, 1.0, "evry", separation=2)
 
 
+@pytest.mark.slow  # theirs takes seconds
 def test_cut_batches_as_dp_accounting_does():
     theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     run = 10 * truncated_poisson(1.0, dataset_size=1000, sampling_rate=0.1, batch_cap=120)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import mechc
 from mechc.accountants.bound import Bound
@@ -143,3 +144,16 @@ def test_a_schedule_of_noise_at_a_small_rate_is_found_from_far_above():
     above = total.get_epsilon_for_delta(1e-6)
     assert 0.999 * above < found.lower <= found.upper < above
     assert found.upper - found.lower < 1e-9 * above
+
+
+@pytest.mark.parametrize(("count", "rate", "delta"), [
+    (1000, 1e-11, 1e-6), (100_000, 1e-9, 1e-6),  # 1 - (1 - rate)^count is below delta
+    (1000, 1e-6, 1e-6),  # that is not: delta(0) is 3e-7 nevertheless
+])  # fmt: skip
+def test_nothing_is_spent_where_delta_at_zero_is_below_the_target(count, rate, delta):
+    run = count * mechc.poisson(mechc.load("gaussian"))(sigma=40.0, sampling_rate=rate)
+    answer = run.epsilon(delta)
+    assert answer.lower == answer.upper == 0.0
+    assert run.delta(0.0).upper <= delta
+    moved = 2.0 * norm.cdf(0.5 / 40.0) - 1.0  # total variation of one release
+    assert run.delta(0.0).lower <= count * rate * moved

@@ -18,8 +18,9 @@ import questions
     # lists that grow without limit towards the end of the strip
     ("geometrics", "plain", {"zero": 0.0547, "other": 0.643}, 16.9, "add", 2),
     # no closed inverse, a loss that grows without limit towards 0
-    ("gamma_rates", "poisson", {"a": 0.565, "b": 2.75, "s": 0.314, "t": 0.98,
-                                "sampling_rate": 0.29}, 54.6, "remove", 30),
+    pytest.param("gamma_rates", "poisson", {"a": 0.565, "b": 2.75, "s": 0.314, "t": 0.98,
+                                            "sampling_rate": 0.29}, 54.6, "remove", 30,
+                 marks=pytest.mark.slow),
     # a loss with a largest value inside, and epsilon close to twice that
     ("rayleigh_halfnormal", "plain", {"s": 0.674, "t": 0.808}, 0.95, "remove", 2),
 ])  # fmt: skip

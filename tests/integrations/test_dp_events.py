@@ -132,6 +132,7 @@ def test_others_agree_with_their_grid(event):
             assert ours.get_delta(epsilon) == pytest.approx(theirs.get_delta(epsilon), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_cut_batches_lie_below_their_larger_pair():
     """How far, and that no data set is above ours, is in docs/peers.md."""
     event = dp.TruncatedSubsampledGaussianDpEvent(4, 0.5, 2, 1.0)

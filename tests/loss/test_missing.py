@@ -31,3 +31,25 @@ def test_poles_at_both_ends(epsilon):
     found = event.log_delta(epsilon, direction="remove")
     truth = math.log(one_step(epsilon, 0.1))
     assert found.lower <= truth + 1e-6 and truth - 1e-6 <= found.upper
+
+
+@pytest.mark.parametrize("kind", ["plain", "poisson"])
+@pytest.mark.parametrize("count", [1, 3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("values", [
+    {"a": 0.9, "b": 0.5, "c": 1.0, "s": 0.5},
+    {"a": 0.5, "b": 0.3, "c": 0.8, "s": 0.3},
+    # a limit of the loss there if it is a sample
+    pytest.param({"a": 0.5, "b": 0.7, "c": 0.7, "s": 0.5}, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_a_pole_of_both_at_which_the_loss_has_a_limit(values, count, kind):
+    """The mass between that pole and the last double is 1e-8, and 1e-5 where b is .3."""
+    values = values if kind == "plain" else {**values, "sampling_rate": 0.2}
+    pair = questions.by_hand("betas", values, kind)
+    event = questions.load("betas", kind)(**values)
+    for direction, epsilon in (("remove", 0.2), ("add", 0.1), ("remove", 0.7)):
+        reference = pair if direction == "remove" else pair.reversed()
+        found = (count * event).delta(epsilon, direction=direction)
+        least, most = (math.exp(log) for log in reference.log_delta(epsilon, count))
+        assert found.lower <= most * (1 + 1e-9) and least * (1 - 1e-9) <= found.upper
+        lost = 2.0 ** (-42 * min(values["b"], values["s"]))
+        assert found.upper - found.lower < 20 * count * lost + 1e-3 * least, (direction, epsilon)

@@ -210,10 +210,10 @@ def test_names_stand_beside_their_own_curve(gaussian):
         assert min(distance, key=distance.get) is line and text.get_color() == line.get_color()
 
 
-def test_titles_of_neighbours_do_not_meet(gaussian, laplace):
+def test_titles_of_neighbours_do_not_meet(gaussian):
     from matplotlib.figure import Figure
 
-    run = 3 * laplace(scale=5.0) + gaussian(sigma=4.0) + 20 * mechc.load("discrete_laplace")(a=0.1)
+    run = 3 * gaussian(sigma=5.25) + gaussian(sigma=4.0) + 20 * gaussian(sigma=11.5, sensitivity=2)
     for words in ({}, {"layout": "constrained"}):
         figure = Figure(figsize=(9.0, 3.0), **words)
         both = figure.subplots(1, 2)
