@@ -215,9 +215,9 @@ class Ledger:
             values = as_floats(check_dense(name, update, self.people))
         if people is None and not self._buffer.size:
             self._buffer = np.empty((self._counts.size, self.people), self._codes)
+        self._widen(count)  # which empties the buffer
         codes = self._buffer[self._waiting] if people is None else None
         codes = self._encode(name, values, codes)
-        self._widen(count)
         if people is not None:
             self._record_some(people, codes, count)
         else:

@@ -104,6 +104,17 @@ def test_types_widen_before_they_overflow():
         a.add("sigma", values, 10**19)
 
 
+def test_a_wider_type_is_taken_while_steps_wait():
+    steps, counts = random_steps(40, 5), (3000, 2, 3000, 1, 10**6)
+    together, apart = Ledger(40, GRID), np.zeros((40, GRID.columns), np.uint64)
+    for values, count in zip(steps, counts, strict=True):
+        together.add("sigma", values, count)
+        alone = Ledger(40, GRID)
+        alone.add("sigma", values, 1)
+        apart += alone.totals * np.uint64(count)
+    assert np.array_equal(together.totals, apart)
+
+
 def test_a_step_can_be_taken_back():
     a, b = Ledger(50, GRID), Ledger(50, GRID)
     steps = random_steps(50, 2, seed=5)
