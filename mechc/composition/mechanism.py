@@ -172,7 +172,7 @@ class Mechanism:
         file = self.origin if isinstance(self.origin, MechanismFile) else None
         if file is not None and file.name in available() and build.origin(file.name) == file:
             return {"mechanism": file.name, "digest": file.text_digest, **chain}
-        from mechc.declare.write import text_of
+        from mechc.declare.text import text_of
 
         declared = build.declaration(self.origin, ())
         try:

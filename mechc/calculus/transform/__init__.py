@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mechc.adjacency import Adjacency
-from mechc.calculus.transform.base import of_length
 from mechc.calculus.transform.sampling import poisson, shuffled, without_replacement
 from mechc.calculus.transform.sensitivity import (
     group,
+    of_length,
     random_sensitivity,
     shift,
     truncate,

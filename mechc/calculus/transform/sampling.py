@@ -11,8 +11,7 @@ from sympy import Add, Expr, Min, Piecewise, Symbol
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, shape_of
-from mechc.calculus.transform.base import free_name, with_parameters
-from mechc.calculus.transform.sensitivity import additive_noise
+from mechc.calculus.transform.sensitivity import additive_noise, free_name, with_parameters
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.declare.transforms import Shuffled, WithoutReplacement
 from mechc.errors import UnsupportedError

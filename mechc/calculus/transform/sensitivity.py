@@ -1,11 +1,13 @@
 """The same noise for another query: further, by random distances, in many coordinates, cut off.
 
-The rules of `Shift`, `Group`, `RandomSensitivity`, `WithReplacement`, `Vector` and `Truncate`. All
+The rules of `OfLength`, `Shift`, `Group`, `RandomSensitivity`, `WithReplacement`, `Vector` and
+`Truncate`. All
 but the last need additive noise, of which the pair at another distance is known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 
@@ -13,7 +15,6 @@ from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
-from mechc.calculus.transform.base import free_name, with_parameters, without_parameter
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.declare.transforms import (
     Group,
@@ -32,6 +33,40 @@ from mechc.symbolic.parameters import (
     positive,
     probabilities,
 )
+
+
+def of_length(declaration: Declaration, length: int) -> Declaration:
+    """The declaration of the same mechanism for lists of another length.
+
+    Raises:
+        DeclarationError: the mechanism has no parameters that are lists.
+    """
+    if declaration.of_length is None:
+        names = ", ".join(p.name for p in declaration.parameters)
+        raise DeclarationError(
+            f"{declaration.name}: no parameter is a list (the parameters are the numbers {names})"
+        )
+    return declaration.of_length(length)
+
+
+def with_parameters(declaration: Declaration, *added: Parameter) -> Declaration:
+    """The declaration with more parameters, after its own."""
+    return replace(declaration, parameters=(*declaration.parameters, *added))
+
+
+def without_parameter(
+    declaration: Declaration, symbol: Expr, kept: Iterable[Expr]
+) -> tuple[Parameter, ...]:
+    """The parameters, less `symbol` if it is one that none of the `kept` expressions uses."""
+    used: set[Symbol] = set().union(*(e.free_symbols for e in kept))
+    return tuple(p for p in declaration.parameters if p.symbol != symbol or p.symbol in used)
+
+
+def free_name(declaration: Declaration, wanted: str) -> str:
+    """`wanted`, or with the first number that makes it new."""
+    taken = {p.name for p in declaration.parameters} | {declaration.variable.name}
+    names = [wanted, *(f"{wanted}_{i}" for i in range(2, len(taken) + 3))]
+    return next(name for name in names if name not in taken)
 
 
 def shift(declaration: Declaration) -> Declaration:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.rounding import U
 from mechc.protocol import Measure
-from mechc.verify.balls import chebyshev, ellipse
+from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import contour
@@ -169,7 +169,7 @@ def _block(log_p: Any, loss: Any, left: Any, right: Any, widest: float) -> Block
         return None
     base_p, base_l = (f(acb(centre), False).real.mid() for f in (log_p, loss))
     tops = [arb.neg_inf(), arb.neg_inf(), arb(0)]  # of log p, log q and |loss| on the ellipse
-    for unit in ellipse.cover(ctx.prec):
+    for unit in chebyshev.cover(ctx.prec):
         box = unit * half.upper() + centre.mid()
         high, bend = log_p(box, True) - base_p, loss(box, True) - base_l
         if not (high.is_finite() and bend.is_finite()):

@@ -2,7 +2,7 @@
 
 On a panel the integrand w(x) e^(iyL(x)), w = p^(1+c) q^(-c), is analytic inside a Bernstein
 ellipse, and so are others (`integrand`); if |w| <= m and |Im L| <= b there, Gauss-Legendre
-quadrature errs by no more than mechc.verify.balls.ellipse says of m e^(yb). Both are proved once,
+quadrature errs by no more than mechc.verify.balls.chebyshev says of m e^(yb). Both are proved once,
 by balls that cover the ellipse; panels are halved until the bound is small for every |y| wanted.
 What cannot be covered (an end where the density is not analytic) is halved until its mass is
 negligible and becomes part of the error. The far tails are bounded as everywhere in this room.
@@ -18,7 +18,7 @@ from typing import Any
 
 from flint import acb, acb_mat, arb, ctx
 
-from mechc.verify.balls import ellipse
+from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
@@ -90,11 +90,11 @@ def _rule_for(exponent: Any, loss: Any, panel: Any, top: Any, most: int, share: 
     """Points of a rule, and its error below `share` at every height; None if there is none."""
     left, right = panel
     centre, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
-    fall = ellipse.rho() ** -2  # of the error with a point
+    fall = chebyshev.rho() ** -2  # of the error with a point
     start = arb(64) / 15 * half / (fall * (1 - fall)) / share
     room = -start.log() - most * fall.log()
     height = arb.neg_inf()
-    for unit in ellipse.cover(ctx.prec):
+    for unit in chebyshev.cover(ctx.prec):
         box = unit * half + centre
         weight, bend = exponent(box, True), loss(box, True)
         size = (weight.real + top * abs(bend.imag)).upper()
@@ -108,7 +108,7 @@ def _rule_for(exponent: Any, loss: Any, panel: Any, top: Any, most: int, share: 
 
 def _points(nats: float) -> int:
     """Points of a rule that loses so many nats."""
-    return RULES * math.ceil(max(nats, 1.0) / (2.0 * math.log(ellipse.RHO)) / RULES)
+    return RULES * math.ceil(max(nats, 1.0) / (2.0 * math.log(chebyshev.RHO)) / RULES)
 
 
 @cache
