@@ -1,4 +1,14 @@
-"""Pair in, Calculus out: everything that accounting needs from (P, Q), derived once.
+"""Declaration in, Pair and Calculus out: all that accounting needs from (P, Q), derived once.
+
+`normalise` takes a declaration apart:
+
+    cut where Abs, Max, Piecewise ... switch         mechc.symbolic.breakpoints
+    write each smooth part as a sum of terms         terms
+    put pieces and cases together                    cases
+    check masses, signs and supports                 masses
+    say what the pair stands for                     claims
+
+and `derive` goes on from there:
 
     refine the cases, find monotone regions          regions, loss
     invert the loss on each region                   inverse
@@ -14,14 +24,16 @@ here (`checks`). Signs, monotone parts and asymptotics are those of `mechc.symbo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sympy import And, Basic, Expr, Gt, S, Symbol, Tuple
 
+from mechc.calculus.cases import Pair, by_cases
 from mechc.calculus.cgf import cgf_of
 from mechc.calculus.checks import Checker
+from mechc.calculus.claims import claim_of
 from mechc.calculus.integrals import distribution, infinite_mass
 from mechc.calculus.inverse import invert
+from mechc.calculus.masses import check_masses
 from mechc.calculus.regions import Refined, refine
 from mechc.calculus.structure import is_symmetric, lattice_of
 from mechc.calculus.tails import Tails, tails_of
@@ -34,15 +46,34 @@ from mechc.calculus.types import (
     Numeric,
     Region,
 )
+from mechc.declare.declaration import Declaration
 from mechc.protocol import Measure
 from mechc.symbolic.facts import by_case, is_certain
 
-if TYPE_CHECKING:
-    from mechc.calculus.cases import Pair
-
-
 ELL = Symbol("ell", real=True)
 Z = Symbol("z")
+
+
+def normalise(declaration: Declaration) -> Pair:
+    """Take a declaration apart and check it.
+
+    Raises:
+        DeclarationError: a mass that is not one, a negative density, disjoint supports.
+        UnsupportedError: a breakpoint that cannot be located.
+    """
+    cases = by_cases(declaration)
+    notes = check_masses(declaration, cases)
+    return Pair(
+        name=declaration.name,
+        variable=declaration.variable,
+        parameters=declaration.parameters,
+        measure=declaration.measure,
+        cases=cases,
+        claim=claim_of(declaration),
+        about=declaration.about,
+        refs=declaration.refs,
+        notes=notes,
+    )
 
 
 @dataclass(frozen=True)

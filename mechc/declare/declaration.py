@@ -12,7 +12,7 @@ direction, unless it is declared separately (`reverse`).
     laplace = additive("laplace", noise=exp(-Abs(x) / scale) / (2 * scale), variable=x,
                        sensitivity=sensitivity, parameters=(scale, sensitivity))
 
-Nothing is derived here. `mechc.calculus.pair` takes the expressions apart and checks them.
+Nothing is derived here. `mechc.calculus` takes the expressions apart and checks them.
 
 What a mechanism file says, as exact expressions in plain symbols, or an error that says why not.
 

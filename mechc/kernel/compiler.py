@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mechc.calculus import derive
-from mechc.calculus.pair import normalise
+from mechc.calculus import derive, normalise
 from mechc.kernel.emit import emit
 from mechc.kernel.lower import lower
 from mechc.protocol import TAG

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from rich.text import Text
 
-from mechc.calculus import derive
+from mechc.calculus import derive, normalise
 from mechc.calculus.cases import Atom, Pair, log_sum
 from mechc.calculus.cgf import cumulants_of
-from mechc.calculus.pair import normalise
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
 

@@ -36,8 +36,7 @@ def show(mechanism: Described, stage: str) -> RenderableType:
 
 
 def _data(mechanism: Described, stage: str) -> Any:
-    from mechc.calculus import derive
-    from mechc.calculus.pair import normalise
+    from mechc.calculus import derive, normalise
 
     pair = normalise(mechanism.declaration)
     if stage == "pair":

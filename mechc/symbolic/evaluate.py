@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import prod
 from typing import Any
 
@@ -207,14 +207,31 @@ class _Evaluator:
         return mpmath.nan
 
     def sum(self, expr: Sum) -> Any:
-        if isinstance(expr, QuadratureSum):  # hundreds of terms, and no better than doubles
-            given = {symbol: float(self.values[symbol]) for symbol in expr.free_symbols}
-            return mpmath.mpf(sum_value(expr, given))
+        """Without an end, from 0 outwards until the terms vanish; slow ones in doubles."""
         index, lo, hi = expr.limits[0]
-        return mpmath.nsum(
-            lambda n: evaluate(expr.function, {**self.values, index: n}),
-            [self.value(lo), self.value(hi)],
-        )
+        first, last = self.value(lo), self.value(hi)
+
+        def term(n: Any) -> Any:
+            inside = first <= n <= last
+            return evaluate(expr.function, {**self.values, index: mpmath.mpf(n)}) if inside else 0
+
+        if isinstance(expr, QuadratureSum):  # hundreds of terms, and no better than doubles
+            return self._sum_in_doubles(expr)
+        if mpmath.isfinite(last - first):
+            return mpmath.fsum(term(n) for n in range(int(first), int(last) + 1))
+        start, earlier = min(max(first, 0), last), mpmath.mpf(0)
+        total, n = term(start), 1
+        while True:
+            pair = term(start + n) + term(start - n)
+            total += pair
+            if not abs(pair) >= abs(total) * mpmath.mpf(10) ** (-mp.dps - 5):
+                return total
+            if n == 2 * _HALF and abs(pair) > _SLOW * abs(earlier):
+                return self._sum_in_doubles(expr)
+            earlier, n = pair if n == _HALF else earlier, n + 1
+
+    def _sum_in_doubles(self, expr: Sum) -> Any:
+        return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
     def root(self, expr: BracketedRoot) -> Any:
         equation, x, lo, hi = expr.args
@@ -417,6 +434,7 @@ Function = Callable[[Floats], Floats]
 Theta = tuple[float, ...]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_HALF, _SLOW = 128, 1e-3  # slow sums: by less, as those of n^-9, from one number to its double
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 _BLOCK = 1 << 14
 # a mass below this at distance 16384 belongs to a tail that adds up to nothing
@@ -430,23 +448,11 @@ _CLOSE, _STEEP = 1e-13, 0.1
 _DOUBT = 0.01
 
 
-_GOLDEN = (math.sqrt(5) - 1) / 2
-
-
-def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> Iterator[Theta]:
-    """Parameter values spread over the typical ranges, those above zero in logarithms."""
-    for k in range(1, how_many + 1):
-        yield tuple(
-            _typical_theta(p, (k * _GOLDEN ** (1 + 0.37 * i) + 0.5 * i) % 1.0)
-            for i, p in enumerate(parameters)
-        )
-
-
-def _typical_theta(parameter: Parameter, u: float) -> float:
-    """The value at a share of the typical range."""
-    lo, hi = parameter.typical
-    value = lo * (hi / lo) ** u if lo > 0 else lo + u * (hi - lo)
-    return float(round(value)) if parameter.integer else value
+def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> list[Theta]:
+    """The first of `typical_values`, as doubles."""
+    with mp.workprec(53):  # whatever precision the importing program has set
+        vectors = list(islice(typical_values(parameters), how_many))
+    return [tuple(map(float, vector.values())) for vector in vectors]
 
 
 class Evaluator:

@@ -7,7 +7,7 @@ from front_evaluate import normalised
 from front_examples import ADDITIVE, PAIRS
 from sympy import Abs, Heaviside, Piecewise, Sum, exp, log, loggamma, oo, pi, sin, sqrt
 
-from mechc.calculus.pair import normalise
+from mechc.calculus import normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
 from mechc.declare.text import declaration_from_text

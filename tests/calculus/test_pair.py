@@ -29,7 +29,7 @@ from sympy import (
     true,
 )
 
-from mechc.calculus.pair import normalise
+from mechc.calculus import normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError

@@ -9,7 +9,7 @@ from front_evaluate import by_pieces, case_at
 from scipy import integrate, stats
 from sympy import exp
 
-from mechc.calculus.pair import normalise
+from mechc.calculus import normalise
 from mechc.declare.catalog import available, find, load_declaration
 
 PARAMETERS = {

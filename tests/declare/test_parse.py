@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Abs, Expr, Integer, Piecewise, Rational, exp, oo, pi, sqrt
 
-from mechc.calculus.pair import normalise
+from mechc.calculus import normalise
 from mechc.declare.text import FUNCTIONS, declaration_from_text, parse, parse_parameter
 from mechc.errors import DeclarationError
 from mechc.symbolic.parameters import positive, real

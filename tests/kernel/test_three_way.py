@@ -14,8 +14,7 @@ from built_in import built_in, declaration, source
 from highprecision import module
 from mpmath import mp, mpf
 
-from mechc.calculus import derive
-from mechc.calculus.pair import normalise
+from mechc.calculus import derive, normalise
 from mechc.kernel.lower.samples import Sample
 from mechc.symbolic.evaluate import holds, typical_values
 

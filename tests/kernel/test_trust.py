@@ -16,8 +16,7 @@ from sympy import exp
 from test_cache import KEY, TEXT, answer_of_a_new_process, loss, small
 
 import mechc
-from mechc.calculus import derive
-from mechc.calculus.pair import normalise
+from mechc.calculus import derive, normalise
 from mechc.declare import additive, mechanism, positive, real, text
 from mechc.errors import CacheError, DeclarationError
 from mechc.kernel import build, cache, closure
@@ -259,7 +258,7 @@ def package(tmp_path_factory):
     ("room", "matters"),
     [
         ("calculus/transform", True), ("calculus", True), ("kernel/lower", True),
-        ("kernel/passes", True), ("declare", True), ("calculus/pair", True), ("symbolic", True),
+        ("kernel/passes", True), ("declare", True), ("calculus/cases", True), ("symbolic", True),
         ("calculus/claims", True), ("kernel/prelude", True), ("adjacency", True),
         ("cli", False), ("accountants", False), ("report", False), ("verify", False),
         ("loss", False), ("individual", False), ("composition", False), ("reductions", False),

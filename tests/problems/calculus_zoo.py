@@ -29,8 +29,7 @@ from sympy import (
     sqrt,
 )
 
-from mechc.calculus import derive
-from mechc.calculus.pair import normalise
+from mechc.calculus import derive, normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.declare.catalog import find, load_declaration

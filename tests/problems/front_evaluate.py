@@ -6,8 +6,8 @@ from functools import cache
 import mpmath
 from sympy import Dummy, Sum, lambdify
 
+from mechc.calculus import normalise
 from mechc.calculus.cases import Case, Pair
-from mechc.calculus.pair import normalise
 from mechc.declare import Declaration
 
 normalised = cache(normalise)

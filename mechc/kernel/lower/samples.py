@@ -18,13 +18,13 @@ from typing import Any
 
 import mpmath
 from mpmath import mp, mpf
-from sympy import Abs, Add, Dummy, Expr, Function, Mul, Piecewise, Pow, Sum, Symbol, besseli, oo
+from sympy import Abs, Add, Dummy, Expr, Function, Mul, Piecewise, Pow, Sum, Symbol, besseli
 
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
 from mechc.protocol import Measure
-from mechc.symbolic.evaluate import evaluate, holds, sum_value, typical_values
+from mechc.symbolic.evaluate import evaluate, holds, typical_values
 from mechc.symbolic.facts import eliminations
 
 DIGITS = 50
@@ -43,9 +43,6 @@ LARGE = 1100.0
 
 REMOTE = (31.0, 1.1e3, 1e5)
 NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
-HALF, SLOW = 128, 1e-3
-"""A sum is slow whose terms fall by less, as those of n^-9 do, from one number to its double."""
-
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
 Values = Mapping[Symbol, Any]
@@ -94,8 +91,7 @@ class Sample:
         """An expression in the parameters, once for each precision."""
         key = expr, mp.prec
         if key not in self._constants:
-            total = _total if isinstance(expr, Sum) else evaluate
-            self._constants[key] = total(expr, self.theta)
+            self._constants[key] = evaluate(expr, self.theta)
         return self._constants[key]
 
     def log(self, terms: tuple[Term, ...], x: Any) -> Any:
@@ -221,33 +217,6 @@ def _without_constants(
     if not isinstance(expr, (Add, Mul, Pow, Function)) or isinstance(expr, Piecewise):
         return expr
     return expr.func(*(_without_constants(part, varying, constants) for part in expr.args))
-
-
-def _total(node: Sum, theta: Values) -> Any:
-    """A sum with an infinite end, from 0 outwards until the terms vanish.
-
-    One that falls off like a power, in doubles.
-    """
-    index, lo, hi = node.limits[0]
-    if not (lo.is_infinite or hi.is_infinite):
-        return evaluate(node, theta)
-    first = -mpmath.inf if lo == -oo else evaluate(lo, theta)
-
-    def term(n: Any) -> Any:
-        return evaluate(node.function, {**theta, index: mpf(n)}) if n >= first else 0
-
-    start = max(first, 0)
-    total, n, earlier = term(start), 1, mpf(0)
-    while True:
-        pair = term(start + n) + term(start - n)
-        total += pair
-        if abs(pair) < abs(total) * mpf(10) ** (-mp.dps - 5):
-            return total
-        if n == HALF:
-            earlier = pair
-        if n == 2 * HALF and abs(pair) > SLOW * abs(earlier):
-            return mpf(sum_value(node, {symbol: float(v) for symbol, v in theta.items()}))
-        n += 1
 
 
 def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:

@@ -32,7 +32,7 @@ from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
-ATOM_BITS = 240
+ATOM_BITS = 1200
 FEW_BITS = 40  # for bounds to a few digits
 STEP = 2.0**-80
 COARSE_STEP = 2.0**-20

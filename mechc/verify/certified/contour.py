@@ -41,7 +41,6 @@ TILTS = (2e-3, 4e3)  # between which contours lie
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 BEARABLE = 7.0  # nats by which terms may
 VALLEY = (-3.0, -2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 2.0)  # widths of the valley at which K is known
-SHARP = (100, 1000)  # nodes for which bounds on |M| leave flat losses out
 FAINT, WIDE = 0.05, 1e-12  # share of the promised size, and relative radius, that call for more
 MANY = 20  # distinct steps, beyond which one bound each, and for so many of them, is enough
 COARSE = 3  # stride in the tilts that are tried then
@@ -254,11 +253,9 @@ class Contour:
         """The last node, and a bound on what lies beyond, but for `_others` in floating point."""
         key = float(c)
         if key not in self._decays:
-            frequencies = [n * float(h.mid()) for n in SHARP]
             nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
-            some = frequencies if len(self.laws) <= MANY else []
             self._decays[key] = {
-                n: decays(self.laws[n].oracle, Powers(c), some, nats) for n in self._widest(key)
+                n: decays(self.laws[n].oracle, Powers(c), nats) for n in self._widest(key)
             }
         tables = self._decays[key]
         front = (-c * epsilon).exp() / arb.pi() * self._others(key, self._sizes(key))

@@ -54,24 +54,22 @@ class Decay(NamedTuple):
 def decays(
     oracle: Oracle,
     integrand: Powers,
-    frequencies: Sequence[float],
     nats: Sequence[float] = TAIL_NATS,
 ) -> list[Decay]:
-    """Valid bounds for one step; which is sharpest depends on y and on the count.
+    """Valid bounds for one step, the tilted density cut so many `nats` below its maximum.
 
-    The tilted density is cut so many `nats` below its maximum; at each of the frequencies losses
-    that hardly vary are told from the rest.
+    Which is sharpest depends on y and on the count.
     """
     found = []
     boxes = iter(range(ALL_BOXES))
     with ctx.workprec(BITS):
         total = integrand.most(oracle)
         pieces = [
-            (part.plain, _windows(part.plain, _profile(part.plain, integrand.c), frequencies, nats))
+            (part.plain, _windows(part.plain, integrand.c, nats))
             for part in oracle.parts()
             if part.is_shared and part.plateau is None
         ]
-        for i in range(len(nats) + len(frequencies)):
+        for i in range(len(nats)):
             regular, root, slope = arb(0), arb(0), arb(0)
             for part, windows in pieces:
                 mass, b, v = _piece(part, oracle, integrand, windows[i], boxes)
@@ -189,62 +187,29 @@ def _tidy(quotient: Expr) -> Expr:
     return powsimp(quotient).replace(lambda e: isinstance(e, exp), lambda e: exp(expand(e.args[0])))
 
 
-class Profile(NamedTuple):
-    """A piece in floating point: places, the tilted density w there, as a share of its mass."""
-
-    places: list[float]
-    logs: np.ndarray  # of w times the width around each place, 0 at the largest
-    edges: np.ndarray  # w/|L'|
-
-
-def _profile(part: PieceIntegral, c: Any) -> Profile:
-    """Sample a piece between the places where its infinite ends are cut."""
+def _windows(
+    part: PieceIntegral, c: Any, nats: Sequence[float]
+) -> list[tuple[float, float] | None]:
+    """Finite stretches of a piece outside which the tilted density, times dx, is small."""
     lo, hi = _ends(part)
     zero, one = acb(1 + c).real, acb(-c).real
     left, right = (
         float(part.cut(acb(1 + c), acb(-c), side)[0].mid()) if math.isinf(end) else end
         for side, end in ((-1, lo), (1, hi))
     )
-    points = _spread(left, right, lo, hi)
-    heights = (part.height(zero, one, arb(v)) for v in points)
+    places = _spread(left, right, lo, hi)
+    heights = (part.height(zero, one, arb(v)) for v in places)
     logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])
-    balls = (part.p.slope(arb(v)) - part.q.slope(arb(v)) for v in points)
-    slopes = np.array([float(b.abs_lower()) if b.is_finite() else 0.0 for b in balls])
-    spread = np.log(_widths(points))
-    top = np.max(logs + spread, initial=-1e300)
-    edges = np.exp(logs - top) / np.maximum(slopes, 1e-300)
-    return Profile(points, logs + spread - top, edges)
-
-
-def _windows(
-    part: PieceIntegral, profile: Profile, frequencies: Sequence[float], nats: Sequence[float]
-) -> list[tuple[float, float] | None]:
-    """Finite stretches of the piece, outside which the tilted density is small.
-
-    Far out, L may be so flat that integration by parts gains nothing there: cut where the mass
-    beyond and 2w/|L'|/y at the end are least together, for each frequency y.
-    """
-    ranges = []
-    for depth in nats:
-        seen = np.flatnonzero(profile.logs > -depth)
-        ranges.append((seen[0], seen[-1]) if seen.size else (0, 0))
-    masses = np.exp(profile.logs)
-    for y in frequencies:
-        ends = 2.0 * profile.edges / y
-        first = np.argmin(np.cumsum(masses) + ends)
-        beyond = np.cumsum(masses[::-1])[::-1]
-        ranges.append((first, ends.size - 1 - np.argmin((beyond + ends)[::-1])))
-    (lo, hi), places = _ends(part), profile.places
+    logs += np.log(_widths(places))
     lowest, highest = math.nextafter(lo, math.inf), math.nextafter(hi, -math.inf)
-    return [
-        (
-            lowest if first == 0 and lo > -math.inf else places[first],
-            highest if last == len(places) - 1 and hi < math.inf else places[last],
-        )
-        if first < last
-        else None
-        for first, last in ranges
-    ]
+    found: list[tuple[float, float] | None] = []
+    for depth in nats:
+        seen = np.flatnonzero(logs > np.max(logs, initial=-1e300) - depth)
+        first, last = (int(seen[0]), int(seen[-1])) if seen.size else (0, 0)
+        start = lowest if first == 0 and lo > -math.inf else places[first]
+        end = highest if last == len(places) - 1 and hi < math.inf else places[last]
+        found.append((start, end) if first < last else None)
+    return found
 
 
 def _ends(part: PieceIntegral) -> tuple[float, float]:

@@ -176,7 +176,7 @@ class Fading:
             a: real part, an exact ball.
         """
         integrand = Ratios(a)
-        self._rows = decays(oracle, integrand, [])
+        self._rows = decays(oracle, integrand)
         self.whole = abs(moments(oracle, integrand, arb(1), 0, arb(1), arb(1e-12))[0])
         self._from = arb(1)
         while self._far(self._from) > FADED * self.whole:
