@@ -204,12 +204,12 @@ def allocate(
     return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
 
 
-def for_rows(count: int, work: Callable[[slice], None]) -> None:
-    """Run `work` over slices of rows, in threads where that pays."""
-    if count <= _ROWS:
+def for_rows(count: int, work: Callable[[slice], None], size: int = _ROWS) -> None:
+    """Run `work` over slices of so many rows, in threads where that pays."""
+    if count <= size:
         work(slice(0, count))
         return
-    parts = (slice(start, min(start + _ROWS, count)) for start in range(0, count, _ROWS))
+    parts = (slice(start, min(start + size, count)) for start in range(0, count, size))
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, parts))
 

@@ -33,7 +33,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.individual import inversion
-from mechc.individual.budget import PathLike
+from mechc.individual.budget import PathLike, for_rows
 from mechc.individual.family import Family
 from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER
 from mechc.individual.ledger import Ledger
@@ -62,7 +62,7 @@ BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 PERIODS = 1.5  # periods are rounded up to powers of this
 FEW = 1 << 13  # people who do not get a period of their own
-BLOCK = 1 << 10  # people handled at a time
+BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
 
@@ -209,7 +209,8 @@ class Contour:
         growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
         phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
         right = self.tilts.t[self._right]
-        return ContourTable(self.c, period, count, growth, phase, _bands(count), right, **found)
+        band = np.repeat(np.arange(_bands(count).size - 1), np.diff(_bands(count)))
+        return ContourTable(self.c, period, count, growth, phase, band, right, **found)
 
     @property
     def _right(self) -> NDArray[np.bool_]:
@@ -255,7 +256,7 @@ class ContourTable:
         count: number N of nodes with n >= 1.
         growth: |z(z+1)| / (c(c+1)) at n = 0 ... N.
         phase: argument of z(z+1) at n = 1 ... N.
-        bands: first node of each error band, then N + 1.
+        band: error band of nodes 0 ... N.
         right: tilts right of c.
         nodes: Re log phi, then Im log phi (with the mean), shape (columns, 2 N).
         beside: K at the tilts right of c, K(c), what lower bounds add to the error, and the error
@@ -267,7 +268,7 @@ class ContourTable:
     count: int
     growth: Floats
     phase: Floats
-    bands: Rows
+    band: Rows
     right: Floats
     nodes: Floats
     beside: Floats
@@ -384,14 +385,13 @@ class Asked(NamedTuple):
         """Index of the tilt through which everybody's contour goes; see `inversion.choose`."""
         return self.column(TILT).astype(np.int64)
 
-    def parts(self) -> Iterator[slice]:
-        """Yield the places of BLOCK people at a time."""
-        size = self.rows.size
-        return (slice(i, min(i + BLOCK, size)) for i in range(0, size, BLOCK))
+    def each(self, work: Callable[..., None], *tables: Floats) -> None:
+        """Call `work` with the places of BLOCK people and their ledger rows times the tables."""
 
-    def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield rows of the ledger in parts of BLOCK people, with their places."""
-        return ((part, self.ledger.rows(self.rows[part])) for part in self.parts())
+        def of(part: slice) -> None:
+            work(part, *self.ledger.times(self.rows[part], *tables))
+
+        for_rows(self.rows.size, of, BLOCK)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -442,20 +442,14 @@ class Evaluator(TakesTurns):
         query, size = asked.query, asked.rows.size
         known = np.full(size, np.nan) if known is None else known
         found, span = np.empty((size, 8)), asked.span
-        about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
-        parts = list(asked.parts())
+        todo = np.arange(size)
         for reach in REACHES:  # for those whom a shorter one did not serve
             tilts = self.tilts(span, reach)
-            table = tilts.together(asked.reading, inversion.STRIDE)
-            peaks, again = np.asarray(log_peak(tilts.t)), []
-            for part in parts:
-                rows, mine = asked.ledger.rows(asked.rows[part]), found[part]
-                inversion.choose(rows @ table, tilts.t, peaks, *about, known[part], mine)
-                best = mine[mine[:, TILT] != -1.0, BEST].max(initial=0.0)
-                if best + inversion.ABOVE >= tilts.t.size and not tilts.complete:
-                    again.append(part)
-            parts = again
-            if not parts:
+            mine = _choose(asked.some(todo), tilts, known[todo])
+            found[todo] = mine
+            far = (mine[:, TILT] != -1.0) & (mine[:, BEST] + inversion.ABOVE >= tilts.t.size)
+            todo = todo[far]
+            if tilts.complete or not todo.size:
                 break
         upper, at = found[:, UPPER].copy(), found[:, TILT]
         if query.inverse:
@@ -541,12 +535,15 @@ class Evaluator(TakesTurns):
         start = asked.column(START)
         target = query.log_delta if query.inverse else query.epsilon
         nodes, peaks = table.first(count), np.asarray(log_peak(table.right))
-        for part, rows in asked.blocks():
+
+        def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
-                rows @ nodes, rows @ table.beside, table.right, peaks, table.c, table.period,
-                table.growth, table.phase, table.bands, lost[part], start[part], target,
-                query.inverse, only, out[part],
+                sums, beside, len(nodes), table.right, peaks, table.c, table.period, table.growth,
+                table.phase, table.band, lost[part], start[part], target, query.inverse, only,
+                out[part],
             )  # fmt: skip
+
+        asked.each(solve, nodes, table.beside)
         return Answers(*np.ascontiguousarray(out.T))
 
     def _contour(
@@ -569,6 +566,19 @@ class Evaluator(TakesTurns):
             return self._tables[key]
 
 
+def _choose(asked: Asked, tilts: Tilts, known: Floats) -> Floats:
+    """Return what `inversion.choose` says about everybody."""
+    query, found = asked.query, np.empty((asked.rows.size, 8))
+    about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
+    peaks = np.asarray(log_peak(tilts.t))
+
+    def choose(part: slice, sums: Floats) -> None:
+        inversion.choose(sums, tilts.t, peaks, *about, known[part], found[part])
+
+    asked.each(choose, tilts.together(asked.reading, inversion.STRIDE))
+    return found
+
+
 def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
     """Return how much of the sum is lost beyond the nodes, and the shell where these end.
 
@@ -580,8 +590,8 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
     expected = asked.column(ALLOWED) * np.exp(np.minimum(asked.column(LEVEL), 0.0))
     lost, shell = np.empty(size), np.empty(size, np.int64)
     between = np.append(1.0 / y[:1], np.diff(1.0 / y))
-    for part, rows in asked.blocks():
-        beyond = rows @ contour.beyond
+
+    def reach(part: slice, beyond: Floats) -> None:
         tail = scale[part, None] * np.cumsum(np.exp(np.minimum(beyond, 0.0)) * between, axis=1)
         within = y <= MOST * h[part, None]
         fits = within & (tail <= TAIL * expected[part, None])
@@ -589,6 +599,8 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
         place = np.where(fits.any(axis=1), last, within.argmax(axis=1))
         mine = np.arange(place.size), place
         shell[part], lost[part] = place, np.where(within[mine], tail[mine], np.inf)
+
+    asked.each(reach, contour.beyond)
     return lost, shell
 
 

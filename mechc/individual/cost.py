@@ -19,8 +19,9 @@ from mechc.accountants.contours import gridding
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.errors import NumericError, UnsupportedError
 from mechc.individual import singly
-from mechc.individual.contours import Query
+from mechc.individual.contours import BLOCK, Query
 from mechc.individual.family import Family
+from mechc.individual.ledger import multiply
 from mechc.individual.splines import Grid
 from mechc.individual.tilts import TILTS, Members
 from mechc.loss.allowance import limited
@@ -147,9 +148,11 @@ def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:
 
 def _product(columns: int) -> float:
     """Return seconds a person for the products of a ledger row with the tables."""
-    rows, table, spent = np.ones((512, columns)), np.ones((columns, 2 * NODES)), []
+    rows, table, spent = np.ones((BLOCK, columns)), np.ones((columns, 2 * NODES)), []
+    out = np.empty((BLOCK, 2 * NODES))
+    multiply(rows, table, out)  # waits for the function to be loaded
     for _ in range(3):
         start = time.process_time()
-        rows @ table
+        multiply(rows, table, out)
         spent.append(time.process_time() - start)
     return min(spent) / len(rows)

@@ -21,10 +21,9 @@ from mechc.accountants.contours.inversion import (
     BEND,
     FIRST_B,
     NOISE,
+    bounds_on_sum,
     evaluate,
-    half_bend,
     root,
-    rounding_of_sum,
     sides,
 )
 from mechc.accountants.contours.trapezoid import (
@@ -161,50 +160,73 @@ def choose(  # type: ignore[no-untyped-def]
             out[p, TILT] = -2.0
 
 
-@compiled("float64(float64, float64, float64, float64)", nogil=True)
-def _moved(size, log_size, error, cap):  # type: ignore[no-untyped-def]
-    """Bound |v - w| for |v| = size, |w / v - 1| <= e^error - 1 and log |w| <= cap."""
-    if error < 0.5:  # expm1(x) <= x (1 + 0.6 x) up to there
-        return size * error * (1.0 + 0.6 * error)
-    return size + math.exp(min(log_size + error, cap))
+@compiled("float64(float64[::1])", nogil=True)
+def _total(x):  # type: ignore[no-untyped-def]
+    """Return the sum of x, four at a time: no addition waits for the one before."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for j in range(0, x.size - 3, 4):
+        a, b, c, d = a + x[j], b + x[j + 1], c + x[j + 2], d + x[j + 3]
+    for j in range(x.size - x.size % 4, x.size):
+        a += x[j]
+    return (a + b) + (c + d)
 
 
 @compiled(
-    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64[::1],"
+    "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64,"
+    " float64[::1])",
+    nogil=True,
+)
+def _moved(size, log_phi, growth, band, gamma, more, out):  # type: ignore[no-untyped-def]
+    """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1.
+
+    error is (gamma + more) growth, gamma that of the band of each node; |v| is e^log_phi / growth,
+    and log |w growth| is at most gamma[0] + more.
+    """
+    large = 0
+    for i in range(size.size):
+        error = (gamma[band[i + 1]] + more) * growth[i + 1]
+        out[i] = size[i] * error * (1.0 + 0.6 * error)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
+        large += error >= 0.5
+    for i in range(size.size if large else 0):
+        error = (gamma[band[i + 1]] + more) * growth[i + 1]
+        if error >= 0.5:
+            most = math.exp(min(log_phi[i] + error, gamma[0] + more))
+            out[i] = size[i] + most / growth[i + 1]
+    return _total(out)
+
+
+@compiled(
+    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64, float64[::1],"
     " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])",
     nogil=True,
 )
-def _prepare(row, beside, lost, growth, phase, bands, g, work, facts):  # type: ignore[no-untyped-def]
+def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
     """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.
 
     Returns how many w_n matter, as the others are left out; what rounding of the tables' product
     does to the sum; and half of how far apart their errors keep its sides.
     """
     n, beyond, gamma = g.size, beside[1], beside[2:]
-    size, cosine, sine = work[0], work[1], work[2]
-    facts[LOG_M], facts[NOISE_M] = beside[0], EPS * (64.0 + 4.0 * abs(beside[0]))
-    error = math.expm1(gamma[0])
-    less, band = math.expm1(gamma[0] + beyond) - error, 0
-    exponentials(row[:n], size)
+    size, cosine, sine, re, im = work[0], work[1], work[2], row[:n], row[n:]
+    facts[LOG_M], facts[NOISE_M] = beside[0], EPS * (64.0 + terms * abs(beside[0]))
+    exponentials(re, size)
     for i in range(n):
-        if i + 1 == bands[band + 1]:
-            band += 1
-        phi, grown = size[i], growth[i + 1]
-        size[i] = phi / grown
-        off = _moved(phi, row[i], gamma[band] * grown, gamma[0]) / grown
-        error += 2.0 * off
-        if beyond > 0.0:
-            both = _moved(phi, row[i], (gamma[band] + beyond) * grown, gamma[0] + beyond) / grown
-            less += 2.0 * max(both - off, 0.0)
+        size[i] /= growth[i + 1]
+    off = _moved(size, re, growth, band, gamma, 0.0, sine)
+    error, less = math.expm1(gamma[0]) + 2.0 * off, 0.0
+    if beyond > 0.0:
+        most = math.expm1(gamma[0] + beyond)
+        both = most + 2.0 * _moved(size, re, growth, band, gamma, beyond, cosine)
+        less = max(both - error, 0.0)
     left, most = 0.0, n
     while most > 1 and left + 2.0 * size[most - 1] <= NEGLIGIBLE * lost:
         most -= 1
         left += 2.0 * size[most]
-    noise = 0.0
     for i in range(most):
-        noise += 128.0 * EPS * size[i] * (1.0 + abs(row[i]) + abs(row[n + i]))
-        row[n + i] -= phase[i]
-    waves(row[n : n + most], cosine, sine)
+        sine[i] = size[i] * (1.0 + abs(re[i]) + abs(im[i]))
+        im[i] -= phase[i]
+    noise = (64.0 + terms) * EPS * _total(sine[:most])
+    waves(im[:most], cosine, sine)
     for i in range(most):
         g[i] = complex(size[i] * cosine[i], size[i] * sine[i])
     facts[TAIL], facts[LESS] = lost * math.exp(gamma[0]) + left + error, less
@@ -212,26 +234,28 @@ def _prepare(row, beside, lost, growth, phase, bands, g, work, facts):  # type: 
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64[::1], float64[::1], float64, float64,"
+    "void(float64[:,::1], float64[:,::1], float64, float64[::1], float64[::1], float64, float64,"
     " float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean,"
     " boolean, float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, s, peak, c, period, growth, phase, bands, lost, start, target, inverse, only, out
-):
+    nodes, beside, terms, s, peak, c, period, growth, phase, band, lost, start, target, inverse,
+    only, out
+):  # fmt: skip
     """Bound epsilon or delta for a block of people.
 
     Args:
         nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N); written to.
         beside: products of ledger rows with `ContourTable.beside`.
+        terms: numbers added up in a product.
         s: tilts right of c.
         peak: of the payoff there.
         c: real part of the contour.
         period: of the table.
         growth: of the table.
         phase: of the table.
-        bands: of the table.
+        band: of the table.
         lost: bound on the sum over further nodes for each person.
         start: first guess of epsilon (inverse) for each person.
         target: log delta (inverse) or epsilon.
@@ -253,13 +277,12 @@ def solve(  # type: ignore[no-untyped-def]
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
             continue
         images[1] = beside[p, : s.size]
-        most, noise, tables = _prepare(
-            nodes[p], more, lost[p], growth, phase, bands, g, work, facts
-        )
+        about = (growth, phase, band, g, work, facts)
+        most, noise, tables = _prepare(nodes[p], more, terms, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
         cap = CAP * (1.0 + start[p]) if inverse else abs(target)
-        last[AT], last[BEND] = np.nan, half_bend(size, h)
-        last[NOISE] = noise + rounding_of_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
+        rounding, last[BEND] = bounds_on_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
+        last[AT], last[NOISE] = np.nan, noise + rounding
         now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:
             found = root(start[p], target - slack, *now)

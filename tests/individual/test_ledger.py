@@ -134,6 +134,18 @@ def test_rows_are_in_units_of_steps():
     assert ledger.span(rows)[0] == np.flatnonzero(ledger.totals[rows].any(axis=0))[0]
 
 
+def test_products_do_not_depend_on_who_is_next_to_whom():
+    ledger, rng = Ledger(70, GRID), np.random.default_rng(3)
+    for values in random_steps(70, 9, 4):
+        ledger.add("sigma", values, 1)
+    table = rng.normal(size=(GRID.columns, 519))
+    (found,) = ledger.times(np.arange(70), table)
+    assert np.allclose(found, ledger.rows(np.arange(70)) @ table, rtol=1e-13, atol=1e-13)
+    who = np.array([68, 3, 3])
+    again, less = ledger.times(who, table, np.ascontiguousarray(table[:, :6]))
+    assert np.array_equal(again, found[who]) and np.array_equal(less, found[who][:, :6])
+
+
 @pytest.mark.parametrize(
     "bad, message",
     [

@@ -386,7 +386,7 @@ def power(loss: Floats, log_weight: Floats, count: int) -> Sums | None:
     ways = ways_to_draw(count, loss.size)
     if ways > MOST_SUMS:
         return None
-    spend(10.0 * loss.size * ways)
+    spend(10.0 * min(count, loss.size) * ways)  # passes of `draws` over that many
     noise = 16.0 * EPS * (2.0 + math.lgamma(count + 1.0))
     return Sums(*draws(loss, log_weight, count), noise).without_negligible()
 

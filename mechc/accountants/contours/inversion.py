@@ -155,30 +155,25 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
 
 
 @compiled(
-    "float64(float64, float64[::1], float64[::1], float64[::1], float64, float64, float64,"
-    " float64)",
+    "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
+    " float64, float64)",
 )
-def rounding_of_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
-    """Bound on the rounding of the sum for all counts up to n and |eps| <= epsilon.
+def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
+    """Bound the rounding of the sum, and half its second derivative by epsilon.
 
-    `error` is the share by which quadrature may be off at every frequency.
+    The terms have these sizes, for all counts up to n and |eps| <= epsilon; `error` is the share by
+    which quadrature may be off at every frequency.
     """
-    total = 0.0
-    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
+    total, phases, turns, bend = 0.0, 0.0, 0.0, 0.0
     for j in range(re.size):
-        turns = n * abs(im[j]) + (j + 1.0) * h * (n * abs(mean) + epsilon)
-        total += size[j] * (extra + n * abs(re[j]) + 2.0 * turns)
-    return 2.0 * EPS * total
-
-
-@compiled("float64(float64[::1], float64)")
-def half_bend(size, h):  # type: ignore[no-untyped-def]
-    """Bound on half the second derivative by epsilon of the sum of terms of these sizes."""
-    total = 0.0
-    for j in range(size.size):
         y = (j + 1.0) * h
-        total += size[j] * y * y
-    return total
+        total += size[j]
+        phases += size[j] * (abs(re[j]) + 2.0 * abs(im[j]))
+        turns += size[j] * y
+        bend += size[j] * y * y
+    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
+    total = total * extra + n * phases + 2.0 * turns * (n * abs(mean) + epsilon)
+    return 2.0 * EPS * total, bend
 
 
 @compiled(
@@ -350,10 +345,8 @@ def invert(  # type: ignore[no-untyped-def]
             most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
             error, reach = 2.0 * most * facts[NOISE_M], cap + facts[STEP]
-            last[NOISE] = (
-                rounding_of_sum(most, re, im, size, h, mean, reach, error) + 4.0 * EPS * first
-            )
-            last[BEND] = half_bend(size, h)
+            noise, last[BEND] = bounds_on_sum(most, re, im, size, h, mean, reach, error)
+            last[NOISE] = noise + 4.0 * EPS * first
         else:
             stale -= 1
             for j in range(re.size):
