@@ -211,25 +211,16 @@ class Auto:
         self._last = "", math.nan  # within one question: the method that settled, and where
         self._revealed: dict[float, Auto] = {}
 
-    def log_delta(self, epsilon: float) -> Bound:
+    def log_delta(self, epsilon: float, rough: bool = False) -> Bound:
         """Return the first answer narrow enough, else the narrowest.
 
-        Args:
-            epsilon: any real number.
-        """
-        return self._answer(epsilon, self._rtol)
-
-    def rough(self, epsilon: float) -> Bound:
-        """Return the first answer that is narrow enough to steer a search.
+        Where none answers, or delta may be nearly one, it is bounded by an event.
 
         Args:
             epsilon: any real number.
+            rough: an answer that is narrow enough to steer a search will do.
         """
-        return self._answer(epsilon, WIDEST)
-
-    def _answer(self, epsilon: float, rtol: float) -> Bound:
-        """Ask the methods; where none answers, or delta may be nearly one, bound it by an event."""
-        refused = ""
+        refused, rtol = "", WIDEST if rough else self._rtol
         for way in self._ways:
             try:
                 answer = way(epsilon, rtol)

@@ -139,15 +139,8 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
 def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
     """Return the largest relative error of a new level; those above `limit` go to the floors.
 
-    Args:
-        least: the smallest value of each new cell, the one at its right end.
-        missed: what the image of each old row lacks, in its own cell and in the one above.
-        shift: first new cell minus first old one.
-        left: lowest loss of the new cells.
-        width: of a cell.
-        limit: see above.
-        tilts: t and K(t).
-        floors: logs of f in the bounds f exp(-t u) on all other errors; raised here.
+    `least` are the smallest values of the new cells, from the loss `left` on; `missed` is what the
+    image of each old row lacks, in its own cell and in the one above, `shift` cells before.
     """
     worst = 0.0
     most = np.full(floors.size, LEAST)
@@ -357,10 +350,7 @@ def _table(step: Step) -> Tabulated | None:
 
 
 def _nodes(width: float, parts: int) -> tuple[Floats, Floats]:
-    """Chebyshev nodes in the panels of a cell (0, width), and the map from values to coefficients.
-
-    Shapes (panels, NODES) and (NODES, NODES).
-    """
+    """Chebyshev nodes in the panels of a cell (0, width), and the map of values to coefficients."""
     x = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
     places = width / parts * (np.arange(parts)[:, None] + 0.5 * (1.0 + x))
     return places, np.asarray(np.linalg.inv(chebyshev.chebvander(x, NODES - 1)), np.float64)
@@ -398,10 +388,7 @@ def _payoff(first: int, width: float, parts: int, degree: int) -> Floats:
 def _window(
     step: Step, levels: int, width: float, target: float
 ) -> tuple[NDArray[np.int64], Floats, Floats, float] | None:
-    """First and last cell at levels 0, 1, ..., tilts with their K(t), and A.
-
-    None where the loss has no such tilts.
-    """
+    """First and last cell at levels 0, 1, ..., tilts with their K(t), and A."""
     law, lowest = step.loss, float(step.loss.atom_loss[0])
     n = np.arange(1.0, levels + 1.0)
     _, _, variance, _ = law.generating(0.0)

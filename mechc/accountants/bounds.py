@@ -45,7 +45,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
-from mechc.accountants.fft import log1mexp, log_add, log_peak_at, log_subtract
+from mechc.accountants.fft import log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.infinite_mass import composed, log_error
@@ -86,7 +86,7 @@ def chernoff_bounds(composed: ComposedLoss, epsilon: float) -> dict[str, float]:
 def maximum_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
     """Return the log of bound (43) at the tilt t."""
     main, error = exponent(composed, t, epsilon)
-    return _finish(composed, main + log_peak_at(t), error + 8 * U * math.log1p(t))
+    return _finish(composed, main + float(log_peak(t)), error + 8 * U * math.log1p(t))
 
 
 def variance_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:

@@ -34,7 +34,7 @@ from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Latti
 from mechc.accountants.fft import log1mexp
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import log_complement, log_infinite, with_infinite
+from mechc.loss.infinite_mass import composed, log_complement, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
 
@@ -381,7 +381,7 @@ class ContourAccountant:
         """Keep the steps; nothing is computed before the first query."""
         self._steps = tuple(s for s in steps if s.count > 0)
         self._rtol = rtol
-        self._log_infinite = log_infinite(self._steps)
+        self._log_infinite = composed(self._steps).log
         self._payoff = self._find_payoff()
         self._forward = Side(self._steps, self._payoff, rtol)
         self._backward: Side | None = None

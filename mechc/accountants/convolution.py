@@ -20,9 +20,10 @@ Source of the upper law: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (conn
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import scipy
@@ -36,6 +37,7 @@ from mechc.loss import discretise
 from mechc.loss.allowance import MAX_WORK, allowed, spend
 from mechc.loss.discretise import GridLaw
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.roots import switch
 from mechc.loss.rounding import U
 
 Floats = NDArray[np.float64]
@@ -54,7 +56,7 @@ CERTAIN = 4.0  # ... or least sums above which no sum of some others brings one 
 SPREADS, MORE = 6.0, 4.0  # standard deviations of small losses, below their mean and above epsilon
 ALIKE, ROOM = 1.4, 0.15  # epsilons that one mesh serves: ratio to smaller ones, share above
 ROUNDS = 3
-BISECTIONS, RESOLVED = 100, 1e-6  # of an epsilon, and to which share of it
+RESOLVED, TURNS = 1e-6, 100  # share of an epsilon to which it is found, and halvings
 ROUNDED = 1e-13  # by which a delta is missed on the safe side
 HIGHEST = 8.0  # epsilon of an answer, in those that a mesh is for
 
@@ -241,20 +243,19 @@ class Composition:
 
     def inverse(self, log_delta: float) -> tuple[float, float, float]:
         """Return epsilons at which the lower side, the estimate and the upper side meet a delta."""
-        found = []
-        moved = ROUNDED * (1.0 + abs(log_delta))
-        for side, level in (("lower", moved), ("estimate", 0.0), ("upper", -moved)):
-            level += log_delta
+
+        def around(side: Callable[[Bound], Any], level: float) -> tuple[float, float]:
             lo, hi = 0.0, 2.0 * self.epsilon
-            while getattr(self.bound(hi), side) > level and hi < HIGHEST * self.epsilon:
+            while side(self.bound(hi)) > level and hi < HIGHEST * self.epsilon:
                 lo, hi = hi, 1.5 * hi
-            for _ in range(BISECTIONS):
-                at = 0.5 * (lo + hi)
-                lo, hi = (at, hi) if getattr(self.bound(at), side) > level else (lo, at)
-                if hi - lo <= RESOLVED * hi:
-                    break
-            found.append(lo if side == "lower" else hi)
-        return found[0], found[1], found[2]
+            return switch(lambda at: side(self.bound(at)) > level, RESOLVED, lo, hi, TURNS)
+
+        moved = ROUNDED * (1.0 + abs(log_delta))
+        return (
+            around(lambda bound: bound.lower, log_delta + moved)[0],
+            around(lambda bound: bound.estimate, log_delta)[1],
+            around(lambda bound: bound.upper, log_delta - moved)[1],
+        )
 
 
 class Nodes:
@@ -291,19 +292,17 @@ class Nodes:
 
     def epsilon(self, log_delta: float) -> float:
         """About the epsilon at which delta is the target, by one large loss or many small ones."""
-        lo, hi = 0.0, 700.0
-        for _ in range(BISECTIONS):
-            at = 0.5 * (lo + hi)
+
+        def exceeds(at: float) -> bool:
             mean, spread = self.small(at)
             z = (at - mean) / max(spread, 1e-300)
             normal = spread * (
                 math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * scipy.special.ndtr(-z)
             )
             known = max(self.log_single(at), math.log(normal) if normal > 0.0 else -math.inf)
-            lo, hi = (at, hi) if known > log_delta else (lo, at)
-            if hi - lo <= 1e-3 * hi:
-                break
-        return hi
+            return known > log_delta
+
+        return switch(exceeds, 1e-3, 0.0, 700.0, TURNS)[1]
 
 
 def _points(laws: int, products: float) -> int:

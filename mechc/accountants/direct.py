@@ -21,7 +21,7 @@ from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
-from mechc.loss.infinite_mass import log_infinite, with_infinite
+from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
@@ -71,7 +71,7 @@ class DirectAccountant:
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Expand the steps, or list all composed atoms."""
         self._steps = tuple(s for s in steps if s.count > 0)
-        self._log_infinite = log_infinite(self._steps)
+        self._log_infinite = composed(self._steps).log
         self._rtol = rtol
         self._sides: dict[bool, _Side] = {}
         self._atoms: tuple[Floats, Floats, Floats] | None = None

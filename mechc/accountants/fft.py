@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -64,17 +63,12 @@ def log_subtract(a: float, b: float) -> float:
     return a + log1mexp(b - a) if a > b else -math.inf
 
 
-def log_peak_at(t: float) -> float:
-    """Return log of t^t / (1 + t)^(1 + t), 0 where t is not positive.
+def log_peak(t: Floats | float) -> Floats:
+    """Return logs of t^t / (1 + t)^(1 + t), 0 where t is not positive, in the shape of the tilts.
 
     The peak of the tilted payoff, max over x of exp(-tx) (1 - exp(-x)), at x = log(1 + 1/t)
     (docs/numerics.md, section 3.1).
     """
-    return -t * math.log1p(1.0 / t) - math.log1p(t) if t > 0.0 else 0.0
-
-
-def log_peak(t: Floats | float) -> Floats:
-    """Return the same at tilts, in their shape."""
     tilts = np.asarray(t, np.float64)
     out = np.zeros(tilts.shape)
     positive = tilts > 0.0
@@ -101,52 +95,6 @@ def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
         if count > 0:
             merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
     return [loss for loss, _ in merged.values()], [count for _, count in merged.values()]
-
-
-@dataclass(frozen=True, eq=False)
-class Transformed:
-    """One grid law, tilted, folded to a period and transformed.
-
-    Attributes:
-        spectrum: transform of the tilted law with sum 1, centred, shape (size / 2 + 1,).
-        centre: the mesh index that went to position 0.
-        offset, step: the mesh.
-        log_scale: log of the moment generating function at the tilt.
-        log_mgf: the same at the probes.
-        log_finite: log of the probability that the loss is finite.
-        relative: bound on the relative error of the weights.
-        slack: as in `GridLaw`.
-        error: bound on the error of the spectrum, its 2-norm divided by sqrt(size).
-    """
-
-    spectrum: Complexes
-    centre: int
-    offset: float
-    step: float
-    log_scale: float
-    log_mgf: dict[float, float]
-    log_finite: float
-    relative: float
-    slack: float
-    error: float
-
-    @classmethod
-    def of(cls, law: GridLaw, tilt: float, size: int, probes: Sequence[float]) -> Transformed:
-        """Tilt, fold and transform a law."""
-        spend(TRANSFORM * (size + law.mass.size))
-        folded, centre, log_mgf, relative = _tilted(law, tilt, size)
-        return cls(
-            spectrum=scipy.fft.rfft(folded),
-            centre=centre,
-            offset=law.offset,
-            step=law.step,
-            log_scale=log_mgf,
-            log_mgf={t: law.log_mgf(t) for t in probes},
-            log_finite=log1mexp(law.log_infinite),
-            relative=relative,
-            slack=law.slack,
-            error=transform_error(size) * _norm(folded),
-        )
 
 
 class TiltedSum:
@@ -198,23 +146,22 @@ class TiltedSum:
 
     def add(self, law: GridLaw, count: int) -> None:
         """Add `count` copies of a law: one transform and one power."""
-        self.add_transformed(Transformed.of(law, self.tilt, self.size, list(self.log_mgf)), count)
-
-    def add_transformed(self, law: Transformed, count: int) -> None:
-        """Add `count` copies of a law that was transformed with this tilt, size and probes."""
+        spend(TRANSFORM * (self.size + law.mass.size))
+        folded, centre, log_mgf, relative = _tilted(law, self.tilt, self.size)
+        spectrum = scipy.fft.rfft(folded)
         self.step, self.period = law.step, law.step * self.size
-        self.log_scale += count * law.log_scale
-        self.log_finite += count * law.log_finite
-        self.relative += count * law.relative
+        self.log_scale += count * log_mgf
+        self.log_finite += count * log1mexp(law.log_infinite)
+        self.relative += count * relative
         self.slack += count * law.slack
-        self._origin += count * law.centre
+        self._origin += count * centre
         self._offsets.append(count * law.offset)
         for t in self.log_mgf:
-            self.log_mgf[t] += count * law.log_mgf[t]
-        self._error += count * law.error
-        powered, rounding = (law.spectrum, 0.0) if count == 1 else _power(law.spectrum, count)
-        self._error += rounding
-        self._spectrum *= powered
+            self.log_mgf[t] += count * law.log_mgf(t)
+        self._error += count * transform_error(self.size) * _norm(folded)
+        if count > 1:
+            self._error += _power(spectrum, count)
+        self._spectrum *= spectrum
 
     def close(self) -> TiltedSum:
         """Transform back; nothing can be added afterwards."""
@@ -301,12 +248,7 @@ def _factors(size: int) -> list[int]:
 
 
 def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, float]:
-    """Tilt, normalise, centre and fold one law.
-
-    Returns:
-        The folded law (sum 1), the mesh index that went to position 0, the log of the moment
-        generating function, and a bound on the relative error of the weights.
-    """
+    """Tilt, centre and fold one law: masses, the index at 0, log of the mgf, relative error."""
     kept = np.flatnonzero(law.mass > 0)
     if not kept.size:
         raise NumericError("pld: no mass is left on the mesh under the tilt")
@@ -347,14 +289,13 @@ def _raise(spectrum, count):  # type: ignore[no-untyped-def]
     return total
 
 
-def _power(spectrum: Complexes, count: int) -> tuple[Complexes, float]:
-    """Return spectrum**count on the unit disc, and its rounding error as a root mean square.
+def _power(spectrum: Complexes, count: int) -> float:
+    """Raise a spectrum on the unit disc in place; return its rounding error as a root mean square.
 
     Repeated squaring: a complex product is off by sqrt(5) units of rounding at most (Brent,
     Percival, Zimmermann 2007), errors of factors add up, so that the power is off by
     (count - 1) sqrt(5) units; below the range of doubles it is zero, which is closer than 1e-300.
     """
-    powered = spectrum.copy()
-    total = _raise(powered, count)
+    total = _raise(spectrum, count)
     rounding = 1.01 * math.sqrt(5.0) * count * U
-    return powered, rounding * math.sqrt(total / (2 * (spectrum.size - 1))) + 1e-300
+    return rounding * math.sqrt(total / (2 * (spectrum.size - 1))) + 1e-300

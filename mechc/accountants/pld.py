@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition, Nodes
@@ -68,8 +69,6 @@ _LOOK = 0.05  # width of a first look
 _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
 _DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
-_PARTS = 33  # finest common step tried, as a part of the smallest lattice step
-_SAME = 1e-12  # relative difference at which two lattice steps are the same
 
 
 class PldAccountant:
@@ -172,7 +171,8 @@ class PldAccountant:
         """Compose at a window whose guess of delta holds: it sets what images may cost."""
         if self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon):
             return self._convolved(epsilon)
-        step = self._lattice_step()
+        lattice = common_lattice([*map(Step, self._laws, self._counts)])
+        step = None if lattice is None else lattice.step
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
         log_delta = 0.0
         for _ in range(_GUESSES):
@@ -206,10 +206,7 @@ class PldAccountant:
         return fine <= _LOOK or fine <= min(0.5 * coarse, _HOPELESS)
 
     def _on_mesh(self, window: Window) -> _Pair:
-        """Refine the mesh until the width is what was asked for or does not come from the mesh.
-
-        Or until the work allowed is used up: a coarser mesh is an answer as well.
-        """
+        """Refine the mesh until the width is what was asked for or does not come from the mesh."""
         reaches = reach(self._composed, self._laws, window)
         pair, size = None, self._size(window)
         sizes = [size] if self._grid is not None else [max(size // _COARSER, _LEAST), size]
@@ -237,10 +234,7 @@ class PldAccountant:
         return min(_USUAL, 1 << max(room.bit_length() - 1, 1))
 
     def _size(self, window: Window) -> int:
-        """Number of points for which the bias law predicts a width within rtol.
-
-        Not more than is usual, unless the answer would be worth nothing.
-        """
+        """Number of points for which the bias law predicts a width within rtol."""
         if self._grid is not None:
             return self._grid
         finest = window.period * math.sqrt(self._curvature(window))
@@ -300,18 +294,6 @@ class PldAccountant:
         )
         total = TiltedSum.of(exact, window.tilt, size, window.probes)
         return _Pair(self._composed, window, total, total, 0.0, exact=True)
-
-    def _lattice_step(self) -> float | None:
-        """A step of which all losses' lattice steps are multiples, if there is one."""
-        lattices = [law.lattice for law in self._laws]
-        steps = [lattice[1] for lattice in lattices if lattice is not None]
-        if len(steps) < len(lattices):
-            return None
-        for parts in range(1, _PARTS):
-            step = min(steps) / parts
-            if all(abs(s / step - round(s / step)) < _SAME * s / step for s in steps):
-                return step
-        return None
 
     def _atoms(self, window: Window) -> list[tuple[Floats, Floats]]:
         """Atoms and the error that a miss of one unit of loss in each of their hits makes."""

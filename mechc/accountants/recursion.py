@@ -9,7 +9,7 @@ H_j(u) obeys g_j(u) = E_nu[g_{j-1}(u - L_j)] with the tilted law nu, a probabili
 
 Error theory. E_nu is linear, positive, and of norm one: where g_{j-1} is off by at most
 r g_{j-1} + f, g_j is off by at most r g_j + f. Relative errors and floors of all steps therefore
-only add up: those of the interpolation of g_j (`loss.piecewise`), of the tabulated law
+only add up: those of the interpolation of g_j, of the tabulated law
 (`loss.chebyshev_tables`), and what is left out where g_j is represented on an interval only. The
 last is bounded by g_j(u) <= exp((t - r) u + K_j(r) - K_j(t)) r^r / (1 + r)^(1 + r), for every tilt
 r > 0. No term is negative, so nothing cancels at any delta. The floor is a share of g_k(epsilon):
@@ -17,7 +17,9 @@ where the first guess of g_k was too large (sparse sampling), a second pass has 
 
 Before it runs, a `Plan` chooses for every level the interval on which its function is represented,
 and bounds what lies beyond; a step is `Prepared` with K at tilts around t. Repeated steps share one
-matrix: from its third time on a step costs one product.
+matrix: from its third time on a step costs one product. The interpolation error of a panel is
+estimated twice, by continuing the decay of the coefficients and by the deviation observed at both
+ends of the panel, which are no nodes; the larger counts, times a guard.
 
 Every count of a repeated step: the recursion passes g_1, g_2, ... on its way to the largest number,
 each a piecewise polynomial with a bound on its error, so that
@@ -31,26 +33,26 @@ leaves too little of g_n for fewer repetitions, they get a recursion of their ow
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.accountants.fft import log_peak, log_peak_at
+from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss import piecewise
 from mechc.loss.allowance import spend
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.loss.jit import compiled
-from mechc.loss.moments import log_sum
-from mechc.loss.piecewise import Piecewise
+from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
 from mechc.loss.rounding import EPS
+from mechc.loss.rule import halved
 
 Floats = NDArray[np.float64]
 
@@ -70,6 +72,110 @@ MARGIN = 1e-3  # in units of 1 / tilt
 FIRST_PANELS = 6
 TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
 BEYOND = 8  # tilts above t
+
+
+POINTS = np.ascontiguousarray(-np.cos(np.pi * (np.arange(DEGREE) + 0.5) / DEGREE))
+ANALYSIS = np.ascontiguousarray(
+    np.linalg.inv(chebyshev.chebvander(POINTS, DEGREE - 1))
+)  # values at POINTS -> coefficients
+_SIGNS = (-1.0) ** np.arange(DEGREE)
+_HALVES = [
+    ANALYSIS @ chebyshev.chebvander(0.5 * POINTS + at, DEGREE - 1) for at in (-0.5, 0.5)
+]  # coefficients -> coefficients on the lower and the upper half of the panel
+MAX_PANELS = 240
+NARROWEST = 1e-14  # panel width, as a share of the largest edge
+GUARD = 3.0  # factor on estimated errors
+ROUNDING = 2e-15  # of a sample, Lebesgue's constant of POINTS included
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise:
+    """A piecewise polynomial, zero outside its edges.
+
+    Attributes:
+        edges: increasing, shape (m + 1,).
+        coefficients: Chebyshev coefficients, shape (m, 16).
+        relative: estimated largest error as a share of the value, where the share asked for was
+            reached.
+        error: estimated largest error elsewhere.
+    """
+
+    edges: Floats
+    coefficients: Floats
+    relative: float
+    error: float
+
+
+def halve(function: Piecewise, chosen: NDArray[np.bool_]) -> Piecewise:
+    """Return the same function on panels of which the chosen ones are cut in two."""
+    edges, c = function.edges, function.coefficients
+    repeats = 1 + chosen
+    middles = 0.5 * (edges[:-1] + edges[1:])[chosen]
+    parts = np.repeat(c, repeats, axis=0)
+    first = np.flatnonzero(np.repeat(chosen, repeats))[::2]
+    parts[first], parts[first + 1] = (c[chosen] @ half.T for half in _HALVES)
+    return Piecewise(
+        np.sort(np.concatenate([edges, middles])), parts, function.relative, function.error
+    )
+
+
+def _points(lo: Floats, hi: Floats) -> Floats:
+    x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
+    return np.ascontiguousarray(x.ravel())
+
+
+def judge(values: Floats, at_lo: Floats, at_hi: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return coefficients, estimated errors and least values of panels from their samples."""
+    c = values @ ANALYSIS.T
+    size = np.abs(c)
+    top, middle = size[:, -2:].max(axis=1), size[:, 6:8].max(axis=1)
+    decay = np.minimum((top / np.maximum(middle, 1e-300)) ** 0.125, 0.9)
+    seen = np.maximum(np.abs(at_lo - c @ _SIGNS), np.abs(at_hi - c.sum(axis=1)))
+    error = GUARD * np.maximum(2.0 * top * decay / (1.0 - decay), seen)
+    error += ROUNDING * np.abs(values).max(axis=1)
+    least = np.minimum(np.abs(values).min(axis=1), np.minimum(np.abs(at_lo), np.abs(at_hi)))
+    return c, error, least
+
+
+def interpolate(
+    function: Callable[[Floats, int], Floats], edges: Floats, relative: float, floor: float
+) -> Piecewise:
+    """Represent a function to a relative error, or an absolute one where that is less.
+
+    Args:
+        function: its values, by so many parts of a rule: one at nodes, two at ends of panels.
+        edges: first panels; a kink has to be an edge.
+        relative: largest error wanted as a share of the value.
+        floor: largest error wanted where the value is small.
+
+    Raises:
+        NumericError: too many panels or halvings.
+    """
+
+    def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
+        values = function(_points(lo, hi), 1).reshape(-1, DEGREE)
+        ends = function(np.concatenate([lo, hi]), 2)
+        c, error, least = judge(values, ends[: lo.size], ends[lo.size :])
+        tiny = hi - lo <= NARROWEST * np.maximum(np.abs(lo), np.abs(hi))
+        return (c, error, least), (error > np.maximum(relative * least, floor)) & ~tiny
+
+    refusal = f"direct: the recursion over steps needs more than {MAX_PANELS} panels"
+    lo, hi, c, error, least = halved(edges, look, MAX_PANELS, refusal)
+    return assemble(np.append(lo, hi[-1:]), c, error, least, relative)
+
+
+def assemble(
+    edges: Floats, coefficients: Floats, error: Floats, least: Floats, relative: float
+) -> Piecewise:
+    """Make a piecewise polynomial; the errors of the panels that reached `relative` are shares."""
+    good = error <= relative * least
+    share = error[good] / np.maximum(least[good], 1e-300)
+    return Piecewise(
+        edges,
+        np.ascontiguousarray(coefficients),
+        float(share.max(initial=0.0)),
+        float(error[~good].max(initial=0.0)),
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +205,7 @@ class Prepared:
         tilts = np.concatenate([tilt * TILTS, above])
         loss, log_weight = law.nodes()
         values = np.array(
-            [log_sum(loss - anchor, log_weight, t) + law.unresolved(t) for t in tilts]
+            [log_total(log_weight + t * (loss - anchor)) + law.unresolved(t) for t in tilts]
         )
         return cls(
             law=law,
@@ -225,7 +331,7 @@ class Recursion:
         )
         if not math.isnan(log_delta):
             known = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
-            log_value = min(known, log_peak_at(self.tilt))  # a mean of what is below that
+            log_value = min(known, float(log_peak(self.tilt)))  # a mean of what is below that
         before = math.inf
         self._left = MOST
         for _ in range(PASSES):
@@ -287,7 +393,7 @@ class Recursion:
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
         count = sum(s.count for s in self._steps)
-        most = math.exp(log_peak_at(self.tilt))
+        most = math.exp(float(log_peak(self.tilt)))
         tolerance = max(s.law.tolerance for s in self._steps)  # no smaller share is resolved
         floor = max(FLOOR, FLOOR_SHARE * self._goal, tolerance) * size / count
         floor = max(floor, *(s.law.unresolved(self.tilt) for s in self._steps))
@@ -320,7 +426,7 @@ class Recursion:
                     at = _repeated(kinks_before, table.kinks, step.count) if settled else kinks
                     edges = plan.edges(level, at)
                     act = partial(self._values, table, self._function, self._payoff)
-                    found = piecewise.interpolate(act, edges, relative, floor)
+                    found = interpolate(act, edges, relative, floor)
                 self._function, self._payoff = found, False
                 self._relative += found.relative
                 self._floor += found.error
@@ -344,20 +450,20 @@ class Recursion:
             matrix = matrix or self._matrix(table, edges, turns)
             spend(PRODUCT * matrix[0].size)
             values, ends = (matrix[0] @ c).reshape(-1, DEGREE), matrix[1] @ c
-            c, error, least = piecewise.judge(values, ends[:-1], ends[1:])
+            c, error, least = judge(values, ends[:-1], ends[1:])
             rough: NDArray[np.bool_] = error > np.maximum(4.0 * relative * least, 4.0 * floor)
             if not rough.any():
-                return matrix, piecewise.assemble(edges, c, error, least, 4.0 * relative)
+                return matrix, assemble(edges, c, error, least, 4.0 * relative)
             rough[1:] |= rough[:-1]
             rough[:-1] |= rough[1:]
-            if edges.size + rough.sum() > piecewise.MAX_PANELS:
+            if edges.size + rough.sum() > MAX_PANELS:
                 break
-            self._function, matrix = piecewise.halve(self._function, rough), None
+            self._function, matrix = halve(self._function, rough), None
         return None, None
 
     def _matrix(self, table: Tabulated, edges: Floats, turns: int) -> tuple[Floats, Floats]:
         """What a step does on one set of panels: values at their nodes, and again at their ends."""
-        points = piecewise.points(edges)
+        points = _points(edges[:-1], edges[1:])
         if float(points.size) ** 2 * turns > PRODUCTS:
             raise NumericError(f"direct: {turns} products with a matrix are too many")
         self._pay(table, points.size + edges.size)
@@ -399,7 +505,7 @@ def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
         ratio = np.expm1(v) / np.where(v == 0.0, 1.0, v)
         return np.asarray(np.exp(tilt * v) * np.where(v == 0.0, 1.0, ratio))
 
-    return piecewise.interpolate(value, np.linspace(lo, 0.0, FIRST_PANELS + 1), relative, 0.0)
+    return interpolate(value, np.linspace(lo, 0.0, FIRST_PANELS + 1), relative, 0.0)
 
 
 def _sums(a: Floats, b: Floats) -> Floats:

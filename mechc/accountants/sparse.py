@@ -503,10 +503,7 @@ class Jumps:
         return out
 
     def _width(self, gap: float, sag: float) -> float:
-        """Return the log of the ratio of losses that one level may span.
-
-        Where a log density is convex its tilted values sag inside a level: deeper, the wider.
-        """
+        """Return the log of the ratio of losses that one level may span."""
         losses = gap * np.exp(np.multiply.outer([1.0, 0.5, 0.0], -WIDTHS))
         low, middle, high = self._log_density(losses)
         share = (losses[1] - losses[0]) / (losses[2] - losses[0])

@@ -468,13 +468,8 @@ def _settle(
 ) -> float:
     """Return a value within the tolerance of the root, on the good side of it.
 
-    Brent's method in the log of the parameter, or in the parameter where it is not positive.
-
-    Args:
-        steer: what to find the root of.
-        excess: what has to be at most 0.
-        good: value at which `steer` is at most 0.
-        bad: value at which it is not.
+    Brent's method for `steer` in the log of the parameter, or in the parameter where it is not
+    positive; what has to be at most 0 is `excess`.
     """
     geometric = min(good, bad) > 0
     forward: Callable[[float], float] = math.log if geometric else float

@@ -43,6 +43,7 @@ from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
+from mechc.loss.roots import switch
 from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
-LARGEST_MU = 1e8
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
 FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
@@ -207,25 +207,6 @@ def _largest_cell(
     return -cells[0][0]
 
 
-def _switch(
-    holds: Callable[[float], bool], close: float = 0.0, lo: float = 0.0, hi: float | None = None
-) -> tuple[float, float]:
-    """The last mu at which a statement holds and the first at which not, halved to a width.
-
-    Without an end `hi` mu is doubled from 1, up to a largest one beyond which it is infinite.
-    """
-    if hi is None:
-        hi = 1.0
-        while holds(hi):
-            lo, hi = hi, 2.0 * hi
-            if hi > LARGEST_MU:
-                return lo, math.inf
-    while hi - lo > close * hi and lo < 0.5 * (lo + hi) < hi < math.inf:
-        middle = 0.5 * (lo + hi)
-        lo, hi = (middle, hi) if holds(middle) else (lo, middle)
-    return lo, hi
-
-
 def _chord_ratio(a: float, b: float, k_a: float, k_b: float) -> float:
     """The largest value of chord(t) / (t (1 + t)) on [a, b], rounded up."""
     if a == 0.0:
@@ -320,7 +301,7 @@ def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
         )
         return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
 
-    return _switch(above, 0.1 * CLOSE)[1]
+    return switch(above, 0.1 * CLOSE)[1]
 
 
 def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float:
@@ -354,7 +335,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
             value - slack, half + steepest + slack
         )
 
-    return _switch(lambda mu: not covers(mu), 0.1 * CLOSE, lo, hi)[1]
+    return switch(lambda mu: not covers(mu), 0.1 * CLOSE, lo, hi)[1]
 
 
 def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
@@ -372,7 +353,7 @@ def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
         low, high, _, _ = log_gaussian_bounds(mu, epsilon)
         return (high if side == "lower" else low) < log_delta
 
-    return _switch(below)[side != "lower"]
+    return switch(below)[side != "lower"]
 
 
 @dataclass(frozen=True)
@@ -482,12 +463,8 @@ def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float)
 def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:
     """Return the largest value that a concave function with slopes >= -1 may have, and a place.
 
-    Args:
-        a: places, increasing from 0, shape (n,).
-        low: what the function is at least there; 0 at 0.
-        high: what it is at most there; 0 at 0.
-        first: the function is at most first * a ...
-        most: ... and at most most - a.
+    At the places a, increasing from 0, it lies between low and high, both 0 at 0; it is at most
+    first * a, and most - a.
     """
     rise = np.subtract.outer(high, low) / (np.subtract.outer(a, a) + np.eye(a.size))  # k from j
     before = np.tri(a.size, k=-1, dtype=bool)

@@ -42,12 +42,8 @@ LARGEST_EPSILON = 1e300
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
-KNOWN, HALVINGS = 5.0, 4  # nats: wider answers steer nowhere; how often a start is halved then
 NOTHING = 1e-18  # an epsilon that is none
-NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
-NEARER = 1e-3  # distance from the largest loss that is tried before, as a share of the start's
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
-CLOSE = 0.9  # start of a search, as a share of the largest loss, from which on that is looked at
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
@@ -179,10 +175,7 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
 
 
 def _next_to_infinite_mass(evaluation: Evaluation, log_target: float) -> Bound:
-    """Answer where delta is the mass at infinite loss up to what is known of that.
-
-    If delta is the smaller of the two no epsilon will do.
-    """
+    """Answer where delta is the mass at infinite loss up to what is known of that."""
     curve = Curve(evaluation.log_delta, log_target)
     top = evaluation.largest_loss()[0]
     lower, step = 0.0, min(top, LARGE)
@@ -205,14 +198,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
-    at_top = _at_largest_loss(evaluation, curve, direction, start)
-    if at_top is not None:
-        return at_top
     found = _as_a_row(evaluation, direction, log_target, start, curve)
-    if found is None and evaluation.method == "auto":
-        start, guess = _towards_what_is_known(curve, start), start
-        if start != guess:
-            found = _as_a_row(evaluation, direction, log_target, start, curve)
     if found is not None:
         return found
     first = curve.at(start)
@@ -243,19 +229,6 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     why = next(filter(None, short), None)
     detail |= {"max_work": why} if why else {}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
-
-
-def _towards_what_is_known(curve: Curve, start: float) -> float:
-    """Return an epsilon below, if delta is known there and not at `start`, far in its tail."""
-    at = start
-    for _ in range(HALVINGS):
-        bound = curve.at(at)
-        if not float(bound.upper) - float(bound.lower) > KNOWN:
-            return at
-        at *= 0.5
-        if at <= curve.low:
-            break
-    return start
 
 
 def _as_a_row(
@@ -289,36 +262,6 @@ def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple
     log_mass, error = log_all_largest(evaluation.steps[direction])
     gap = -log1mexp(log_target - (log_mass - error))
     return max(0.0, (top - gap) * (1.0 - NEXT_TO) - rounding), top + rounding
-
-
-def _at_largest_loss(
-    evaluation: Evaluation, curve: Curve, direction: str, start: float
-) -> Bound | None:
-    """Return the answer where delta comes down to the target only next to the largest loss.
-
-    At the largest loss it has come down to the mass at infinity, which is below the target. A
-    search would halve its bracket to the last bit.
-    """
-    top, rounding = evaluation.largest_loss_in(direction)
-    if not 0.0 < top < math.inf or start < CLOSE * top:
-        return None
-    near = top * (1.0 - NEXT_TO)
-    if curve.low >= top * (1.0 - NARROW):
-        bound = curve.at(start)
-        if not math.isnan(float(bound.lower)):
-            detail = {**bound.detail, "reason": "next to the largest loss"}
-            return Bound(curve.low, top, top + rounding, bound.method, bound.status, detail)
-    try:
-        for below in (start, top - NEARER * (top - start)):  # easier to evaluate than next to it
-            if not curve.excess("upper", below) > 0:
-                return None
-        if not curve.excess("lower", near) > 0:
-            return None
-    except (UnsupportedError, NumericError):  # a method may refuse so far out
-        return None
-    bound = curve.at(near)
-    detail = {**bound.detail, "reason": "next to the largest loss"}
-    return Bound(near, top, top + rounding, bound.method, bound.status, detail)
 
 
 def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, float]:

@@ -267,7 +267,7 @@ class Evaluation:
         accountant = self._accountant(direction)
         assert accountant is not None
         if rough and isinstance(accountant, Auto):
-            return accountant.rough(epsilon)
+            return accountant.log_delta(epsilon, rough)
         return accountant.log_delta(epsilon)
 
     def inverted(
@@ -349,9 +349,6 @@ class Evaluation:
         """Steps on nodes for this order alone; nodes made for all orders serve each of them badly.
 
         Those of a high order are made from its octave's, and these from those of the one below.
-
-        Raises:
-            NumericError: the nodes of an octave below do not settle.
         """
         steps = self.steps[direction]
         if math.isinf(order) or not all(is_resolved(s.loss) for s in steps):

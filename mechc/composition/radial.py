@@ -136,11 +136,7 @@ def _profile(kernel: Kernel, theta: tuple[float, ...]) -> Any:
 
 
 def _distance(event: Event, name: str) -> float:
-    """How far the query moves.
-
-    Raises:
-        UnsupportedError: not symmetric additive noise with a density.
-    """
+    """How far the query moves."""
     from mechc.declare.declaration import Shift
 
     built = event.mechanism.declaration.construction

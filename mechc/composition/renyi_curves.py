@@ -27,7 +27,7 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.infinite_mass import log_infinite
+from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 
@@ -188,7 +188,7 @@ class CurveEvaluation(Evaluation):
         """Return an upper bound on log delta(epsilon); lower is nan."""
         steps = self.steps[direction]
         if math.isinf(epsilon):
-            upper = log_infinite(steps) if epsilon > 0 else 0.0
+            upper = composed(steps).log if epsilon > 0 else 0.0
             return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
         top = min(event.tilts for event, _ in self._curves)
         top = min([top, *(0.999 * s.loss.strip[1] for s in steps)])
@@ -206,7 +206,7 @@ class CurveEvaluation(Evaluation):
         found = scipy.optimize.minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
                                 options={"xatol": 1e-9})  # fmt: skip
         best = min(float(found.fun), exponent(hi), 0.0)
-        upper = min(float(np.logaddexp(best, log_infinite(steps))), 0.0)
+        upper = min(float(np.logaddexp(best, composed(steps).log)), 0.0)
         order = 1.0 + math.exp(float(found.x))
         detail = {"direction": direction, "order": order}
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, detail)
@@ -228,10 +228,7 @@ class CurveEvaluation(Evaluation):
 
 
 def _bracket(exponent: Callable[[float], float], top: float) -> tuple[float, float]:
-    """Ends around the minimum of a function that falls and then rises, below `top`.
-
-    Outward in steps: tilts far beyond the minimum are never asked of a quadrature.
-    """
+    """Ends around the minimum of a function that falls and then rises, below `top`."""
     here = min(SMALLEST, top)
     value = exponent(here)
     while here < top:

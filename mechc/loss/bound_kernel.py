@@ -294,10 +294,7 @@ class KernelSource:
         )
 
     def _find_support(self, branches: Floats) -> tuple[float, float]:
-        """Range of the finite loss: limits of the branches and atoms.
-
-        The whole line where a limit is not known: nodes only show where mass was looked for.
-        """
+        """Range of the finite loss: limits of the branches and atoms."""
         limits = branches[:, 3:5].ravel().tolist()
         if self._unsplit or any(math.isnan(limit) for limit in limits):
             return -math.inf, math.inf

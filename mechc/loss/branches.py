@@ -635,15 +635,9 @@ def _met(branch: Branch, edges: Floats, reverse: bool) -> tuple[int, Floats]:
 def _interval_masses(
     source: KernelSource, ends: Floats, length: Floats, keep: Mask
 ) -> tuple[Floats, Floats]:
-    """Integrate p and q over the intervals between `ends` that are kept.
+    """Integrate p and q over the kept intervals between `ends`, each in a panel of a half `length`.
 
     An interval takes the first of RULES that it is short enough for.
-
-    Args:
-        source: the densities.
-        ends: increasing, shape (n + 1,).
-        length: half length of the panel that each interval lies in, shape (n,).
-        keep: shape (n,).
     """
     densities = (source.kernel.log_p_many, source.kernel.log_q_many)
     change = np.zeros(ends.size - 1)

@@ -148,11 +148,6 @@ def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
     )
 
 
-def log_infinite(steps: Sequence[Repeated]) -> float:
-    """Return log of the mass at infinity of a composition."""
-    return composed(steps).log
-
-
 def with_infinite(log_mass: float, finite: Iterable[float]) -> tuple[float, float, float]:
     """Add a mass at infinity to the logs of bounds and estimate of the finite part."""
     margins = zip((-MASS_ERROR, 0.0, MASS_ERROR), finite, strict=True)

@@ -96,26 +96,6 @@ _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescali
 _FAR = 40.0  # exponent beside whose exponential anything else is a rounding
 
 
-@compiled("float64(float64[::1], float64[::1], float64)")
-def log_sum(loss, log_weight, t):  # type: ignore[no-untyped-def]
-    """Return log sum exp(log_weight + t loss)."""
-    top = -np.inf
-    for j in range(loss.size):
-        v = log_weight[j] + t * loss[j]
-        if v > top:
-            top = v
-    if top == -np.inf:
-        return -np.inf
-    total = 0.0
-    carry = 0.0
-    for j in range(loss.size):
-        v = math.exp(log_weight[j] + t * loss[j] - top) - carry
-        new = total + v
-        carry = (new - total) - v
-        total = new
-    return top + math.log(total)
-
-
 def log_total(terms: np.ndarray) -> float:
     """Return log sum exp(terms), to a few roundings however many there are (summed in pairs)."""
     top = float(terms.max(initial=-math.inf))
@@ -237,7 +217,12 @@ def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ign
     "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,:,::1])",
 )
 def sum_tilted(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-untyped-def]
-    """As `tilted_sums`, to `out`; `work` is room for two numbers a node."""
+    """Write [K, K', K'', rounding of K] of steps at real tilts to `out`, from the plain sums.
+
+    One exponential a node, and absolute accuracy only: for searches, and for bounds that carry the
+    rounding along. `offsets` are where the nodes of each step begin, and where the last ones end;
+    `work` is room for two numbers a node, `out` of shape (tilts, steps, 4).
+    """
     for i in range(offsets.size - 1):
         a, n = offsets[i], offsets[i + 1] - offsets[i]
         v, w = work[0, :n], work[1, :n]
@@ -267,74 +252,23 @@ def sum_tilted(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-
             out[m, i, 3] = EPS * (noise / total + 2.0 * abs(k)) + n * 1e-34
 
 
-def tilted_sums(
-    offsets: NDArray[np.int64], loss: Floats, log_weight: Floats, tilts: Floats
+def cumulants(
+    loss: Floats, log_weight: Floats, log_m: float, t: float, mean: float, order: int
 ) -> Floats:
-    """Return [K, K', K'', rounding of K] of steps at real tilts from the plain sums.
-
-    One exponential a node, and absolute accuracy only: for searches, and for bounds that carry the
-    rounding along.
-
-    Args:
-        offsets: where the nodes of each step begin, and where the last ones end.
-        loss: at all nodes; log_weight likewise.
-        log_weight: see there.
-        tilts: shape (tilts,).
-
-    Returns:
-        Shape (tilts, steps, 4).
-    """
-    out = np.empty((tilts.size, offsets.size - 1, 4))
-    sum_tilted(offsets, loss, log_weight, tilts, np.empty((2, loss.size)), out)
-    return out
-
-
-@compiled("float64[::1](float64[::1], float64[::1], float64, float64, float64, int64)")
-def central_moments(loss, log_weight, log_m, t, mean, order):  # type: ignore[no-untyped-def]
-    """Return [1, mean, mu_2, ..., mu_order] of the tilted law exp(tL - K) dP, K = log_m."""
+    """Return [K, kappa_1, ..., kappa_order] of the tilted law exp(tL - K) dP, K = log_m."""
+    w = np.exp(log_weight + t * loss - log_m)
+    seen = w > 0.0  # others are so far out that powers of the distance may overflow
+    w, d = w[seen], loss[seen] - mean
+    mu = [1.0, 0.0, *(float(w @ d**r) for r in range(2, order + 1))]
     out = np.zeros(max(order, 1) + 1)
-    out[0] = 1.0
-    out[1] = mean
-    for j in range(loss.size):
-        w = math.exp(log_weight[j] + t * loss[j] - log_m)
-        if w == 0.0:
-            continue  # so far out that powers of d may overflow
-        d = loss[j] - mean
-        power = w * d
-        for r in range(2, order + 1):
-            power *= d
-            out[r] += power
-    return out
-
-
-@compiled("float64(float64[::1], float64[::1], float64, float64, float64)")
-def log_abs_moment3(loss, log_weight, log_m, t, mean):  # type: ignore[no-untyped-def]
-    """Log of the tilted third absolute central moment.
-
-    In units of the largest contribution, not of the farthest node, beside which every other one
-    may vanish.
-    """
-    top = -np.inf
-    for j in range(loss.size):
-        v = log_weight[j] + t * loss[j] - log_m + 3.0 * math.log(abs(loss[j] - mean))
-        if v > top:
-            top = v
-    if top == -np.inf:
-        return -np.inf
-    total = 0.0
-    for j in range(loss.size):
-        v = log_weight[j] + t * loss[j] - log_m + 3.0 * math.log(abs(loss[j] - mean))
-        total += math.exp(v - top)
-    return top + math.log(total)
-
-
-def cumulants_from_moments(moments: np.ndarray, log_m: float) -> np.ndarray:
-    """Return [K, kappa_1, ..., kappa_n] from [1, mean, mu_2, ...] by the standard recursion."""
-    n = moments.size - 1
-    out = np.zeros(n + 1)
-    out[0], out[1] = log_m, moments[1]
-    mu = moments.copy()
-    mu[1] = 0.0
-    for r in range(2, n + 1):
+    out[0], out[1] = log_m, mean
+    for r in range(2, order + 1):
         out[r] = mu[r] - sum(math.comb(r - 1, m - 1) * out[m] * mu[r - m] for m in range(2, r - 1))
-    return out
+    return out[: order + 1]
+
+
+def log_abs_moment3(loss: Floats, log_weight: Floats, log_m: float, t: float, mean: float) -> float:
+    """Log of the tilted third absolute central moment."""
+    with np.errstate(divide="ignore"):
+        distance = np.log(np.abs(loss - mean))
+    return log_total(log_weight + t * loss - log_m + 3.0 * distance)

@@ -400,14 +400,13 @@ class PrivacyLoss:
         """Return [K(t), K'(t), ..., K^(order)(t)] of the finite part, shape (order + 1,)."""
         k, mean, _, _ = self.generating(t)
         loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
-        raw = moments.central_moments(loss, log_weight, k, t, mean, order)
-        return moments.cumulants_from_moments(raw, k)[: order + 1]
+        return moments.cumulants(loss, log_weight, k, t, mean, order)
 
     def log_abs_central_moment3(self, t: float) -> float:
         """Return the log third absolute central moment of the tilted, normalised finite law."""
         k, mean, _, _ = self.generating(t)
         loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
-        return float(moments.log_abs_moment3(loss, log_weight, k, t, mean))
+        return moments.log_abs_moment3(loss, log_weight, k, t, mean)
 
     def hockey_stick_log(self, epsilon: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of log delta(epsilon) for one step, by the branches.

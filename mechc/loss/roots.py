@@ -1,7 +1,8 @@
-"""A root between two places of different sign: Brent's method.
+"""A root between two places of different sign, and where a statement ceases to hold.
 
-R. P. Brent, Algorithms for minimization without derivatives, 1973, section 4. The steps, and so the
-digits, are those of `scipy.optimize.brentq`, whose import takes longer than a short query.
+The root by Brent's method: R. P. Brent, Algorithms for minimization without derivatives, 1973,
+section 4. The steps, and so the digits, are those of `scipy.optimize.brentq`, whose import takes
+longer than a short query.
 """
 
 from __future__ import annotations
@@ -69,3 +70,33 @@ def root(
         if math.isnan(f_here):
             raise NumericError(f"a function whose root is sought is nan at {here!r}")
     return here
+
+
+LARGEST = 1e8  # place beyond which a switch is taken to be at infinity
+
+
+def switch(
+    holds: Callable[[float], bool], close: float = 0.0, lo: float = 0.0, hi: float | None = None,
+    turns: int = 2000,
+) -> tuple[float, float]:  # fmt: skip
+    """Return the last place at which a statement holds, and the first at which not, by halving.
+
+    Args:
+        holds: the statement, true at `lo`.
+        close: distance of the two, as a share of the second, that is enough.
+        lo: one end.
+        hi: the other, where it does not hold; without one it is doubled from 1, until `LARGEST`.
+        turns: most halvings.
+    """
+    if hi is None:
+        hi = 1.0
+        while holds(hi):
+            lo, hi = hi, 2.0 * hi
+            if hi > LARGEST:
+                return lo, math.inf
+    for _ in range(turns):
+        middle = 0.5 * (lo + hi)
+        if hi - lo <= close * hi or not lo < middle < hi < math.inf:
+            break
+        lo, hi = (middle, hi) if holds(middle) else (lo, middle)
+    return lo, hi

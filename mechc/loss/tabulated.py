@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -23,6 +23,7 @@ from mechc.loss.infinite_mass import LogMass
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved
+from mechc.loss.window import Offered
 
 Floats = NDArray[np.float64]
 Values = Callable[[Floats], tuple[Floats, Floats]]
@@ -168,7 +169,7 @@ class Table(NamedTuple):
         return self._replace(edges=self.edges + distance)
 
 
-class Tabulated:
+class Tabulated(Offered):
     """A pair (P, Q) on the line of its own losses, offered as an emitted kernel is.
 
     Attributes:
@@ -177,14 +178,6 @@ class Tabulated:
         masses: logs of the masses that only P and only Q have.
         top: where finite, x stands for the loss top tanh(x).
     """
-
-    PROTOCOL, DIGEST, MEASURE, SYMMETRIC = protocol.PROTOCOL, "", "density", False
-    PARAMETERS: tuple[Any, ...] = ()
-    CAPABILITIES: ClassVar[dict[str, str]] = {"cgf": "none", "cdf": "none"}
-    CLAIM: ClassVar[dict[str, Any]] = {}
-    REFS: tuple[str, ...] = ()
-    BRANCHES: tuple[str, ...] = ()
-    ABOUT = ""
 
     def __init__(
         self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
@@ -239,14 +232,6 @@ class Tabulated:
             log_rate, log_rest = math.log(self.rate), float(np.log1p(-self.rate))
         rows = [[hi + 1.0, p + log_rate, -math.inf], [lo - 1.0, q + log_rest, q]]
         return np.array([row for row in rows if max(row[1:]) > -math.inf]).reshape(-1, 3)
-
-    def atom_errors(self, theta: Floats) -> Floats:
-        """Return nothing: masses are bounds."""
-        return np.ones((len(self.atoms(theta)), 2))
-
-    def log_infinite_mass(self, theta: Floats) -> float:
-        """Return nan: it is among the atoms."""
-        return math.nan
 
     def strip(self, theta: Floats) -> Floats:
         """Return the whole line: losses are bounded."""

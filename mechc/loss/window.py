@@ -33,8 +33,38 @@ def fits(kernel: Kernel, theta: Floats) -> bool:
     return kernel.MEASURE == Measure.DENSITY and not np.asarray(kernel.atoms(theta)).size
 
 
+class Offered:
+    """What an emitted kernel offers, as far as it is the same of all that are made of others.
+
+    They have densities, no point masses, and masses at infinite loss that quadrature finds.
+    """
+
+    PROTOCOL: ClassVar[int] = protocol.PROTOCOL
+    DIGEST: Any = ""
+    MEASURE: ClassVar[str] = Measure.DENSITY
+    SYMMETRIC: ClassVar[bool] = False
+    CAPABILITIES: ClassVar[dict[str, str]] = {"cgf": "none", "cdf": "none"}
+    PARAMETERS: Any = ()
+    CLAIM: ClassVar[dict[str, Any]] = {}
+    REFS: ClassVar[tuple[str, ...]] = ()
+    BRANCHES: ClassVar[tuple[str, ...]] = ()
+    ABOUT: ClassVar[str] = ""
+
+    def atoms(self, theta: Floats) -> Floats:
+        """Return none."""
+        return np.empty((0, 3))
+
+    def atom_errors(self, theta: Floats) -> Floats:
+        """Return ones: masses are as good as their logs."""
+        return np.ones((len(self.atoms(theta)), 2))
+
+    def log_infinite_mass(self, theta: Floats) -> float:
+        """Return nan: it is found by quadrature."""
+        return math.nan
+
+
 @dataclass(frozen=True)
-class Window:
+class Window(Offered):
     """The pair of a kernel in a window, offered as an emitted kernel is.
 
     Attributes:
@@ -42,15 +72,6 @@ class Window:
     """
 
     kernel: Any
-
-    PROTOCOL: ClassVar[int] = protocol.PROTOCOL
-    MEASURE: ClassVar[str] = Measure.DENSITY
-    SYMMETRIC: ClassVar[bool] = False
-    CAPABILITIES: ClassVar[dict[str, str]] = {"cgf": "none", "cdf": "none"}
-    CLAIM: ClassVar[dict[str, Any]] = {}
-    REFS: ClassVar[tuple[str, ...]] = ()
-    BRANCHES: ClassVar[tuple[str, ...]] = ()
-    ABOUT: ClassVar[str] = ""
 
     @property
     def NAME(self) -> str:
@@ -119,22 +140,6 @@ class Window:
         if kind in (protocol.PLATEAU, protocol.P_ONLY, protocol.Q_ONLY):
             return limits[0]
         return self.loss(x, theta)
-
-    def atoms(self, theta: Floats) -> Floats:
-        """Return none."""
-        return np.empty((0, 3))
-
-    def atom_errors(self, theta: Floats) -> Floats:
-        """Return none."""
-        return np.empty((0, 2))
-
-    def log_infinite_mass(self, theta: Floats) -> float:
-        """Return nan: it is found by quadrature."""
-        return math.nan
-
-    def lattice(self, theta: Floats) -> Floats:
-        """Return that losses are not known to be a lattice."""
-        return np.array([math.nan, math.nan])
 
     def strip(self, theta: Floats) -> Floats:
         """Return the whole line where losses are known to be bounded inside, else the kernel's."""

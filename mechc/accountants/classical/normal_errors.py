@@ -68,10 +68,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, special
 
-from mechc.accountants.contours.characteristic import Law, Tilted, sin_excess
+from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -343,8 +343,7 @@ def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -
     tilted = _affordable(Tilted(law, t))
     centre, half = 0.5 * (_EDGES[1:] + _EDGES[:-1]), 0.5 * np.diff(_EDGES)
     u = centre[:, None] + half[:, None] * _NODES
-    re, im = np.empty(u.size), np.empty(u.size)
-    _log_phi(tilted.offsets, tilted.counts, tilted.centred, tilted.weight, u.ravel() / sd, re, im)
+    re, im = np.array([tilted.log_phi(y, 1, 2) for y in (u.ravel() / sd).tolist()]).T[0]
     f = np.exp(re + 1j * im).reshape(u.shape)
     g = np.exp(-0.5 * u * u) * np.polynomial.polynomial.polyval(1j * u, coefficients)
     noise = _NOISE + tilted.lost + sum(s.count * s.loss.tolerance for s in law.steps)
@@ -355,11 +354,7 @@ def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -
 
 
 def _affordable(tilted: Tilted) -> Tilted:
-    """Refuse laws with so many nodes that thousands of frequencies would take many seconds.
-
-    Raises:
-        NumericError: there are more than `_LARGEST`.
-    """
+    """Refuse laws with so many nodes that thousands of frequencies would take many seconds."""
     if tilted.centred.size > _LARGEST:
         raise NumericError(f"smoothing: {tilted.centred.size} nodes, more than {_LARGEST}")
     return tilted
@@ -388,45 +383,10 @@ def _quadrature_errors(composed: ComposedLoss, t: float, sd: float, coefficients
 
 def _decay(composed: ComposedLoss, t: float, sd: float) -> float:
     """Bound the integral of sup |f(v)|/u^2, v > u, from _END on, by laws that see far enough."""
-    start = _END / sd
-    goal = math.log(_GOAL)
+    start, floor = _END / sd, 1e-3 / composed.count
+
+    def seen(reach: float) -> Tilted:
+        return _affordable(Tilted(Law.of(composed.resolving(t, reach, floor)), t, floor))
+
     reach = max(4.0 * start, 1.5 * math.sqrt(composed.count) / sd)
-    best = math.inf
-    for _ in range(4):
-        floor = 1e-3 / composed.count
-        try:
-            far = _affordable(Tilted(Law.of(composed.resolving(t, reach, floor)), t, floor))
-        except NumericError:
-            break
-        bound, beyond = far.decay(start, reach, math.inf, goal)
-        helps = beyond > 0.3 * bound and bound < 0.5 * best
-        best = min(best, bound)
-        if not helps:
-            break
-        reach *= 3.0
-    return best / sd
-
-
-@compiled(
-    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1])",
-)
-def _log_phi(offsets, counts, centred, weight, y, re, im):  # type: ignore[no-untyped-def]
-    """Log of the composed characteristic function of the centred loss at the frequencies y."""
-    for n in range(y.size):
-        re[n] = 0.0
-        im[n] = 0.0
-        for i in range(counts.size):
-            a = 0.0
-            b = 0.0
-            for j in range(offsets[i], offsets[i + 1]):
-                theta = y[n] * centred[j]
-                s = math.sin(0.5 * theta)
-                a -= weight[j] * 2.0 * s * s
-                b += weight[j] * sin_excess(theta)
-            inner = 2.0 * a + a * a + b * b
-            if inner > -0.9:
-                re[n] += counts[i] * 0.5 * math.log1p(inner)
-            else:
-                re[n] += counts[i] * 0.5 * math.log((1.0 + a) * (1.0 + a) + b * b)
-            im[n] += counts[i] * math.atan2(b, 1.0 + a)
+    return by_farther_nodes(seen, reach, math.inf, start, math.log(_GOAL)) / sd

@@ -55,7 +55,7 @@ from mechc.accountants.fft import (
     log1mexp,
     log_add,
     log_mills,
-    log_peak_at,
+    log_peak,
     log_subtract,
 )
 from mechc.errors import DeclarationError, UnsupportedError
@@ -186,7 +186,7 @@ class TiltedLaw:
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:
         """exp(log_value) (1 +- relative) +- 2 distance max f_t exp(log_prefactor), rounded out."""
-        radius = math.log(2.0 * distance) + self.log_prefactor + log_peak_at(self.t)
+        radius = math.log(2.0 * distance) + self.log_prefactor + float(log_peak(self.t))
         slack = self.error + relative + 8 * U * (1 + abs(self.log_prefactor))
         upper = log_add(log_value, radius) + slack
         lower = log_subtract(log_value - relative, radius + relative)

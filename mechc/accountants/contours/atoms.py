@@ -274,11 +274,7 @@ def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats,
 
 
 def _panels(*fields: Floats) -> tuple[NDArray[np.int64], list[Floats]]:
-    """Halve panels by the polynomials in x that they stand for, until they are some in the loss.
-
-    Takes weights, losses and lengths; returns the panel that each is a part of, and these with what
-    `_fit` returns.
-    """
+    """Halve panels by the polynomials in x that they stand for, until they are some in the loss."""
     scales = (WEIGHTS, np.ones(ORDER), WEIGHTS)
     series = np.stack([v / scale @ _ANALYSIS for v, scale in zip(fields, scales, strict=True)])
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled
-from mechc.loss.moments import exponentials, generating, sum_tilted, tilted_sums, waves
+from mechc.loss.moments import exponentials, generating, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 
@@ -44,7 +44,7 @@ LANES = 8  # of a sum that are added up side by side
 
 
 @compiled("float64(float64)")
-def sin_excess(x):  # type: ignore[no-untyped-def]
+def _sin_excess(x):  # type: ignore[no-untyped-def]
     """Return sin(x) - x to full relative accuracy."""
     if abs(x) > 0.5:
         return math.sin(x) - x
@@ -62,7 +62,7 @@ def _turn(theta, n, out):  # type: ignore[no-untyped-def]
         angle = n * theta[j]
         s = math.sin(0.5 * angle)
         out[0, j] = -2.0 * s * s
-        out[1, j] = sin_excess(angle)
+        out[1, j] = _sin_excess(angle)
         out[2, j] = out[1, j] + angle
 
 
@@ -103,7 +103,8 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
             stop = min(start + TILE, offsets[i + 1])
             w, theta = weight[start:stop], h * centred[start:stop]
             _turn(theta, 1, one)
-            _turn(theta, BLOCK, block)
+            if end - begin > BLOCK:
+                _turn(theta, BLOCK, block)
             for first in range(begin, end, BLOCK):
                 if (first - begin) % FRESH == 0:
                     _turn(theta, first, mark)
@@ -311,10 +312,7 @@ def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)"
 )
 def _saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
-
-    Newton's method in log t, inside a bracket; the first guess is that of a normal law.
-    """
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
     work, out = np.empty((2, loss.size)), np.empty((1, counts.size, 4))
     at = np.zeros(1)
     mean, variance = _slopes(offsets, counts, loss, log_weight, at, work, out)
@@ -452,7 +450,10 @@ class Law:
         One exponential a node: to choose contours, not to answer. K is good to absolute accuracy
         only, and its rounding is returned with it, for bounds that are far from tight anyway.
         """
-        rows: Floats = self.counts @ tilted_sums(self.offsets, self.loss, self.log_weight, tilts)
+        out = np.empty((tilts.size, self.counts.size, 4))
+        work = np.empty((2, self.loss.size))
+        sum_tilted(self.offsets, self.loss, self.log_weight, tilts, work, out)
+        rows: Floats = self.counts @ out
         return rows
 
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:

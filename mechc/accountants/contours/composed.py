@@ -93,10 +93,7 @@ class ComposedLoss:
 
     @cached_property
     def _support_error(self) -> float:
-        """How far an end of the support may be off, beside the rounding of the sum.
-
-        By what the rounding of parameters and of logs of densities moves each step's.
-        """
+        """How far an end of the support may be off, beside the rounding of the sum."""
         errors = [law.support_error for law in self._laws]
         return math.fsum(k * error for k, error in zip(self.counts, errors, strict=True))
 

@@ -11,6 +11,7 @@ variation of the tilted density takes over. Every person composes the steps diff
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,9 +154,30 @@ def truncation(
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
     levelled = BEYOND_ROOM * near.levelled(goal)
     reach = max(levelled if levelled < FARTHEST * reach else reach, BEYOND_ROOM * resolved)
+    floor = FLOOR / count
+
+    def seen(reach: float) -> Tilted:
+        return Tilted(far_law(near.c, reach, floor, steps), near.c, floor)
+
+    return by_farther_nodes(seen, reach, edge, start, goal, best, wanted)
+
+
+def by_farther_nodes(
+    seen: Callable[[float], Tilted],
+    reach: float,
+    edge: float,
+    start: float,
+    goal: float,
+    best: float = math.inf,
+    wanted: float = 0.0,
+) -> float:
+    """Return the least such bound by laws that see as far as `reach`, and farther.
+
+    `goal` is the log of |phi| that is small enough, `best` a bound that is known.
+    """
     for _ in range(ROUNDS):
         try:
-            far = Tilted(far_law(near.c, reach, FLOOR / count, steps), near.c, FLOOR / count)
+            far = seen(reach)
         except NumericError:
             break
         bound, behind = far.decay(start, reach, edge, goal)

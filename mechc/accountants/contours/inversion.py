@@ -212,16 +212,8 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
     lattice steps lead to the cell between points; inside it the inverse is explicit, but for the
     images.
 
-    Args:
-        start: where to begin.
-        target: of log H.
-        n: repetitions; for this and what follows see `evaluate`.
-        g: see there.
-        b: see there.
-        last: see there.
-        cap: the largest epsilon looked at, up to which the rounding in `last` is one.
-        facts: see there.
-        images: see there.
+    From `start` on, for n repetitions as in `evaluate`; `cap` is the largest epsilon looked at, up
+    to which the rounding in `last` is one.
 
     Returns:
         Epsilon, 0 where the estimate is below the target already and nan where no step led to it;
@@ -264,17 +256,7 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
 def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
     """Return a lower bound, the root and an upper bound of an epsilon >= 0, nan where not.
 
-    Args:
-        found: by `root`; the other arguments are those it has.
-        low: log H to stay under.
-        high: log H to exceed.
-        n: see `root`.
-        g: see there.
-        b: see there.
-        last: see there.
-        cap: see there.
-        facts: see there.
-        images: see there.
+    From what `root` has found; log H is to stay under `low`, and to exceed `high`.
     """
     epsilon, off, lower, middle, upper, slope = found
     at = (n, g, b, last, cap, facts, images)
@@ -304,8 +286,8 @@ def invert(  # type: ignore[no-untyped-def]
         counts: repetitions, increasing.
         targets: log delta to stay under, and to exceed, for each count, shape (2, counts).
         guess: epsilon near that of the first count.
-        re: real part of log phi of one repetition at h, 2h, ...
-        im: imaginary part.
+        re: real part of log phi of one repetition at h, 2h, ..., and `im` its imaginary part.
+        im: see there.
         w: W(z_j) / W(c) at these nodes, or the weights of D.
         v: the weights of B, none without a lattice.
         last: see `evaluate`; the terms 0 of a lattice.

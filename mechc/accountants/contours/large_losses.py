@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import log_phi
 from mechc.accountants.contours.saddle import tilt
-from mechc.loss.jit import compiled
-from mechc.loss.moments import exponentials
-from mechc.loss.rounding import EPS
+from mechc.loss.moments import sum_tilted
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band
 
@@ -78,53 +76,18 @@ class Measure(NamedTuple):
         degree, so that their decay from the mean continues to their square. It is huge where
         that is no small number.
         """
-        rows = _totals(self.band.loss, self.log_weight, self.band.smooth, tilts)
-        return rows[:, 0], rows[:, 1]
-
-
-@compiled("float64(float64[::1])")
-def _roughness(w):  # type: ignore[no-untyped-def]
-    """Estimated quadrature error of a panel by the weighted values at its nodes."""
-    mean, last, before = 0.0, 0.0, 0.0
-    for j in range(w.size):
-        mean += 0.5 * w[j]
-        before += TOP_OF_WEIGHTED[0, j] * w[j]
-        last += TOP_OF_WEIGHTED[1, j] * w[j]
-    top = max(abs(last), abs(before))
-    return top * min(top / mean, 1.0) if top > 0.0 else 0.0
-
-
-@compiled("float64[:,::1](float64[::1], float64[::1], int64, float64[::1])")
-def _totals(loss, log_weight, smooth, tilts):  # type: ignore[no-untyped-def]
-    """Rows of the log of the tilted sum, and of its error as a share of it."""
-    out = np.empty((tilts.size, 2))
-    v, w = np.empty(loss.size), np.empty(loss.size)
-    for m in range(tilts.size):
-        t = tilts[m]
-        top = -np.inf
-        for j in range(loss.size):
-            v[j] = log_weight[j] + t * loss[j]
-            top = max(top, v[j])
-        if top == -np.inf:
-            out[m, 0], out[m, 1] = -np.inf, 0.0
-            continue
-        for j in range(loss.size):
-            v[j] -= top
-        exponentials(v, w)
-        total, noise, rough = 0.0, 0.0, 0.0
-        for j in range(loss.size):
-            if v[j] > WAVE_LEAST:
-                total += w[j]
-                noise += w[j] * (8.0 + 4.0 * abs(log_weight[j]) + 4.0 * abs(t * loss[j]))
-            else:
-                w[j] = 0.0
-        for i in range(0, smooth, ORDER):
-            rough += _roughness(w[i : i + ORDER])
-        out[m, 0] = top + math.log(total)
-        out[m, 1] = EPS * (noise / total + 2.0 * abs(out[m, 0])) + rough / total
-        if not rough < COARSE * total:
-            out[m, 1] = UNKNOWN
-    return out
+        loss, log_weight, smooth = self.band.loss, self.log_weight, self.band.smooth
+        if not (log_weight > -math.inf).any():
+            return np.full(tilts.size, -math.inf), np.zeros(tilts.size)
+        rows, work = np.empty((tilts.size, 1, 4)), np.empty((2, loss.size))
+        sum_tilted(np.array([0, loss.size]), loss, log_weight, tilts, work, rows)
+        log_total, error = rows[:, 0, 0], rows[:, 0, 3]
+        exponent = log_weight[:smooth] + np.outer(tilts, loss[:smooth]) - log_total[:, None]
+        share = np.exp(np.where(exponent > WAVE_LEAST, exponent, -math.inf))
+        share = share.reshape(tilts.size, -1, ORDER)
+        top, mean = np.abs(share @ TOP_OF_WEIGHTED.T).max(axis=2), 0.5 * share.sum(axis=2)
+        rough = (top * np.minimum(top / np.maximum(mean, 1e-300), 1.0)).sum(axis=1)
+        return log_total, np.where(rough < COARSE, error + rough, UNKNOWN)
 
 
 class Wave:

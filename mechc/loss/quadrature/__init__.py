@@ -25,7 +25,7 @@ from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER, losses
+from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,8 @@ class Quadrature:
     def spread(self) -> tuple[Floats, Floats]:
         """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
         if self._spread is None:
-            self._spread = panels.spread(self.lo, self.hi, self.log_p, self.loss)
+            log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
+            self._spread = log_weight, (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         return self._spread
 
     def log_masses(self) -> tuple[float, float]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
-from mechc.loss.quadrature.resolution import LOG_WEIGHTS, SILENT, log_totals
-from mechc.loss.rule import DERIVATIVE, NODES, ORDER, WEIGHTS
+from mechc.loss.quadrature.resolution import SILENT, log_totals
+from mechc.loss.rule import NODES, ORDER, WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -36,21 +36,6 @@ def nodes(lo: Floats, hi: Floats) -> Floats:
     """Nodes of panels, shape (panels, 16)."""
     x: Floats = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
     return x
-
-
-@compiled("UniTuple(float64[::1], 2)(float64[::1], float64[::1], float64[:,::1], float64[:,::1])")
-def spread(lo, hi, log_p, loss):  # type: ignore[no-untyped-def]
-    """Log weights of all nodes, and the length on the loss axis that each stands for."""
-    log_weight, spacing = np.empty(loss.size), np.empty(loss.size)
-    for i in range(lo.size):
-        log_half = math.log(0.5 * (hi[i] - lo[i]))  # may be below the smallest double
-        for j in range(ORDER):
-            slope = 0.0
-            for k in range(ORDER):
-                slope += DERIVATIVE[j, k] * loss[i, k]
-            log_weight[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
-            spacing[i * ORDER + j] = abs(slope) * WEIGHTS[j]
-    return log_weight, spacing
 
 
 @SILENT

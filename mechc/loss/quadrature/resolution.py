@@ -40,14 +40,21 @@ GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
 
+@compiled("float64[::1](float64[::1], float64[::1], float64[:,::1])")
+def log_weights(lo, hi, log_p):  # type: ignore[no-untyped-def]
+    """Log weights of all nodes."""
+    out = np.empty(log_p.size)
+    for i in range(lo.size):
+        log_half = math.log(0.5 * (hi[i] - lo[i]))  # may be below the smallest double
+        for j in range(ORDER):
+            out[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
+    return out
+
+
 @compiled("float64[::1](float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1])")
 def log_totals(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
-    log_weight = np.empty(loss.size)
-    for i in range(lo.size):
-        log_half = math.log(0.5 * (hi[i] - lo[i]))
-        for j in range(ORDER):
-            log_weight[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
+    log_weight = log_weights(lo, hi, log_p)
     out = np.empty((tilts.size, 1, 4))
     everywhere = np.array([0, loss.size])
     sum_tilted(everywhere, loss.ravel(), log_weight, tilts, np.empty((2, loss.size)), out)
