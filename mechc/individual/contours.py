@@ -35,7 +35,17 @@ from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import PathLike, for_rows
 from mechc.individual.family import Family
-from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER
+from mechc.individual.inversion import (
+    ALLOWED,
+    BEST,
+    LENGTH,
+    LEVEL,
+    NODES,
+    START,
+    TILT,
+    UPPER,
+    WORK,
+)
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import Shelf, TakesTurns, taken
@@ -61,7 +71,8 @@ LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 PERIODS = 1.5  # periods are rounded up to powers of this
-FEW = 1 << 13  # people who do not get a period of their own
+FEW = 1 << 13  # people who do not get a period, or a contour, of their own
+DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
@@ -441,11 +452,11 @@ class Evaluator(TakesTurns):
         """
         query, size = asked.query, asked.rows.size
         known = np.full(size, np.nan) if known is None else known
-        found, span = np.empty((size, 8)), asked.span
+        found, span = np.empty((size, WORK + 1)), asked.span
         todo = np.arange(size)
         for reach in REACHES:  # for those whom a shorter one did not serve
             tilts = self.tilts(span, reach)
-            mine = _choose(asked.some(todo), tilts, known[todo])
+            mine = _choose(asked.some(todo), tilts, known[todo], np.arange(tilts.t.size))
             found[todo] = mine
             far = (mine[:, TILT] != -1.0) & (mine[:, BEST] + inversion.ABOVE >= tilts.t.size)
             todo = todo[far]
@@ -478,12 +489,13 @@ class Evaluator(TakesTurns):
                 self._tables.clear()
         size, tell = asked.rows.size, asked.query.tell
         todo = np.flatnonzero(asked.tilts >= 0)
-        guess = self._guess(asked.some(todo), tilts)
+        nothing = np.full(todo.size, np.nan)
+        guess = self._guess(_share(asked.some(todo), tilts, nothing), tilts)
         done = size - todo.size
         for factor in ROUNDS:
             _, again, tilts = self.first(asked.some(todo), guess)
             open_ = again.tilts >= 0
-            todo, again = todo[open_], again.some(open_)
+            todo, again = todo[open_], _share(again.some(open_), tilts, guess[open_])
             for part, i in _groups(again.tilts):
                 found = self._on_contour(again.some(part), tilts, i, factor)
                 answers.meet(todo[part], found)
@@ -566,17 +578,35 @@ class Evaluator(TakesTurns):
             return self._tables[key]
 
 
-def _choose(asked: Asked, tilts: Tilts, known: Floats) -> Floats:
-    """Return what `inversion.choose` says about everybody."""
-    query, found = asked.query, np.empty((asked.rows.size, 8))
+def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows) -> Floats:
+    """Return what `inversion.choose` says about everybody, contours being some of the tilts."""
+    query, found = asked.query, np.empty((asked.rows.size, WORK + 1))
+    useful = np.zeros(tilts.t.size, np.bool_)
+    useful[contours] = True
     about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
     peaks = np.asarray(log_peak(tilts.t))
 
     def choose(part: slice, sums: Floats) -> None:
-        inversion.choose(sums, tilts.t, peaks, *about, known[part], found[part])
+        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], found[part])
 
     asked.each(choose, tilts.together(asked.reading, inversion.STRIDE))
     return found
+
+
+def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
+    """Let people on contours of few take one of many, where they have little more work with it."""
+    at = asked.tilts
+    distinct, sizes = np.unique(at, return_counts=True)
+    many = distinct[sizes >= min(FEW, sizes.max(initial=0))]
+    few = np.flatnonzero(~np.isin(at, many))
+    if not few.size:
+        return asked
+    some = asked.some(few)
+    how = _choose(some, tilts, known[few], many)
+    fits = (how[:, TILT] >= 0) & (how[:, WORK] <= DEAR * some.column(WORK))
+    found = np.array(asked.how)
+    found[few[fits]] = how[fits]
+    return asked._replace(how=found)
 
 
 def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:

@@ -40,7 +40,7 @@ from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 
-UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST = range(8)  # what `choose` says
+UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK = range(9)  # what `choose` says
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
@@ -62,12 +62,12 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(float64[:,::1], float64[::1], float64[::1], float64, float64, float64, float64,"
-    " float64[::1], float64[:,::1])",
+    "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
+    " float64, float64[::1], float64[:,::1])",
     nogil=True,
 )
 def choose(  # type: ignore[no-untyped-def]
-    rows, t, peak, log_delta, epsilon, rtol, log_small, known, out
+    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, known, out
 ):
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
@@ -79,6 +79,7 @@ def choose(  # type: ignore[no-untyped-def]
             at all tilts, and K''(t) at every `STRIDE`-th.
         t: the tilts.
         peak: of the payoff there.
+        useful: the tilts through which contours may go.
         log_delta: log of the delta asked about, or nan.
         epsilon: the epsilon asked about, or nan.
         rtol: relative tolerance.
@@ -89,7 +90,8 @@ def choose(  # type: ignore[no-untyped-def]
             the log of the sum that is expected, relative to its first term; ALLOWED, the relative
             error of delta that is as good as the width asked for; TILT, the index of the tilt
             through which the contour goes, -1 if none is needed, -2 if the tables are too coarse
-            for any; BEST, that of the tilt with the best upper bound. Shape (people, 8).
+            for any; BEST, that of the tilt with the best upper bound; WORK that the contour takes
+            in nodes, more where tables are coarse. Shape (people, 9).
     """
     strides = (rows.shape[1] - t.size) // 2
     log_b = np.empty(t.size)
@@ -117,7 +119,7 @@ def choose(  # type: ignore[no-untyped-def]
                 goal = min(best, math.log(known[p]))
         goal += log_small
         out[p, LENGTH], out[p, NODES], out[p, LEVEL] = 1.0, 1.0, 0.0
-        out[p, ALLOWED], out[p, TILT] = rtol, -1.0
+        out[p, ALLOWED], out[p, TILT], out[p, WORK] = rtol, -1.0, np.inf
         if k[t.size - 1] == 0.0:  # untouched
             continue
         eps = known[p] if math.isnan(epsilon) else epsilon
@@ -137,22 +139,19 @@ def choose(  # type: ignore[no-untyped-def]
                 j = i
         tolerance = max(rtol * t[j] * eps if math.isnan(epsilon) else rtol, 1e-12)
         out[p, ALLOWED] = tolerance
-        cost = np.inf
         error = 0.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c = t[i]
             m = i // STRIDE
             level = k[i] - c * eps - poles[i] - lowest
-            if i % STRIDE or (level > CANCELLATION and out[p, TILT] >= 0.0):
+            if i % STRIDE or not useful[i] or (level > CANCELLATION and out[p, TILT] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
             need = need / (2.0 * math.pi)
             weighed = max(need, 16.0) * (1.0 + 1000.0 * radius[m] * math.exp(level) / tolerance)
-            if weighed < cost:
-                cost = weighed
-                out[p, LENGTH] = length
-                out[p, NODES] = need
+            if weighed < out[p, WORK]:
+                out[p, LENGTH], out[p, NODES], out[p, WORK] = length, need, weighed
                 share = (goal - log_small) + c * eps - k[i] + poles[i]
                 out[p, LEVEL], out[p, TILT] = share + math.log(length), i
                 error = radius[m] * math.exp(level)
