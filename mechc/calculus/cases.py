@@ -8,9 +8,24 @@ cannot be proved: the order of breakpoints does not, as pieces may be empty for 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import Expr, Symbol, ceiling, floor, log, nan, oo
+from sympy import (
+    Abs,
+    Add,
+    Expr,
+    Mul,
+    Piecewise,
+    Pow,
+    Symbol,
+    ceiling,
+    default_sort_key,
+    floor,
+    log,
+    nan,
+    oo,
+)
 from sympy.logic.boolalg import Boolean
 
 from mechc.adjacency import Claim
@@ -18,7 +33,7 @@ from mechc.calculus.terms import Negative, Term, terms, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
-from mechc.symbolic.breakpoints import split
+from mechc.symbolic.breakpoints import real_zeros, split
 from mechc.symbolic.facts import Facts, Undecided, facts_of
 from mechc.symbolic.parameters import Parameter
 
@@ -123,8 +138,9 @@ def explored(declaration: Declaration, *, ordered: bool = True) -> list[tuple[Fa
 def _cases(declaration: Declaration, facts: Facts, ordered: bool) -> list[tuple[Facts, Case]]:
     """One case, or two where a sign depends on the parameters."""
     try:
-        pieces = tuple(_merged(_pieces(declaration, facts, ordered),
-                               declaration.measure is Measure.LATTICE))  # fmt: skip
+        pieces = _merged(
+            _pieces(declaration, facts, ordered), declaration.measure is Measure.LATTICE
+        )
         return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts))))]
     except Undecided as undecided:
         if len(facts.known) >= MAX_SPLITS:
@@ -144,8 +160,10 @@ def _cases(declaration: Declaration, facts: Facts, ordered: bool) -> list[tuple[
         ]
 
 
-def _pieces(declaration: Declaration, facts: Facts, ordered: bool) -> list[Piece]:
-    """The pieces in order, those without mass left out."""
+def _pieces(
+    declaration: Declaration, facts: Facts, ordered: bool
+) -> list[tuple[Piece, tuple[Expr, ...]]]:
+    """The pieces in order, those without mass left out, with what tells them from neighbours."""
     if declaration.measure is Measure.FINITE:
         return []
     lattice, variable = declaration.measure is Measure.LATTICE, declaration.variable
@@ -154,13 +172,37 @@ def _pieces(declaration: Declaration, facts: Facts, ordered: bool) -> list[Piece
         lo, hi = ceiling(lo) - 1, floor(hi)
     pieces = []
     exprs = (declaration.p, declaration.q)
-    for stretch in split(exprs, variable, lo, hi, facts, ordered=ordered):
+    zeros = () if lattice else tuple(map(Abs, _vanishing(exprs, variable, facts)))
+    for stretch in split((*exprs, *zeros), variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
-        p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs)
+        p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs[:2])
         if p or q:
-            pieces.append(Piece(a, b, p, q))
+            pieces.append((Piece(a, b, p, q), stretch.exprs[2:]))
     return pieces
+
+
+def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Expr]:
+    """Factors of densities with zeros that Poly can tell, where the loss may have a pole."""
+    found: set[Expr] = set()
+    waiting = list(exprs)
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, Piecewise):
+            waiting += [value for value, _ in expr.args]
+        elif isinstance(expr, Mul):
+            waiting += expr.args
+        elif isinstance(expr, Pow) and expr.exp.is_Integer:
+            waiting.append(expr.base)
+        elif isinstance(expr, Add) and not expr.is_polynomial(variable):
+            waiting += [part for part in expr.args if isinstance(part, Mul)]
+        elif expr.has(variable) and expr.is_polynomial(variable):
+            try:
+                if real_zeros(expr, variable, facts):
+                    found.add(expr)
+            except (Undecided, UnsupportedError):
+                continue  # no case is opened for it
+    return sorted(found, key=default_sort_key)
 
 
 def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
@@ -186,14 +228,14 @@ def _terms(declaration: Declaration, expr: Expr, facts: Facts, where: str) -> tu
         raise DeclarationError(f"{declaration.name}: {expr} is negative {where}") from None
 
 
-def _merged(pieces: list[Piece], lattice: bool) -> list[Piece]:
-    """Adjacent pieces with the same formulas as one."""
-    merged: list[Piece] = []
-    for piece in pieces:
-        last = merged[-1] if merged else None
+def _merged(pieces: list[tuple[Piece, tuple[Expr, ...]]], lattice: bool) -> tuple[Piece, ...]:
+    """Adjacent pieces with the same formulas, and no zero between them, as one."""
+    merged: list[tuple[Piece, tuple[Expr, ...]]] = []
+    for piece, signs in pieces:
+        last, before = merged[-1] if merged else (None, ())
         touching = last is not None and last.hi + (1 if lattice else 0) == piece.lo
-        if last is not None and touching and (last.p, last.q) == (piece.p, piece.q):
-            merged[-1] = Piece(last.lo, piece.hi, piece.p, piece.q)
+        if last is not None and touching and (last.p, last.q, before) == (piece.p, piece.q, signs):
+            merged[-1] = Piece(last.lo, piece.hi, piece.p, piece.q), signs
         else:
-            merged.append(piece)
-    return merged
+            merged.append((piece, signs))
+    return tuple(piece for piece, _ in merged)

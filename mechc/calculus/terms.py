@@ -156,7 +156,7 @@ def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
         if part_sign == 0:
             return Term(S.Zero, S.Zero)
         sign *= part_sign
-        part_weight, part_log = _weight_and_log(part if part_sign > 0 else -part, variable, facts)
+        part_weight, part_log = _weight_and_log(part, part_sign, variable, facts)
         weight, log_density = weight * part_weight, log_density + part_log
     if unsigned != 1:
         # the sign of this factor is only known numerically, and checked there
@@ -168,31 +168,36 @@ def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
     return Term(weight, log_density)
 
 
-def _weight_and_log(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
-    """(w, l) with expr = w * exp(l), for an expression proved not negative."""
+def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
+    """(w, l) with |expr| = w * exp(l), for an expression of which the sign is proved."""
     if not expr.has(variable):
-        return expr, S.Zero
+        return side * expr, S.Zero
     if isinstance(expr, exp):
         return S.One, _tidy(expr.exp, variable)
     if isinstance(expr, Mul):
-        pairs = [_weight_and_log(a, variable, facts) for a in expr.args if weak_sign(a, facts) == 1]
-        if len(pairs) == len(expr.args):
+        sides = [weak_sign(a, facts) for a in expr.args]
+        if all(sides):
+            pairs = [
+                _weight_and_log(a, s, variable, facts)
+                for a, s in zip(expr.args, sides, strict=True)
+            ]
             return Mul(*(w for w, _ in pairs)), Add(*(ell for _, ell in pairs))
     # a cosine keeps its square: next to its zeros rounding takes the sign away
     rounded = expr.is_Pow and expr.exp.is_even and expr.base.has(cos, sin)
-    if isinstance(expr, Pow) and not rounded and weak_sign(expr.base, facts) == 1:
-        weight, ell = _weight_and_log(expr.base, variable, facts)
+    base_side = weak_sign(expr.base, facts) if isinstance(expr, Pow) and not rounded else None
+    if base_side == 1 or (base_side and expr.exp.is_Integer):
+        weight, ell = _weight_and_log(expr.base, base_side, variable, facts)
         if expr.exp.has(variable):
             return S.One, expr.exp * (ell if weight == 1 else log(weight) + ell)
         return weight**expr.exp, expr.exp * ell
-    return _special(expr, variable, facts)
+    return _special(expr, side, variable, facts)
 
 
-def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
+def _special(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     """Functions whose logarithm has a form that does not overflow."""
     half = Rational(1, 2)
     if isinstance(expr, (cosh, sech, sinh, csch, tanh, coth)):
-        u = expr.args[0]
+        u = expr.args[0] * (weak_sign(expr.args[0], facts) or 1)
         log_cosh, log_sinh = u + log(1 + exp(-2 * u)), u + log(1 - exp(-2 * u))
         return {
             cosh: (half, log_cosh),
@@ -202,13 +207,16 @@ def _special(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
             tanh: (S.One, log_sinh - log_cosh),
             coth: (S.One, log_cosh - log_sinh),
         }[expr.func]
+    for growing in (expr + 1, 1 - expr):
+        if isinstance(growing, exp) and weak_sign(growing.args[0], facts) == 1:
+            return S.One, growing.args[0] + log(1 - exp(-growing.args[0]))
     if isinstance(expr, besselk) and weak_sign(expr.argument, facts) == 1:
         return S.One, log_besselk(*expr.args)
     if isinstance(expr, (gamma, factorial)):
         u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
         if weak_sign(u, facts) == 1:
             return S.One, loggamma(u)
-    return S.One, log(expr)
+    return S.One, log(side * expr)
 
 
 def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ...]:

@@ -130,12 +130,14 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
 
 @primitive("float64(float64, float64, float64)")
 def log_ratio(n: float, d: float, gap: float) -> float:
-    """Return log(n/d) for n, d > 0 or rounded past zero, where gap is n - d to full accuracy."""
+    """Return log(n/d), signs equal but for rounding past zero; gap is n - d to full accuracy."""
     r = gap / d
     if math.fabs(r) < 0.5:
         return math.log1p(r)
     if 1e-300 < n / d < 1e300:
         return math.log(n / d)
+    if n < 0.0 and d < 0.0:
+        n, d = -n, -d
     return math.log(max(n, 0.0)) - math.log(max(d, 0.0))
 
 

@@ -46,6 +46,7 @@ EVEN = 0.5  # nats by which a density may change in it; more is an end where it 
 HALVED = 4  # every how many steps of false position is a halving
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
 DEEPEST = -700.0  # log densities below are of no node that any sum notices
+QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
 PLACES = np.array([0.2, 0.5, 0.8])  # of the nodes of a branch, where its inverse is tried
 
@@ -752,14 +753,20 @@ def _hold_inverses(
 
 def _hold_symmetry(source: KernelSource) -> None:
     """Where the reversed pair is said to have the same law, K(-1/4) = K(-3/4)."""
-    if not source.symmetric or source.panels.apart:
+    panels = source.panels
+    if not source.symmetric or panels.apart or _is_mirrored(source, panels):
         return
-    loss = np.append(source.panels.loss.ravel(), source.atom_loss)
-    log_mass = np.append(source.panels.spread()[0], source.atom_log_mass)
-    with np.errstate(invalid="ignore"):
-        one, other = (log_total(log_mass + t * loss) for t in (-0.25, -0.75))
-    if not abs(one - other) <= MIRRORED:
+    # powers of a distance that are whole at 0 and -1 are not between, and want finer panels there
+    if not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
         raise _contradiction(source, "the pair is not the mirror image of its reversal")
+
+
+def _is_mirrored(source: KernelSource, panels: Quadrature) -> bool:
+    loss = np.append(panels.loss.ravel(), source.atom_loss)
+    log_mass = np.append(panels.spread()[0], source.atom_log_mass)
+    with np.errstate(invalid="ignore"):
+        one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
+    return abs(one - other) <= MIRRORED
 
 
 def _contradiction(source: KernelSource, what: str) -> VerificationError:

@@ -348,7 +348,10 @@ class Expansion:
         if not argument.has(self.y):
             return self.collect([(expand_log(log(argument)), ONE)])
         if isinstance(argument, Mul):
-            return reduce(self.add, (self._log_of(a) for a in argument.args))
+            try:
+                return reduce(self.add, (self._log_of(a) for a in argument.args))
+            except Unknown:  # two factors may be negative
+                return self._log(self.series(argument))
         if isinstance(argument, exp):
             return self.series(argument.args[0])
         if isinstance(argument, Pow) and not argument.exp.has(self.y):
@@ -378,6 +381,8 @@ class Expansion:
         gaps = [self.add(s, self.scale(best, S.NegativeOne)) for s in logs]
         mass = Add(*(exp(self.limit_of(gap)) for gap in gaps))
         if mass != 1:
+            if _normal(mass) == 0:
+                raise Unknown("the largest exponentials cancel")
             return self.add(best, self.collect([(log(mass), ONE)], (VANISHING,)))
         fast = all(gap.terms and gap.lead[1].power.is_positive for gap in gaps if gap.terms)
         return self.add(best, Series((), (Order(power=-S(TERMS)) if fast else VANISHING,)))

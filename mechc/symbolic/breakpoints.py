@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from sympy import (
     Abs,
-    Add,
     And,
     Basic,
     DiracDelta,
@@ -42,13 +41,10 @@ from sympy import (
     Symbol,
     arg,
     ceiling,
-    exp,
     expand,
-    expand_log,
     floor,
     frac,
     im,
-    log,
     oo,
     re,
     sign,
@@ -59,7 +55,7 @@ from sympy.core.relational import Relational
 from mechc.errors import UnsupportedError
 from mechc.symbolic.facts import Facts, Undecided, candidates
 from mechc.symbolic.functions import clamped
-from mechc.symbolic.signs import decide, weak_sign
+from mechc.symbolic.signs import decide, weak_sign, without_exponentials
 
 SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
 ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
@@ -266,7 +262,7 @@ def _parameter_sign(node: Basic, facts: Facts) -> int:
 
 def _signs(switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool) -> list[_Part]:
     """The parts of a cell on which u keeps its sign, in order."""
-    u = _without_exponentials(switch.u, variable)
+    u = without_exponentials(switch.u)
     if not u.has(variable):
         return [(cell, decide(u, cell.facts))]
     zeros_matter = bool(variable.is_integer) and switch.zero is not None
@@ -298,25 +294,14 @@ def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple
     return side, [expand(half - width), expand(half + width)]
 
 
-def _without_exponentials(u: Expr, variable: Symbol) -> Expr:
-    """An expression of the same sign: a - b for exp(a) - exp(b), constants included."""
-    parts = Add.make_args(expand(u))
-    if len(parts) != 2 or not u.has(exp):
-        return u
-    coefficients, logs = [], []
-    for part in parts:
-        constant, rest = part.as_independent(variable, as_Add=False)
-        if rest != 1 and not isinstance(rest, exp):
-            return u
-        coefficients.append(constant)
-        logs.append(rest.exp if isinstance(rest, exp) else S.Zero)
-    if not (coefficients[0].is_positive and coefficients[1].is_negative):
-        if not (coefficients[1].is_positive and coefficients[0].is_negative):
-            return u
-        coefficients.reverse()
-        logs.reverse()
-    ratio = -coefficients[0] / coefficients[1]
-    return expand(logs[0] - logs[1]) + expand_log(log(ratio))
+def real_zeros(u: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
+    """Return the zeros of a linear or quadratic polynomial, in increasing order.
+
+    Raises:
+        Undecided: their number depends on the parameters.
+        UnsupportedError: another polynomial.
+    """
+    return _roots(u, variable, facts, False)[1]
 
 
 def _cuts(

@@ -515,7 +515,7 @@ class Evaluator:
 
 def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
     """An expression in parameters as a float; nan when it is not real."""
-    if expr.is_number:
+    if expr.is_number and not expr.has(Sum, BracketedRoot):
         return float(expr) if expr.is_extended_real else math.nan
     return Evaluator(expr, Dummy("unused"), parameters).exactly(0.0, theta)
 

@@ -253,7 +253,10 @@ def check_variable(
     if not isinstance(variable, Symbol) or isinstance(variable, ParameterSymbol):
         raise DeclarationError(f"{name}: variable={variable!r} is not a variable, e.g. {word}")
     if not (variable.is_integer if lattice else variable.is_real and not variable.is_integer):
-        raise DeclarationError(f"{name}: variable {variable} is of the wrong kind, expected {word}")
+        other = "" if lattice else ", or lattice=True for noise on the integers"
+        raise DeclarationError(
+            f"{name}: variable {variable} is of the wrong kind, expected {word}{other}"
+        )
     if variable.name in {p.name for p in parameters}:
         raise DeclarationError(f"{name}: {variable} is both the variable and a parameter")
 

@@ -4,12 +4,13 @@ Input: an expression and `Facts` (parameter domains, the case condition, signs a
 Output: -1, 0 or +1, or `Undecided`, which names the factor that no rule could sign. A factor free
 of the variable may then become a case split; anything else leaves a region "unsplit".
 
-Rules, in order: SymPy's own assumptions; factoring; encoding of every domain by free positive
-symbols, after which a sum whose monomials all have one sign has that sign (q in (0, 1) becomes
-1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for u > 0; differences of equal powers
-A^c - B^c, which have the sign of c (A - B); negative discriminants; 1 + cos(u) for abs(u) < pi;
-a + b f(u) for bounded f, which lies between its values at the ends of the range of f. Where signs
-are assumed, what is linear is decided first: a sum of facts, domains and a constant, or open.
+Rules, in order: SymPy's own assumptions; exp(a) - exp(b) has the sign of a - b; factoring;
+encoding of every domain by free positive symbols, after which a sum whose monomials all have one
+sign has that sign (q in (0, 1) becomes 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for
+u > 0; differences of equal powers A^c - B^c, which have the sign of c (A - B); negative
+discriminants; 1 + cos(u) for abs(u) < pi; a + b f(u) for bounded f, which lies between its values
+at the ends of the range of f. Where signs are assumed, what is linear is decided first: a sum of
+facts, domains and a constant, or open.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
@@ -44,6 +46,7 @@ from sympy import (
     erfc,
     exp,
     expand,
+    expand_log,
     expand_mul,
     factor,
     factorial,
@@ -286,6 +289,9 @@ def _decide(expr: Expr, facts: Facts) -> int:
         return plain
     if _swings(expr, facts):
         raise Undecided(expr)
+    gap = without_exponentials(expr)
+    if gap is not expr and (found := proved(gap, facts)) is not None:
+        return found
     if isinstance(expr, Add) and any(not p.exp.is_number for p in expr.atoms(Pow)):
         try:  # before factors take powers apart
             found = _by_powers(expr, facts)
@@ -299,6 +305,22 @@ def _decide(expr: Expr, facts: Facts) -> int:
         factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
         return _product(factors, facts, _factor)
     return _irreducible(numerator, facts)
+
+
+def without_exponentials(expr: Expr) -> Expr:
+    """An expression of the same sign: a - b for exp(a) - exp(b), with constants; else itself."""
+    parts = Add.make_args(expand(expr, power_exp=False)) if expr.has(exp) else ()
+    if len(parts) != 2:
+        return expr
+    logs, factors = [], []
+    for part in parts:
+        powers = [a for a in Mul.make_args(part) if isinstance(a, exp)]
+        logs.append(Add(*(a.exp for a in powers)))
+        factors.append(Mul(*(a for a in Mul.make_args(part) if not isinstance(a, exp))))
+    for (one, first), (other, second) in permutations(zip(factors, logs, strict=True)):
+        if one.is_positive and other.is_negative:
+            return expand(first - second) + expand_log(log(-one / other))
+    return expr
 
 
 def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:

@@ -20,6 +20,7 @@ from sympy import (
     factorial,
     gamma,
     pi,
+    sinh,
     sqrt,
     zeta,
 )  # fmt: skip
@@ -87,6 +88,26 @@ CONTINUOUS = {
         continuous("planck", shape(Abs(x) / (exp(Abs(x) / a) - 1)), a),
         {"a": 1.2},
         lambda v: 3 / (1.2 * np.pi**2 * special.exprel(np.abs(v) / 1.2)),
+        False,
+    ),
+    "zeros_inside": (
+        continuous("zeros_inside", shape((x**2 - a**2) ** 2 * exp(-(x**2) / 2)), a),
+        {"a": 1.0},
+        lambda v: (v**2 - 1) ** 2 * np.exp(-(v**2) / 2) / (2 * np.sqrt(2 * np.pi)),
+        False,
+    ),
+    "removable_pole": (
+        continuous("slash", shape((1 - exp(-(x**2) / 2)) * exp(-(x**2) / 2) / x**2)),
+        {},
+        lambda v: special.exprel(-(v**2) / 2) * np.exp(-(v**2) / 2)
+        / (4 * np.sqrt(np.pi) * (1 - np.sqrt(0.5))),
+        False,
+    ),
+    "odd_over_odd": (
+        continuous("odd_over_odd", 2 * x / (pi**2 * a**2 * sinh(x / a)), a),
+        {"a": 1.2},
+        lambda v: 2 / (np.pi**2 * 1.2) * np.exp(-np.abs(v) / 1.2)
+        / special.exprel(-2 * np.abs(v) / 1.2),
         False,
     ),
 }  # fmt: skip

@@ -39,6 +39,13 @@ def test_constant_is_that_of_the_closed_form():
         assert log_density(noise, [0.0], scale)[0] == pytest.approx(truth, abs=error)
 
 
+def test_constant_without_parameters():
+    """The bump function, of which every derivative vanishes at the ends."""
+    total = integrate.quad(lambda v: math.exp(-1 / (1 - v * v)), -1, 1, epsabs=1e-13)[0]
+    noise = declared(shape(exp(-1 / (1 - x**2))), support=(-1, 1))
+    assert log_density(noise, [0.0])[0] == pytest.approx(-1 - math.log(total), abs=1e-10)
+
+
 @pytest.mark.slow
 def test_poles_and_zeros_at_ends_of_the_support():
     noise = declared(shape((a - x) ** (b - 1) * x ** (c - 1)), a, b, c, support=(0, a))

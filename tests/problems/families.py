@@ -462,6 +462,23 @@ def gaussian_noise(m, s, d):
     return shifted(m, normal(m, 0, s), d)
 
 
+@family(lambda: noise("hollow", (x / s) ** 2 * gaussian(0, s), (s,)),
+        s=(0.1, 20.0), d=[1.0, 0.3, 2.5])  # fmt: skip
+def hollow(m, s, d):
+    """A density with a zero inside, where the loss of the other law has a pole."""
+    bell, scale, d = normal(m, 0, s), m.number(s), m.number(d)
+
+    def law(x):
+        return bell(x) + 2 * m.log(m.abs(x) / scale)
+
+    zero = m.number(0)
+    # outputs next to a zero are told apart by their distance from it
+    return Pair((
+        *(Piece(u, v, lambda x: law(x - d), law) for u, v in ((-m.inf, zero), (zero, d / 2))),
+        *(Piece(u, v, law, lambda y: law(y + d)) for u, v in ((-d / 2, zero), (zero, m.inf))),
+    ))  # fmt: skip
+
+
 @family(lambda: noise("laplace", exp(-Abs(x) / s) / (2 * s), (s,)), s=(0.1, 20.0), d=[1.0, 0.3])
 def laplace_noise(m, s, d):
     return shifted(m, double_exponential(m, s), d)
