@@ -29,7 +29,7 @@ from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError
+from mechc.loss.allowance import OutOfWorkError, share
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
@@ -46,6 +46,8 @@ NOTHING = 1e-18  # an epsilon that is none
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
+COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
+MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
 FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
 
 
@@ -57,6 +59,7 @@ class Curve:
     target: float
     low: float = 0.0  # delta is known to exceed the target here, or this is 0 ...
     high: float = math.inf  # ... and here to be at most the target
+    coarse: float = 0.0  # nats from the target that do not matter
 
     def __post_init__(self) -> None:
         """Start with an empty memory."""
@@ -102,7 +105,8 @@ class Curve:
     def noise(self, epsilon: float) -> float:
         """Return how far log delta has to be from the target to matter: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
-        return max(2e-13, 4 * EPS * abs(self.target), 0.02 * width if width < WIDE else 0.0)
+        share = 0.02 * width if width < WIDE else 0.0
+        return max(2e-13, 4 * EPS * abs(self.target), share, self.coarse)
 
 
 def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
@@ -128,8 +132,10 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         return _next_to_infinite_mass(evaluation, log_target)
     if evaluation.method == "auto" and _is_small_by_parts(evaluation, log_target):
         return _exact(0.0, evaluation, "the steps' deltas at epsilon 0 add up to less than delta")
-    answer = _in_direction(evaluation, evaluation.directions[0], log_target)
-    for direction in evaluation.directions[1:]:
+    first, *others = evaluation.directions
+    with share(MAIN if others else 1.0):
+        answer = _in_direction(evaluation, first, log_target)
+    for direction in others:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         if side == "upper" and evaluation.is_at_most(direction, float(answer.upper), log_target):
             continue
@@ -204,6 +210,8 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     first = curve.at(start)
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
+    again = evaluation.method == "auto"  # when the place is known, by the narrowest method there
+    curve.coarse = COARSE if again else 0.0
     near, slope = root(curve, main, start, slope)
     if main == "estimate" and math.isnan(float(curve.at(min(near, LARGEST_EPSILON)).estimate)):
         above = [e for e in curve.points if curve.excess(main, e) > 0]
@@ -211,8 +219,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
             return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
         near = max(above)  # beyond, the expansion gives no delta
     rough = curve
-    if evaluation.method == "auto":  # now that the place is known, the narrowest method there
-        curve = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
+    if again:
+        narrow = partial(evaluation.log_delta_in, direction)
+        curve = replace(curve, log_delta=narrow, coarse=0.0)
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):

@@ -104,8 +104,8 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         ends = [lo, *(turn for turn in turns if lo < turn < hi), hi]
         inner = losses_at(source, _inside(np.array(ends)))
         for i in range(len(ends) - 1):
-            a = _limit(row[3], ends[i], row[0], inner[2 * i])
-            b = _limit(row[4], ends[i + 1], row[1], inner[2 * i + 1])
+            a = _limit(row[3], ends[i], (row[0], lo), inner[2 * i])
+            b = _limit(row[4], ends[i + 1], (row[1], hi), inner[2 * i + 1])
             if math.isnan(a) or math.isnan(b):
                 where = f"an end of ({ends[i]:g}, {ends[i + 1]:g})"
                 raise NumericError(f"{source.label}: no loss is known at {where}")
@@ -114,10 +114,16 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
     return out
 
 
-def _limit(limit: float, at: float, end: float, inner: float) -> float:
-    """The declared limit at the end of a branch, an infinite one where doubles give no loss."""
+def _limit(limit: float, at: float, outermost: tuple[float, float], inner: float) -> float:
+    """The loss at an end: the declared limit at that of a branch, or where doubles give no loss.
+
+    `outermost` are the branch's end and that of its panels, beyond which the loss goes on to its
+    limit.
+    """
+    if math.isnan(inner) and at in outermost:
+        return float(limit)
     declared = math.isfinite(limit) or not math.isfinite(inner)
-    return float(limit) if at == end and declared else float(inner)
+    return float(limit) if at == outermost[0] and declared else float(inner)
 
 
 def _inside(ends: Floats) -> Floats:

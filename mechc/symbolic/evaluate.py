@@ -37,7 +37,6 @@ from sympy import (
     Sum,
     Symbol,
     besseli,
-    erfc,
     exp,
     log,
 )
@@ -45,7 +44,7 @@ from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
-from mechc.symbolic.functions import BracketedRoot, QuadratureSum
+from mechc.symbolic.functions import BracketedRoot, QuadratureSum, argument_of_erfc
 from mechc.symbolic.parameters import Parameter
 from mechc.symbolic.rewrite import log_of_product
 
@@ -167,6 +166,9 @@ class _Evaluator:
         if expr.is_Number or isinstance(expr, NumberSymbol) or expr is S.ImaginaryUnit:
             return self.constant(expr)
         if isinstance(expr, Add):
+            tail = argument_of_erfc(expr)  # 2 - erfc(-u) has no digits far out
+            if tail is not None:
+                return self.function("erfc")(self.value(tail))
             return sum((self.value(a) for a in expr.args[1:]), self.value(expr.args[0]))
         if isinstance(expr, Mul):
             return prod((self.value(a) for a in expr.args[1:]), start=self.value(expr.args[0]))
@@ -247,8 +249,9 @@ class _ArrayEvaluator(_Evaluator):
         if isinstance(expr, log) and isinstance(expr.args[0], besseli):  # overflows far sooner
             order, z = map(self.value, expr.args[0].args)
             return np.log(scipy.special.ive(order, z)) + np.abs(z)
-        if isinstance(expr, log) and isinstance(expr.args[0], erfc):
-            u = self.value(expr.args[0].args[0])
+        tail = argument_of_erfc(expr.args[0]) if isinstance(expr, log) else None
+        if tail is not None:
+            u = self.value(tail)
             if not np.iscomplexobj(u):
                 return scipy.special.log_ndtr(-math.sqrt(2.0) * u) + math.log(2.0)
         if isinstance(expr, log) and expr.args[0].is_Add:  # exponentials overflow, not their logs
