@@ -226,11 +226,11 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     upper, lower = math.inf, 0.0
     if math.isfinite(near):
         upper, lower = (certified_side(curve, side, near, slope) for side in ("upper", "lower"))
-    if math.isinf(upper):  # no bound comes down to the target any more: the last one that did
-        upper = min(curve.least_proven(), rough.least_proven())
-    if lower == 0.0:
-        lower = max(curve.most_proven(), rough.most_proven())
-    lower = lower if math.isnan(lower) else max(lower, curve.low)
+    # where the work is used up bounds are wider than those before
+    if not math.isnan(upper):
+        upper = min(upper, curve.least_proven(), rough.least_proven())
+    if not math.isnan(lower):
+        lower = max(lower, curve.most_proven(), rough.most_proven(), curve.low)
     estimate = math.nan if main == "upper" else min(max(near, lower), upper)
     answer = curve.at(near if math.isfinite(near) else start)
     detail = {**answer.detail, "evaluations": len(curve.points)}
@@ -301,6 +301,8 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
         x = _next(lo, hi, x, excess, slope, stalled)
         if x > LARGEST_EPSILON:
             return math.inf, slope
+    if 0.0 < x <= NOTHING and curve.excess(side, 0.0) <= 0.0:
+        x = 0.0
     return x, slope
 
 
