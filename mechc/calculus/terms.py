@@ -175,8 +175,8 @@ def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tu
     if isinstance(expr, exp):
         return S.One, _tidy(expr.exp, variable)
     if isinstance(expr, Mul):
-        sides = [weak_sign(a, facts) for a in expr.args]
-        if all(sides):
+        sides = [s for a in expr.args if (s := weak_sign(a, facts))]
+        if len(sides) == len(expr.args):
             pairs = [
                 _weight_and_log(a, s, variable, facts)
                 for a, s in zip(expr.args, sides, strict=True)
