@@ -405,7 +405,7 @@ class IndividualAccountant(TakesTurns):
         """The paper's evaluation of the counts."""
         knots, directions = self.grid.knots.tolist(), self.family.directions
         losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
-        estimate = plancherel.estimates(self._ledger.rows(rows), losses, query)
+        estimate = plancherel.estimates(self._ledger.counts(rows), losses, query)
         nan, detail = np.full(rows.size, np.nan), {"directions": directions}
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 

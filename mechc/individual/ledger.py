@@ -281,6 +281,19 @@ class Ledger:
         found: Floats = self.totals[people] * (1.0 / self.grid.unit)
         return found
 
+    def counts(self, people: Rows) -> Floats:
+        """Return steps per knot, those beyond the last one there; shape (people, knots).
+
+        Of splines they are estimates: each weight counts where its spline is highest.
+        """
+        rows, last = self.rows(people), self.grid.buckets
+        if not self.grid.splines:
+            return rows
+        found = rows[:, 1 : last + 2].copy()
+        found[:, 0] += rows[:, 0]
+        found[:, last] += rows[:, last + 2 :].sum(axis=1)
+        return found
+
     def times(self, people: Rows, *tables: Floats) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns."""
         rows = self.rows(np.resize(people, max(people.size, 4)))

@@ -137,6 +137,15 @@ def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian)
     assert np.allclose(delta[0], acc.delta(0.5).upper[0], rtol=1e-3)
 
 
+def test_plancherel_reads_spline_weights_as_counts(gaussian):
+    acc = accountant(gaussian, 3)
+    acc.step([21.0, 33.0, 1e9], count=400)
+    found = acc.epsilon(1e-5, method="plancherel").estimate
+    bound = acc.epsilon(1e-5)
+    assert np.allclose(found[:2], bound.estimate[:2], rtol=1e-2)
+    assert 0.0 < found[2] < 1.01 * bound.upper[2]
+
+
 def test_renyi_is_the_conversion_of_the_sum_of_divergences(gaussian):
     acc = accountant(gaussian, 1)
     acc.step([10.0], count=50)
