@@ -604,4 +604,4 @@ def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:
 def _relative(gap: Floats, upper: Floats, query: Query) -> Floats:
     """Gaps relative to the upper bound; below 1e-9 of epsilon = 1 there is none."""
     floor = 1e-9 if query.inverse else 1e-300
-    return np.asarray(np.where(gap > floor, gap / np.maximum(upper, 1e-300), 0.0))
+    return np.asarray(np.where(gap > floor, gap / np.clip(upper, 1e-300, _ANY), 0.0))

@@ -305,7 +305,8 @@ def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
 class Query:
     """What is asked: epsilon at a delta, or delta at an epsilon (the other one is nan).
 
-    `tell` is called now and then with how many people of one direction are answered, and of all.
+    No epsilon is negative. `tell` is called now and then with how many people of one direction are
+    answered, and of all.
     """
 
     log_delta: float
@@ -450,7 +451,7 @@ class Evaluator(TakesTurns):
 
         With estimates of the answers, nan where there is none, contours fit them.
         """
-        query, size = asked.query, asked.rows.size
+        size = asked.rows.size
         known = np.full(size, np.nan) if known is None else known
         found, span = np.empty((size, WORK + 1)), asked.span
         todo = np.arange(size)
@@ -462,18 +463,16 @@ class Evaluator(TakesTurns):
             todo = todo[far]
             if tilts.complete or not todo.size:
                 break
-        upper, at = found[:, UPPER].copy(), found[:, TILT]
-        if query.inverse:
-            upper[at == -1] = 0.0
+        upper, at = found[:, UPPER], found[:, TILT]
+        if asked.query.inverse:
             upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
-            floor = np.zeros(size)
         else:
-            upper[at == -1] = -np.inf
-            floor = np.full(size, max(0.0, -math.expm1(query.epsilon)))
-            upper = np.maximum(np.exp(np.minimum(upper, 0.0)), floor)
-        estimate = np.where(upper == floor, floor, np.nan)
-        unknown = np.where(at != -1, np.inf, 0.0)
-        answers = Answers(floor, estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
+            upper = np.maximum(np.exp(np.minimum(upper, 0.0)), inversion.LEAST)
+        upper = np.where(at == -1, 0.0, upper)
+        at[upper <= inversion.LEAST] = -1
+        estimate, unknown = np.where(at == -1, 0.0, np.nan), np.where(at == -1, 0.0, np.inf)
+        coarse = np.where(at == -2, np.inf, 0.0)
+        answers = Answers(np.zeros(size), estimate, upper, unknown, coarse)
         return answers, asked._replace(how=found), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:

@@ -89,7 +89,9 @@ class Family:
         self._law, self.key = law, key
         self.made: dict[Hashable, Any] = {}
         members = np.geomspace(lo, hi, _MEMBERS)
-        noisier_up = self._profile(hi, [0.0])[0, 0] < self._profile(lo, [0.0])[0, 0]
+        # divergences order what delta at 0 does not where it is one
+        most, least = (self.loss(v, "remove").generating(0.0)[1] for v in (lo, hi))
+        noisier_up = bool(least < most)
         self.worst, self.best = (lo, hi) if noisier_up else (hi, lo)
         self.untouched = np.inf if noisier_up else 0.0
         self.checked = self._check(members if noisier_up else members[::-1])
@@ -166,9 +168,9 @@ class Family:
         """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
-    def _profile(self, value: float, epsilons: list[float] | Floats) -> Floats:
+    def _profile(self, value: float, epsilons: Floats) -> Floats:
         """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
-        bounds = self.loss(value, "remove").hockey_sticks_log(np.asarray(epsilons, np.float64))
+        bounds = self.loss(value, "remove").hockey_sticks_log(epsilons)
         return np.asarray(bounds[:, [0, 2]].T)
 
     def _check(self, members: Floats) -> str:

@@ -47,6 +47,7 @@ NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
+LEAST = 5e-324  # a positive delta that no double is as small as
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
 
@@ -89,9 +90,9 @@ def choose(  # type: ignore[no-untyped-def]
             epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
             the log of the sum that is expected, relative to its first term; ALLOWED, the relative
             error of delta that is as good as the width asked for; TILT, the index of the tilt
-            through which the contour goes, -1 if none is needed, -2 if the tables are too coarse
-            for any; BEST, that of the tilt with the best upper bound; WORK that the contour takes
-            in nodes, more where tables are coarse. Shape (people, 9).
+            through which the contour goes, -1 if none is needed, -2 if none serves, most often
+            because the tables are too coarse; BEST, that of the tilt with the best upper bound;
+            WORK that the contour takes in nodes, more where tables are coarse. Shape (people, 9).
     """
     strides = (rows.shape[1] - t.size) // 2
     log_b = np.empty(t.size)
@@ -122,6 +123,7 @@ def choose(  # type: ignore[no-untyped-def]
         out[p, ALLOWED], out[p, TILT], out[p, WORK] = rtol, -1.0, np.inf
         if k[t.size - 1] == 0.0:  # untouched
             continue
+        out[p, TILT] = -2.0
         eps = known[p] if math.isnan(epsilon) else epsilon
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
             eps = max(best, 0.0)
@@ -289,7 +291,7 @@ def solve(  # type: ignore[no-untyped-def]
             low, middle, high = found[2], found[3], found[4]
         else:
             low, middle, high, _ = evaluate(1.0, target, g[:most], nothing, last, facts, images)
-            out[p, 0], out[p, 1], out[p, 2] = math.exp(low), math.exp(middle), math.exp(high)
+            out[p, :3] = math.exp(low), math.exp(middle), max(math.exp(high), LEAST)
         if not middle > -np.inf:
             continue
         front = more[0] - c * last[AT] - math.log(c * (c + 1.0) * period)

@@ -67,8 +67,7 @@ def answer(
     With them comes the work it took, in units of `loss.allowance`, of which it may take `work`.
     """
     if not steps:
-        nothing = 0.0 if query.inverse else max(0.0, -math.expm1(query.epsilon))
-        return (nothing, nothing, nothing), 0.0
+        return (0.0, 0.0, 0.0), 0.0
     rtol, spent = FIRST * query.rtol, LAW * len(steps)
     best = 0.0, math.nan, math.inf
     for _ in range(2):

@@ -430,7 +430,8 @@ def log_hockey_sticks(
     for epsilon in epsilons.tolist():
         value, error = at.log_hockey_stick(source.label, epsilon)
         if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
-            error += LEFT_OUT * -math.expm1(min(epsilon - largest, 0.0)) * math.exp(-value)
+            most = -math.expm1(min(epsilon - largest, 0.0))
+            error += LEFT_OUT * most * math.exp(min(-value, 700.0))
         good = value > -math.inf and error < ALIKE
         found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
     return found

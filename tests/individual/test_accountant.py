@@ -137,6 +137,27 @@ def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian)
     assert np.allclose(delta[0], acc.delta(0.5).upper[0], rtol=1e-3)
 
 
+def test_bounds_hold_where_no_contour_serves():
+    """Losses of a thousand, deltas smaller than doubles, epsilons whose exponential is infinite."""
+    made = mechc.load("gaussian")
+    acc = IndividualAccountant(made, parameter="sigma", people=3, span=(0.03, 2.0), mesh=0)
+    sigmas = np.array([0.04, 0.4, np.inf])
+    acc.step(sigmas, count=2)
+    bound, mus = acc.epsilon(1e-6), math.sqrt(2) / sigmas[:2]
+    exact = np.array([gaussian_epsilon(mu, 1e-6) for mu in mus])
+    assert (bound.lower[:2] <= exact).all() and (exact <= bound.upper[:2]).all()
+    assert bound.upper[2] == 0.0
+    for epsilon in (1.0, 400.0, 1e3, 1e4):
+        found = acc.delta(epsilon)
+        assert found.upper[2] == 0.0
+        for mu, low, high in zip(mus, found.lower, found.upper, strict=False):
+            with mpmath.workdps(40):
+                m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+                tail = mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+                assert low <= mpmath.ncdf(-e / m + m / 2) - tail <= high
+    assert (acc.delta(1e200).upper[:2] > 0.0).all()
+
+
 def test_plancherel_reads_spline_weights_as_counts(gaussian):
     acc = accountant(gaussian, 3)
     acc.step([21.0, 33.0, 1e9], count=400)
