@@ -7,7 +7,7 @@ from mechc.declare import count, dominates, integer, mechanism, positive
 
 a = integer("a")
 users = count("users", lo=1, typical=(10, 200))
-epsilon = positive("epsilon", typical=(0.1, 2))
+epsilon = positive("epsilon", typical=(0.1, 20))
 clones = count("clones", typical=(3, 50))  # reports that look like one of the two, theirs included
 
 likely, unlikely = 1 / (1 + exp(-epsilon)), 1 / (1 + exp(epsilon))

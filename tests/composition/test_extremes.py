@@ -10,6 +10,7 @@ import resource
 import signal
 import time
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -110,3 +111,25 @@ def test_questions_that_once_failed(name, values, steps, epsilon):
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
     assert 0.0 <= bound.lower <= bound.upper <= 1.0
+
+
+@pytest.mark.parametrize(("users", "epsilon"), [(1, 5.0), (2, 26.9), (3, 13.3), (8, 35.0)])
+def test_shuffled_reports_of_users_who_hide_little(users, epsilon):
+    """Clones are rare: next to the largest loss its digits are those of e^-epsilon."""
+    with mpmath.workdps(60):
+        e, law = mpmath.mpf(epsilon), []
+        near, far = 1 / (1 + mpmath.exp(-e)), 1 / (1 + mpmath.exp(e))
+        for c in range(1, users + 1):
+            others = mpmath.binomial(users - 1, c - 1) * mpmath.exp(-e * (c - 1))
+            others *= (1 - mpmath.exp(-e)) ** (users - c) * mpmath.mpf(2) ** (1 - c) / c
+            for a in range(c + 1):
+                weight = others * mpmath.binomial(c, a)
+                law.append(
+                    (weight * (a * near + (c - a) * far), weight * (a * far + (c - a) * near))
+                )
+        event = mechc.load("shuffle")(users=users, epsilon=epsilon)
+        for at in (epsilon / 2, epsilon - 1, epsilon - 0.001):
+            truth = sum(max(p - mpmath.exp(mpmath.mpf(at)) * q, 0) for p, q in law)
+            found = event.delta(at)
+            assert found.lower * (1 - 1e-13) <= truth <= found.upper * (1 + 1e-13)
+            assert found.upper == pytest.approx(float(truth), rel=1e-10)
