@@ -61,8 +61,9 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
         losses.append(np.where(np.isfinite(loss), loss, log_p - log_q))
         masses.append(log_p + log_weight)
     loss, log_mass = np.concatenate(losses), np.concatenate(masses)
-    dropped = MOST_OUTCOMES * math.exp(_LEAST)
-    return PrivacyLoss.from_atoms(loss, np.exp(log_mass), dropped, dropped, label=label)
+    dropped = math.log(MOST_OUTCOMES) + _LEAST
+    early = (dropped, dropped)  # they have any losses, and perhaps less mass
+    return PrivacyLoss.from_log_atoms(loss, log_mass, *early, label, early=early)
 
 
 def _outcomes(

@@ -133,3 +133,4 @@ def test_shuffled_reports_of_users_who_hide_little(users, epsilon):
             found = event.delta(at)
             assert found.lower * (1 - 1e-13) <= truth <= found.upper * (1 + 1e-13)
             assert found.upper == pytest.approx(float(truth), rel=1e-10)
+        assert event.delta(epsilon + 0.01).lower == 0.0 < event.delta(epsilon + 0.01).upper < 1e-20
