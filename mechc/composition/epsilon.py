@@ -105,8 +105,8 @@ class Curve:
     def noise(self, epsilon: float) -> float:
         """Return how far log delta has to be from the target to matter: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
-        share = 0.02 * width if width < WIDE else 0.0
-        return max(2e-13, 4 * EPS * abs(self.target), share, self.coarse)
+        unresolved = 0.02 * width if width < WIDE else 0.0
+        return max(2e-13, 4 * EPS * abs(self.target), unresolved, self.coarse)
 
 
 def epsilon(evaluation: Evaluation, log_target: float) -> Bound:

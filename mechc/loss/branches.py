@@ -104,8 +104,8 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         ends = [lo, *(turn for turn in turns if lo < turn < hi), hi]
         inner = losses_at(source, _inside(np.array(ends)))
         for i in range(len(ends) - 1):
-            a = _limit(row[3], ends[i], (row[0], lo), inner[2 * i])
-            b = _limit(row[4], ends[i + 1], (row[1], hi), inner[2 * i + 1])
+            a = _limit(row[3], ends[i], (row[0], lo if split else row[0]), inner[2 * i])
+            b = _limit(row[4], ends[i + 1], (row[1], hi if split else row[1]), inner[2 * i + 1])
             if math.isnan(a) or math.isnan(b):
                 where = f"an end of ({ends[i]:g}, {ends[i + 1]:g})"
                 raise NumericError(f"{source.label}: no loss is known at {where}")
@@ -117,8 +117,8 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
 def _limit(limit: float, at: float, outermost: tuple[float, float], inner: float) -> float:
     """The loss at an end: the declared limit at that of a branch, or where doubles give no loss.
 
-    `outermost` are the branch's end and that of its panels, beyond which the loss goes on to its
-    limit.
+    `outermost` are the branch's end and, where the loss is proved to go on to its limit, that of
+    its panels.
     """
     if math.isnan(inner) and at in outermost:
         return float(limit)

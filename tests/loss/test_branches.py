@@ -7,8 +7,11 @@ import mpmath
 import numpy as np
 import pytest
 from families import FAMILIES
+from scipy import integrate
+from sympy import exp, oo
 
 import mechc
+from mechc.declare import mechanism, positive, real
 from mechc.declare.text import declaration_from_text
 from mechc.loss.branches import branches_of
 
@@ -114,8 +117,8 @@ def _two_log_normals(epsilon, mean, s, t):
 @pytest.mark.parametrize("mean, s, t", LOG_NORMALS)
 def test_losses_far_beyond_the_nodes(mean, s, t, rate):
     """The direction of the loss is open here, and outputs of 1e15 and 1e-15 decide a deep tail."""
-    mechanism = mechc.load(FAMILIES["lognormals"].declare())
-    sampled = mechc.poisson(mechanism, sampling_rate=rate) if rate else mechanism
+    plain = mechc.load(FAMILIES["lognormals"].declare())
+    sampled = mechc.poisson(plain, sampling_rate=rate) if rate else plain
     run = sampled(mean=mean, s=s, t=t)
     for epsilon in (1e-3, 1.0, 30.0, 100.0, 140.0, 200.0, 300.0):
         exact = _two_log_normals(epsilon, mean, s, t)
@@ -136,6 +139,33 @@ def test_logs_that_cancel_next_to_an_end_make_few_turns():
     source = mechc.load(noise)(sensitivity=1.0).loss("remove").source
     found = branches_of(source)
     assert len(found) < 9 and all(branch.increasing for branch in found)
+
+
+def test_losses_that_overflow_go_on_to_their_limit():
+    """Gompertz laws are exponential ones in y = exp(x) - 1: two sampled steps by one integral."""
+    x, a, s = real("x"), positive("a", typical=(0.5, 5)), positive("s", typical=(0.5, 5))
+    laws = (rate * exp(rate + x - rate * exp(x)) for rate in (a, s))
+    declared = mechanism("gompertz", variable=x, p=next(laws), q=next(laws), support=(0, oo),
+                         parameters=(a, s))  # fmt: skip
+    slow, fast, q, epsilon = 1.0, 1.3, 0.1, 0.1
+
+    def one_step(e):
+        above = (math.exp(e) - 1 + q) / q * fast / slow
+        y = math.log(max(above, 1.0)) / (fast - slow)
+        return q * math.exp(-slow * y) + (1 - q - math.exp(e)) * math.exp(-fast * y)
+
+    def weighed(y):
+        mass = q * slow * math.exp(-slow * y) + (1 - q) * fast * math.exp(-fast * y)
+        loss = math.log(1 - q + q * slow / fast * math.exp((fast - slow) * y))
+        return mass * one_step(epsilon - loss)
+
+    truth = sum(
+        integrate.quad(weighed, lo, lo + 2, epsabs=1e-14, limit=200)[0] for lo in range(0, 60, 2)
+    )
+    run = 2 * mechc.poisson(mechc.load(declared))(a=slow, s=fast, sampling_rate=q)
+    found = run.delta(epsilon, direction="remove")
+    assert found.lower - 1e-11 <= truth <= found.upper + 1e-11
+    assert found.upper - found.lower < 1e-8 * truth
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
