@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
@@ -26,6 +26,9 @@ LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
 TABLED = 1e-15  # were computed before, which costs more
 LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
+SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
+CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
+DEEPEST = -700.0  # log masses below are of no outcome that any sum notices
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
@@ -173,6 +176,28 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
         log_total(log_p[p & ~q]),
         log_total(log_q[q & ~p]),
     )
+
+
+def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> float:
+    """How far losses are from differences of log masses, where digits do not explain it.
+
+    One of the two formulas is off then, and nothing tells which.
+
+    Raises:
+        VerificationError: they contradict each other.
+    """
+    with np.errstate(invalid="ignore"):  # an outcome that has mass under one law, or under none
+        apart = np.abs(log_p - log_q - loss)
+        size = 1.0 + np.abs(log_p) + np.abs(log_q)
+        held = np.isfinite(loss) & (np.maximum(log_p, log_q) > DEEPEST)
+        off = held & (apart > SUMMANDS * EPS * size)  # where a formula overflows logs are used
+        if (held & (apart > CONTRADICTING * size)).any():
+            raise VerificationError(
+                f"{label}: losses and masses of the kernel contradict each other by up to "
+                f"{float(apart[off].max())!r}; no answer is given. This is an error of mechc: "
+                "please report the declaration and its parameters"
+            )
+    return float(apart[off].max(initial=0.0))
 
 
 def mirrored(lo: float, hi: float) -> tuple[float, float]:

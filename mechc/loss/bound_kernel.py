@@ -13,7 +13,15 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.atoms import MASS_TOLERANCE, LossesFrom, Nodes, merge, spent, split_atoms
+from mechc.loss.atoms import (
+    MASS_TOLERANCE,
+    LossesFrom,
+    Nodes,
+    formulas_apart,
+    merge,
+    spent,
+    split_atoms,
+)
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
@@ -85,7 +93,7 @@ class KernelSource:
         if on_lattice:
             self._panels = None
             x, reaches = self._lattice_points(-1.0, 0.0)
-            atoms.append(self._lattice_atoms(x))
+            atoms.append(self._lattice_atoms(x, first=True))
             for masses, log in zip(found, atoms[1][2:], strict=True):
                 masses.append(rounded(log))
         else:
@@ -378,13 +386,17 @@ class KernelSource:
             self.loss_error = max(self.loss_error, moved)
         return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
 
-    def _lattice_atoms(self, x: Floats) -> tuple[Floats, Floats, float, float]:
-        """Evaluate a lattice kernel on integers."""
+    def _lattice_atoms(self, x: Floats, first: bool = False) -> tuple[Floats, Floats, float, float]:
+        """Evaluate a lattice kernel on integers; the first time its errors are found, too."""
         spend(3.0 * DENSITY * x.size)
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
         self.kernel.log_p_many(x, self.theta, log_p)
         self.kernel.log_q_many(x, self.theta, log_q)
         self.kernel.loss_many(x, self.theta, loss)
+        if first:
+            apart = formulas_apart(log_p, log_q, loss, self.label)
+            self.loss_error += apart
+            self.defect += apart
         if self._tails:
             tails = np.concatenate(list(self._tails.values()))
             log_p, log_q = np.append(log_p, tails[:, 0]), np.append(log_q, tails[:, 1])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
 from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.atoms import DEEPEST
 from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
@@ -45,7 +46,6 @@ FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 HALVED = 4  # every how many steps of false position is a halving
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
-DEEPEST = -700.0  # log densities below are of no node that any sum notices
 QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
 PLACES = np.array([0.2, 0.5, 0.8])  # of the nodes of a branch, where its inverse is tried

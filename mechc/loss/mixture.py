@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.protocol import Kernel, Measure
 
@@ -40,7 +41,7 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
     label = f"{kernel.NAME}({', '.join(f'{name}={value:g}' for name, value in values)})"
     if kernel.MEASURE != Measure.LATTICE or tag.MEASURE != Measure.LATTICE:
         raise UnsupportedError(f"{label}: an index in the output needs masses on integers")
-    losses, masses, seen = [], [], 0
+    losses, masses, seen, apart = [], [], 0, 0.0
     index, weight = _outcomes(tag, theta, 0.0, label)[:2]
     for m, log_weight in zip(index, weight, strict=True):
         given = np.append(theta, m)
@@ -57,13 +58,16 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
                 f"{label}: at index {m:g} there are outcomes of only one law, or their masses are "
                 "no doubles"
             )
+        apart = max(apart, formulas_apart(log_p, log_q, loss, label))
         # a formula for the loss may overflow where logs do not
         losses.append(np.where(np.isfinite(loss), loss, log_p - log_q))
         masses.append(log_p + log_weight)
     loss, log_mass = np.concatenate(losses), np.concatenate(masses)
     dropped = math.log(MOST_OUTCOMES) + _LEAST
     early = (dropped, dropped)  # they have any losses, and perhaps less mass
-    return PrivacyLoss.from_log_atoms(loss, log_mass, *early, label, early=early)
+    return PrivacyLoss.from_log_atoms(
+        loss, log_mass, *early, label, loss_error=apart, density_error=apart, early=early
+    )
 
 
 def _outcomes(

@@ -1,11 +1,14 @@
 """A kernel whose branches contradict its densities gives no answer, whatever is wrong with them."""
 
+import math
+
 import numpy as np
 import pytest
 
 import mechc
+from mechc.accountants.contour import ContourAccountant
 from mechc.errors import VerificationError
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
 class Edited:
@@ -66,3 +69,38 @@ def test_inverses_that_miss_are_replaced_by_searching():
     assert wrong.hockey_stick_log(0.3)[1] == pytest.approx(
         sound.hockey_stick_log(0.3)[1], abs=1e-12
     )
+
+
+def off_by(kernel, share):
+    def loss_many(x, theta, out):
+        kernel.loss_many(x, theta, out)
+        out *= 1.0 + share
+
+    return Edited(kernel, loss_many=loss_many)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("share", [5e-10, -5e-10])
+@pytest.mark.parametrize("epsilon", [-1.5, 0.3, 2.5])
+def test_losses_of_integers_that_are_not_those_of_their_masses_widen_answers(
+    epsilon, share, reverse
+):
+    n, kernel = np.arange(-60.0, 61.0), mechc.load("discrete_gaussian").kernel
+    p, q = (np.exp(-((n - shift) ** 2) / (2 * 1.3**2)) for shift in (2.0, 0.0))
+    p, q = p / p.sum(), q / q.sum()
+    if reverse:
+        p, q = q, p
+    law = PrivacyLoss.from_kernel(off_by(kernel, share), np.array([1.3, 2.0]), reverse=reverse)
+    answers = [law.hockey_stick_log(epsilon)]
+    bound = ContourAccountant([Step(law, 2)]).log_delta(epsilon)
+    answers.append((bound.lower, bound.estimate, bound.upper))
+    pairs = (p, q), (np.multiply.outer(p, p), np.multiply.outer(q, q))
+    for (lower, _, upper), (joint_p, joint_q) in zip(answers, pairs, strict=True):
+        truth = math.log(np.maximum(joint_p - math.exp(epsilon) * joint_q, 0.0).sum())
+        assert lower <= truth <= upper < lower + 1e-5
+
+
+def test_losses_of_integers_that_contradict_their_masses_are_an_error():
+    kernel, theta = mechc.load("discrete_gaussian").kernel, np.array([1.3, 2.0])
+    with pytest.raises(VerificationError, match="contradict"):
+        PrivacyLoss.from_kernel(off_by(kernel, 1e-3), theta)
