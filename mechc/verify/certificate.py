@@ -24,7 +24,7 @@ from mechc.kernel import build
 from mechc.kernel.compiler import compile_declaration
 from mechc.verify.result import Check
 
-SCHEMA = 2
+SCHEMA = 3
 LEVELS = ("quick", "full")
 PACKAGES = ("mechc", "sympy", "numpy", "numba", "python-flint")
 

@@ -137,19 +137,16 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     yield "infinite_mass", "values", VALUES, partial(identities.one_sided, kernel, oracle)
     yield "atoms", "values", VALUES, partial(identities.atoms, kernel, oracle)
     yield "atom_errors", "identity", 0.0, partial(identities.atom_errors, kernel, oracle)
-    width = identities.WIDTH
-    if oracle.measure is not Measure.FINITE:
-        run = partial(identities.coverage, kernel, oracle, place.of_values)
-        yield "coverage", "identity", width, run
+    run = partial(identities.coverage, kernel, oracle, place.of_values)
+    yield "coverage", "identity", identities.WIDTH, run
     if place.of_values:
         return
-    yield "masses", "identity", width, partial(identities.masses, oracle, place.thorough)
     run = partial(identities.lattice, kernel, oracle, xs)
     yield "lattice", "identity", identities.LATTICE, run
     yield "strip", "identity", 0.0, partial(identities.strip, kernel, oracle)
     if place.thorough:
         zs = [complex(0.375, 1.25), complex(-0.75, 0.25)][: 2 if full else 1]
-        yield "reversal", "identity", 0.0, partial(identities.reversal, oracle, kernel, zs)
+        yield "symmetry", "identity", 0.0, partial(identities.symmetry, kernel, oracle, zs)
     if oracle.measure is not Measure.FINITE:
         yield "pieces", "identity", 0.0, partial(identities.pieces, oracle, xs)
         if shape_proofs.noise_of(oracle.declaration) is not None:

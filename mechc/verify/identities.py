@@ -22,7 +22,7 @@ from mechc.errors import MechcError, NumericError
 from mechc.kernel.emit import digest_of
 from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT, Measure
 from mechc.verify import shape_proofs
-from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle, reversed_pair
+from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle
 from mechc.verify.kernel_checks import (
     MOMENT_BITS,
     NEAR_ENDS,
@@ -47,41 +47,16 @@ BEYOND_DOUBLES = 100_000  # halvings of the smallest double
 FARTHER = 64.0  # times as far as the outermost point
 
 
-def masses(oracle: Oracle, moments: bool, check: Check) -> None:
-    """P and Q have mass one; M(0) = 1 - P(q=0); M(-1) = Q(p>0) = 1 - Q(p=0) where asked for."""
-    with ctx.workprec(MASS_BITS):
-        rows = [(f"mass of {law.upper()}", oracle.mass(law), arb(1)) for law in "pq"]
-        rows += [
-            (f"M({z})", oracle.moment(acb(z)).real, 1 - oracle.infinite_mass(law))
-            for z, law in ((0, "p"), (-1, "q")) if moments
-        ]  # fmt: skip
-    for name, left, right in rows:
-        gap = left - right
-        if not gap.contains(0) and abs(gap) < ROUNDED:
-            check.note("masses are one up to the rounding of the parameters")
-            gap = arb(0, gap.rad())
-        check.record(float(abs(gap.mid())), identity=name, theta=oracle.theta, enclosure=text(left))
-        if not gap.contains(0) or not float(gap.rad()) <= WIDTH:
-            check.fail(f"{name} is {text(left)}, not {text(right)}, at {oracle.theta}")
-
-
-def reversal(oracle: Oracle, kernel: Any, zs: Sequence[complex], check: Check) -> None:
-    """M of (Q, P) at z is M of (P, Q) at -1-z; and M(z) = M(-1-z) where SYMMETRIC says so."""
-    swapped = Oracle(reversed_pair(oracle.declaration), oracle.theta)
-    for z in zs:
-        forward, backward = (
-            log_moment(one, at, COARSE) for one, at in ((oracle, -1 - z), (swapped, z))
-        )
-        if forward is None or backward is None:
+def symmetry(kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check) -> None:
+    """M(z) = M(-1-z) where the kernel says SYMMETRIC, so that one direction answers for both."""
+    for z in zs if kernel.SYMMETRIC else ():
+        here, there = (log_moment(oracle, at, COARSE) for at in (z, -1 - z))
+        if here is None or there is None:
             check.note(f"no enclosure at {z}")
             continue
-        check.record(0.0, z=str(z), theta=oracle.theta, enclosure=text(forward))
-        if not forward.overlaps(backward):
-            check.fail(f"reversed M at {z} is {text(backward)}, not {text(forward)}")
-        if kernel.SYMMETRIC:
-            same = log_moment(oracle, z, COARSE)
-            if same is not None and not same.overlaps(forward):
-                check.fail(f"SYMMETRIC, but M({z}) is not M({-1 - z}) at {oracle.theta}")
+        check.record(0.0, z=str(z), theta=oracle.theta, enclosure=text(here))
+        if not here.overlaps(there):
+            check.fail(f"SYMMETRIC, but M({z}) is not M({-1 - z}) at {oracle.theta}")
 
 
 def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:

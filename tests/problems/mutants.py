@@ -185,7 +185,7 @@ class Detector:
     `mechc verify`, without the ones that do not look at the kernel at all.
     """
 
-    OF_THE_DECLARATION = ("masses", "reversal", "pieces")
+    OF_THE_DECLARATION = ("pieces",)
 
     def __init__(self, mechanism, folder, level="quick"):
         self.mechanism, self.full = mechanism, level == "full"

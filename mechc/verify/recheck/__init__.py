@@ -37,15 +37,15 @@ from mechc.verify.recheck.kernel import SHARED, VALUES, Kernel, sha256
 
 __all__ = ["SHARED", "Kernel", "expression", "main", "recheck"]
 
-SCHEMA = 2
+SCHEMA = 3
 KINDS = {
     **dict.fromkeys((*VALUES, "loss_inverse", "cgf", "cdf", "atoms", "infinite_mass"), "values"),
-    **dict.fromkeys(("masses", "lattice", "strip", "reversal", "pieces", "coverage"), "identity"),
+    **dict.fromkeys(("lattice", "strip", "symmetry", "pieces", "coverage"), "identity"),
     **dict.fromkeys(("emission", "atom_errors"), "identity"),
     **dict.fromkeys(("branches", "unimodal", "words"), "proof"),
     "law": "agreement",
 }
-BRANCHES = {"branches", "coverage", "pieces"}  # of a pair that is not a few outcomes
+BRANCHES = {"branches", "pieces"}  # of a pair that is not a few outcomes
 NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
 LOOSEST = {"values": 1e-13, "identity": 1e-12, "agreement": 1e-12, "proof": 0.0}
 MOST_POINTS = 10**7
