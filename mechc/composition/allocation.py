@@ -358,6 +358,10 @@ class AllocationEvaluation(Evaluation):
             return math.inf, 0.0  # some X is 0, others are not
         return super().largest_loss_in(direction)
 
+    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
+        """Return that nothing is known: the laws are those of one step, not of the epoch."""
+        return -math.inf, 0.0
+
 
 class Allocation(WithoutKernel):
     """Random allocation of a mechanism whose parameters are still open."""

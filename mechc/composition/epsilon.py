@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound, worse
-from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp
 from mechc.composition.evaluation import Evaluation
@@ -266,9 +265,7 @@ def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple
     top, rounding = evaluation.largest_loss_in(direction)
     if not 0.0 < top < math.inf:
         return 0.0, math.inf
-    if not all(is_resolved(step.loss) for step in evaluation.steps[direction]):
-        return 0.0, top + rounding
-    log_mass, error = log_all_largest(evaluation.steps[direction])
+    log_mass, error = evaluation.log_mass_at_largest_loss(direction)
     gap = -log1mexp(log_target - (log_mass - error))
     return max(0.0, (top - gap) * (1.0 - NEXT_TO) - rounding), top + rounding
 

@@ -18,7 +18,7 @@ import numpy as np
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, worse
-from mechc.accountants.bounds import loss_errors, outward
+from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
@@ -387,6 +387,12 @@ class Evaluation:
         # losses of tables and lattices are differences of two logs of masses
         logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
         return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
+
+    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
+        """Return log P(L is the largest loss), -inf where it is not known, and its error."""
+        if not all(is_resolved(step.loss) for step in self.steps[direction]):
+            return -math.inf, 0.0
+        return log_all_largest(self.steps[direction])
 
 
 def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:

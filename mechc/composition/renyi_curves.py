@@ -181,7 +181,7 @@ class CurveEvaluation(Evaluation):
             raise UnsupportedError(
                 f"{method}: {STATUS}; of the methods only renyi (and auto) can use it"
             )
-        super().__init__(steps, "renyi", 1e-6)
+        super().__init__(steps, "renyi", 1e-6, no_lower=STATUS)
         self._curves = tuple(curves)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:

@@ -140,6 +140,19 @@ def test_smaller_than_the_plain_epoch_and_falling():
     assert all(a.upper < b.lower for a, b in zip(quieter, louder, strict=True))
 
 
+@pytest.mark.parametrize("name, values", [
+    ("laplace", {"scale": 1.7}), ("pure_dp", {"epsilon": 1.0}),
+    ("discrete_laplace", {"a": 0.6}), ("truncated_laplace", {"scale": 2.0, "halfwidth": 40.0}),
+])  # fmt: skip
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_epsilon_of_steps_that_end_in_an_atom_is_where_delta_is(name, values, direction):
+    epoch = mechc.random_allocation(mechc.load(name)(**values), steps=2000)
+    delta = 1e-4
+    found = epoch.epsilon(delta, direction=direction)
+    assert epoch.delta(0.99 * found.lower, direction=direction).lower > delta
+    assert epoch.delta(1.01 * found.upper, direction=direction).upper < delta
+
+
 def test_very_many_steps():
     event = mechc.random_allocation(gaussian, steps=100_000)(sigma=1.0)
     remove, add = both(event, 0.02)

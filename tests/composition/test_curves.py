@@ -28,6 +28,14 @@ def test_a_curve_has_no_lower_bound_and_says_why():
             assert answer.status.startswith("upper bound only")
 
 
+def test_pure_privacy_of_a_curve_has_no_lower_bound():
+    for run in (mechc.zcdp(0.1), mechc.zcdp(0.1) + mechc.load("laplace")(scale=3.0)):
+        answer = run.epsilon(0.0)
+        assert math.isnan(answer.lower)
+        assert answer.upper == math.inf
+        assert "licenses no lower bound" in answer.status
+
+
 def test_mixed_with_an_exact_mechanism_it_adds_exactly():
     gaussian = mechc.load("gaussian")(**GAUSSIAN)
     known = (5 * gaussian).delta(1.5, method="renyi").upper
