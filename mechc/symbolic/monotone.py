@@ -59,7 +59,7 @@ from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
-from mechc.symbolic.rewrite import RationalForm, affine_in, factored, rational_in
+from mechc.symbolic.rewrite import RationalForm, factored, rational_in
 from mechc.symbolic.signs import proved, sign
 
 INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
@@ -75,39 +75,11 @@ _SINGULAR: dict[type, Callable[[Expr], Expr]] = {
 
 def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
     """Whether the loss has no pole and no branch point inside the interval, by proof."""
-    return all(proved(base, facts) in (1, -1) for base in _delicate(loss, x))
-
-
-def _delicate(loss: Expr, x: Symbol) -> list[Expr]:
-    """What must not vanish: bases of powers that are not polynomial, and see `_SINGULAR`."""
     nodes = [node for node in loss.atoms(*_SINGULAR) if node.has(x)]
-    arguments = [_SINGULAR[node.func](node.args[0]) for node in nodes]
-    bases = [
-        node.base
-        for node in loss.atoms(Pow)
-        if node.base.has(x) and not (node.exp.is_Integer and node.exp > 0)
-    ]
-    return [spell_out(node) for node in (*arguments, *bases)]
-
-
-def singular_point(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
-    """The zero of the one affine base that keeps the loss from being smooth, if it lies inside."""
-    for base in _delicate(loss, x):
-        try:
-            sign(base, facts)
-        except Undecided as question:
-            factors = [a for a in Mul.make_args(factored(question.expr)) if a.has(x)]
-            bases = [a.as_base_exp()[0] for a in factors if proved(a, facts) is None]
-            affine = affine_in(bases[0], x) if len(bases) == 1 else None
-            if affine is None or not _inside(-affine[1] / affine[0], lo, hi, facts):
-                return None
-            return factor(-affine[1] / affine[0])
-    return None
-
-
-def _inside(point: Expr, lo: Expr, hi: Expr, facts: Facts) -> bool:
-    above = lo.is_infinite or proved(point - lo, facts) == 1
-    return above and (hi.is_infinite or proved(hi - point, facts) == 1)
+    delicate = [_SINGULAR[node.func](node.args[0]) for node in nodes]
+    powers = (n for n in loss.atoms(Pow) if not (n.exp.is_Integer and n.exp > 0))
+    delicate += [power.base for power in powers if power.base.has(x)]
+    return all(proved(spell_out(node), facts) in (1, -1) for node in delicate)
 
 
 def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
@@ -265,15 +237,8 @@ def monotone_parts(
     """
     inside = facts.within(x, lo, hi)
     certain = is_certain(lo, hi)
-    if not is_smooth(loss, x, inside):
-        if not certain:
-            return [Part(lo, hi, None)], None
-        pole = singular_point(loss, x, lo, hi, inside)
-        if pole is None:
-            return [Part(lo, hi, None)], None
-        left, question = monotone_parts(loss, x, lo, pole, facts)
-        right, other = monotone_parts(loss, x, pole, hi, facts)
-        return left + right, question or other
+    if not is_smooth(loss, x, inside):  # declared densities are cut at their poles
+        return [Part(lo, hi, None)], None
     questions: list[Expr] = []
     for rule in (_by_structure, _by_derivative, _by_pairs):
         try:
