@@ -11,21 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import (
-    Abs,
-    Add,
-    Expr,
-    Mul,
-    Piecewise,
-    Pow,
-    Symbol,
-    ceiling,
-    default_sort_key,
-    floor,
-    log,
-    nan,
-    oo,
-)
+import sympy as sp
+from sympy import Add, Expr, Mul, Pow, Symbol, log, oo
 from sympy.logic.boolalg import Boolean
 
 from mechc.adjacency import Claim
@@ -169,10 +156,10 @@ def _pieces(
     lattice, variable = declaration.measure is Measure.LATTICE, declaration.variable
     lo, hi = declaration.support
     if lattice:
-        lo, hi = ceiling(lo) - 1, floor(hi)
+        lo, hi = sp.ceiling(lo) - 1, sp.floor(hi)
     pieces = []
     exprs = (declaration.p, declaration.q)
-    zeros = () if lattice else tuple(map(Abs, _vanishing(exprs, variable, facts)))
+    zeros = () if lattice else tuple(map(sp.Abs, _vanishing(exprs, variable, facts)))
     for stretch in split((*exprs, *zeros), variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
@@ -188,7 +175,7 @@ def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Ex
     waiting = list(exprs)
     while waiting:
         expr = waiting.pop()
-        if isinstance(expr, Piecewise):
+        if isinstance(expr, sp.Piecewise):
             waiting += [value for value, _ in expr.args]
         elif isinstance(expr, Mul):
             waiting += expr.args
@@ -202,7 +189,7 @@ def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Ex
                     found.add(expr)
             except (Undecided, UnsupportedError):
                 continue  # no case is opened for it
-    return sorted(found, key=default_sort_key)
+    return sorted(found, key=sp.default_sort_key)
 
 
 def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
@@ -219,7 +206,7 @@ def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:
 
 def _terms(declaration: Declaration, expr: Expr, facts: Facts, where: str) -> tuple[Term, ...]:
     """The terms of one expression, with the place in the error if there is one."""
-    if expr.has(nan):
+    if expr.has(sp.nan):
         raise DeclarationError(f"{declaration.name}: there is no formula {where}; end the "
                                "Piecewise with (0, True)")  # fmt: skip
     try:

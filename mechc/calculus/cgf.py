@@ -24,26 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sympy import (
-    Add,
-    Expr,
-    Mul,
-    S,
-    Symbol,
-    Tuple,
-    cancel,
-    diff,
-    exp,
-    expand,
-    expand_log,
-    factor,
-    gamma,
-    log,
-    loggamma,
-    oo,
-    pi,
-    sqrt,
-)
+import sympy as sp
+from sympy import Add, Expr, Mul, S, Symbol, exp, log, oo
 
 from mechc.calculus.integrals import LONGEST, geometric, mass
 from mechc.calculus.loss import log_sum
@@ -113,8 +95,8 @@ def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:
 
 def _merged(exponents: list[Expr]) -> Expr:
     """The sum of the exponents, as one product where that leaves fewer terms to cancel."""
-    apart = Add(*(factor(e) for e in exponents))
-    together = factor(Add(*exponents))
+    apart = Add(*(sp.factor(e) for e in exponents))
+    together = sp.factor(Add(*exponents))
     return together if together.count_ops() < apart.count_ops() else apart
 
 
@@ -127,16 +109,16 @@ def _anchored(part: Expr, z: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     base, power = part.as_base_exp()
     while base.is_Pow and not base.exp.has(z):
         base, power = base.base, power * base.exp
-    slope, start = diff(base, z), base.subs(z, 0)
+    slope, start = sp.diff(base, z), base.subs(z, 0)
     if power.has(z) or slope.has(z):
         return S.One, _log_positive(part, z, facts)
-    end = factor(start - slope)
+    end = sp.factor(start - slope)
     signs = proved(start, facts), proved(slope, facts)
     if None in signs:
         return S.One, _log_positive(part, z, facts)
     if signs[0] == signs[1] or 0 in signs:
-        return end**power, power * log(1 + (z + 1) * cancel(slope / end))
-    return factor(start) ** power, power * log(1 + z * cancel(slope / start))
+        return end**power, power * log(1 + (z + 1) * sp.cancel(slope / end))
+    return sp.factor(start) ** power, power * log(1 + z * sp.cancel(slope / start))
 
 
 def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
@@ -147,7 +129,7 @@ def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
     if part.is_Pow and not part.exp.has(z):
         return part.exp * _log_positive(part.base, z, facts)
     side = weak_sign(part.subs(z, 0), facts)
-    return log(part) if side is None else expand_log(log(side * part or part))
+    return log(part) if side is None else sp.expand_log(log(side * part or part))
 
 
 def _stretch(region: Region, x: Symbol, z: Symbol, facts: Facts, lattice: bool) -> tuple[Expr, str]:
@@ -174,10 +156,10 @@ def _exponential_loss(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
     ends = (region.loss_lo, region.loss_hi)
     if None in ends or not (is_certain(region.lo, region.hi) or not {oo, -oo} & {*ends}):
         return None
-    slope = diff(loss, x)
+    slope = sp.diff(loss, x)
     log_p = log_sum(region.p, x)
-    ratio = (diff(log_p, x) - diff(slope, x) / slope) / slope
-    trend = sampled(diff(ratio, x), facts.within(x, region.lo, region.hi))
+    ratio = (sp.diff(log_p, x) - sp.diff(slope, x) / slope) / slope
+    trend = sampled(sp.diff(ratio, x), facts.within(x, region.lo, region.hi))
     if np.mean(np.abs(trend) > _VARIES) > 0.5:
         return None
     rate = _constant(ratio, x)
@@ -198,7 +180,7 @@ def _constant(ratio: Expr, x: Symbol) -> Expr | None:
     rational = rational_in(ratio, x)
     if rational is None:
         return None
-    value = cancel(rational.expr)
+    value = sp.cancel(rational.expr)
     return None if value.has(x, rational.symbol) else value
 
 
@@ -216,7 +198,7 @@ def _collect_exp(expr: Expr) -> Expr:
             exponents += part.args[0]
         else:
             rest *= part
-    return cancel(rest) * exp(factor(exponents))
+    return sp.cancel(rest) * exp(sp.factor(exponents))
 
 
 def _exponential_moment(rate: Expr, bottom: Expr, top: Expr) -> Expr:
@@ -224,11 +206,11 @@ def _exponential_moment(rate: Expr, bottom: Expr, top: Expr) -> Expr:
     if top is oo and bottom is -oo:
         raise NoRule("an exponential density on the whole line")
     if top is oo:
-        return exp(expand(rate * bottom)) / (-rate)
+        return exp(sp.expand(rate * bottom)) / (-rate)
     if bottom is -oo:
-        return exp(expand(rate * top)) / rate
-    width, middle = factor(top - bottom), factor(top + bottom) / 2
-    return width * exp(expand(rate * middle)) * sinhc(rate * width / 2)
+        return exp(sp.expand(rate * top)) / rate
+    width, middle = sp.factor(top - bottom), sp.factor(top + bottom) / 2
+    return width * exp(sp.expand(rate * middle)) * sinhc(rate * width / 2)
 
 
 def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
@@ -245,12 +227,12 @@ def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr
     if proved(coefficients[0][2], facts) != -1:
         return None
     c, b, a = ((1 + z) * m - z * n for m, n in zip(*coefficients, strict=True))
-    spread = cancel(a / coefficients[0][2])  # 1 at z = 0
-    weight = p.weight * sqrt(pi / -coefficients[0][2])
-    exponent = factor(expand(c - b**2 / (4 * a)))
+    spread = sp.cancel(a / coefficients[0][2])  # 1 at z = 0
+    weight = p.weight * sp.sqrt(sp.pi / -coefficients[0][2])
+    exponent = sp.factor(sp.expand(c - b**2 / (4 * a)))
     ratio = z * log(quotient(p.weight, q.weight))
     weight = weight.powsimp(force=True).cancel()
-    return weight * exp(exponent) * exp(ratio) * factor(spread) ** (-S.Half)
+    return weight * exp(exponent) * exp(ratio) * sp.factor(spread) ** (-S.Half)
 
 
 def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
@@ -259,8 +241,8 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
     first, second = affine_in(p.log_density, x), affine_in(q.log_density, x)
     if first is None or second is None:
         return None
-    slope = expand((1 + z) * first[0] - z * second[0])
-    intercept = expand((1 + z) * first[1] - z * second[1])
+    slope = sp.expand((1 + z) * first[0] - z * second[0])
+    intercept = sp.expand((1 + z) * first[1] - z * second[1])
     series = geometric(slope, intercept, region.lo, region.hi, facts, z)
     if series is None:
         return None
@@ -271,7 +253,7 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
 def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     """p*exp(z*log(p/q)) of an atom with both masses positive."""
     p, q = total(atom.p), total(atom.q)
-    return p * exp(z * expand_log(log(quotient(p, q)))), "finite sum"
+    return p * exp(z * sp.expand_log(log(quotient(p, q)))), "finite sum"
 
 
 def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
@@ -279,15 +261,15 @@ def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | 
     if not (region.lo == 0 and region.hi is oo):
         return None
     (p,), (q,) = region.p, region.q
-    exponent = expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    exponent = sp.expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
     power = exponent.coeff(log(x))
-    linear = polynomial_in(expand(exponent - power * log(x)), x, 1)
-    if linear is None or len(linear) < 2 or factor(power).has(z):
+    linear = polynomial_in(sp.expand(exponent - power * log(x)), x, 1)
+    if linear is None or len(linear) < 2 or sp.factor(power).has(z):
         return None
-    shape, scale = factor(power) + 1, cancel(linear[1].subs(z, 0) / linear[1])
-    first = factor(-linear[1].subs(z, 0))
+    shape, scale = sp.factor(power) + 1, sp.cancel(linear[1].subs(z, 0) / linear[1])
+    first = sp.factor(-linear[1].subs(z, 0))
     ratio = exp(z * log(quotient(p.weight, q.weight)))
-    return p.weight * gamma(shape) * first**-shape * ratio * exp(linear[0]) * scale**shape
+    return p.weight * sp.gamma(shape) * first**-shape * ratio * exp(linear[0]) * scale**shape
 
 
 def _poisson_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
@@ -295,8 +277,8 @@ def _poisson_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr 
     if not (region.lo == 0 and region.hi is oo):
         return None
     (p,), (q,) = region.p, region.q
-    exponent = expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
-    linear = polynomial_in(expand(exponent + loggamma(x + 1)), x, 1)
+    exponent = sp.expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    linear = polynomial_in(sp.expand(exponent + sp.loggamma(x + 1)), x, 1)
     if linear is None or len(linear) < 2:
         return None
     ratio = exp(z * log(quotient(p.weight, q.weight)))
@@ -326,13 +308,13 @@ def cumulants_of(cgf: Entry, z: Symbol) -> Entry:
         return Unavailable("no closed generating function; the numeric side differentiates its own")
     is_log = isinstance(cgf.expr, log)
     values = _from_moments(cgf.expr.args[0], z) if is_log else _derivatives(cgf.expr, z)
-    return Closed(Tuple(*values), "derivatives of the generating function at 0")
+    return Closed(sp.Tuple(*values), "derivatives of the generating function at 0")
 
 
 def _derivatives(expr: Expr, z: Symbol) -> list[Expr]:
     found, values = expr, []
     for _ in range(ORDER):
-        found = diff(found, z)
+        found = sp.diff(found, z)
         values.append(found.subs(z, 0))
     return values
 

@@ -12,34 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sympy import (
-    Add,
-    Expr,
-    Piecewise,
-    Poly,
-    PolynomialError,
-    S,
-    Symbol,
-    Tuple,
-    apart,
-    atan,
-    cancel,
-    cos,
-    diff,
-    erfc,
-    exp,
-    expand,
-    expand_mul,
-    factor,
-    fraction,
-    log,
-    oo,
-    powdenest,
-    sin,
-    sqrt,
-    together,
-    true,
-)
+import sympy as sp
+from sympy import Add, Expr, S, Symbol, exp, log, oo
 from sympy import pi as PI
 
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable
@@ -84,7 +58,7 @@ def integral_to(terms: tuple[Term, ...], x: Symbol, lo: Expr, facts: Facts) -> E
         start = None if primitive is None else _at(primitive, x, lo)
         if primitive is None or start is None:
             return None
-        total += expand_mul(cancel(term.weight) * (primitive - start))
+        total += sp.expand_mul(sp.cancel(term.weight) * (primitive - start))
     return total
 
 
@@ -99,12 +73,12 @@ def geometric(
         return None if lo.is_infinite or hi.is_infinite else (hi - lo + 1) * exp(m)
     if not lo.is_infinite and not hi.is_infinite:
         count = hi - lo + 1
-        return count * exp(expand(k * lo + m)) * expm1c(expand(k * count)) / expm1c(k)
+        return count * exp(sp.expand(k * lo + m)) * expm1c(sp.expand(k * count)) / expm1c(k)
     trend = proved(k if z is None else k.subs(z, 0), facts)
     if hi is oo and lo is not -oo and trend == -1:
-        return exp(expand(k * lo + m)) / (1 - exp(k))
+        return exp(sp.expand(k * lo + m)) / (1 - exp(k))
     if lo is -oo and hi is not oo and trend == 1:
-        return exp(expand(k * hi + m)) / (1 - exp(-k))
+        return exp(sp.expand(k * hi + m)) / (1 - exp(-k))
     return None
 
 
@@ -123,7 +97,7 @@ def _definite(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Ex
         intercept, slope = (*polynomial, S.Zero)[:2]
         return exponential_segment(slope, intercept, lo, hi, facts)
     if hi is oo and lo is not -oo:
-        mirrored = expand(exponent.subs(x, -x))
+        mirrored = sp.expand(exponent.subs(x, -x))
         return _between(antiderivative(mirrored, x, facts), x, -oo, -lo)
     return _between(antiderivative(exponent, x, facts), x, lo, hi)
 
@@ -135,10 +109,10 @@ def _between(primitive: Expr | None, x: Symbol, lo: Expr, hi: Expr) -> Expr | No
         return None
     whole = upper - lower
     nested = any(node.args[0].has(exp) for node in whole.atoms(exp))
-    if lower == 0 or nested or whole.has(erfc, atan):
+    if lower == 0 or nested or whole.has(sp.erfc, sp.atan):
         return whole
     # polynomials nearly cancel over a short interval, exponentials in a tail: factors do not
-    return factor(whole)
+    return sp.factor(whole)
 
 
 def exponential_segment(
@@ -149,11 +123,11 @@ def exponential_segment(
         return None if lo.is_infinite or hi.is_infinite else (hi - lo) * exp(intercept)
     if not lo.is_infinite and not hi.is_infinite:
         width = hi - lo
-        return width * exp(expand(slope * lo + intercept)) * expm1c(expand(slope * width))
+        return width * exp(sp.expand(slope * lo + intercept)) * expm1c(sp.expand(slope * width))
     if lo is -oo and hi is not oo and proved(slope, facts) == 1:
-        return exp(expand(slope * hi + intercept)) / slope
+        return exp(sp.expand(slope * hi + intercept)) / slope
     if hi is oo and lo is not -oo and proved(slope, facts) == -1:
-        return exp(expand(slope * lo + intercept)) / (-slope)
+        return exp(sp.expand(slope * lo + intercept)) / (-slope)
     return None
 
 
@@ -209,20 +183,20 @@ def _gaussian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     c, b, a = coefficients
     if proved(a, facts) != -1:
         return None
-    root = powdenest(sqrt(-a), force=True)
-    peak = exp(expand(c - b**2 / (4 * a)))
-    return sqrt(PI) / (2 * root) * peak * erfc(expand(b / (2 * root) - root * x))
+    root = sp.powdenest(sp.sqrt(-a), force=True)
+    peak = exp(sp.expand(c - b**2 / (4 * a)))
+    return sp.sqrt(PI) / (2 * root) * peak * sp.erfc(sp.expand(b / (2 * root) - root * x))
 
 
 def _own_derivative(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """exp(f) * f' up to a constant: f is one of the terms of the exponent."""
-    for part in Add.make_args(expand(exponent)):
+    for part in Add.make_args(sp.expand(exponent)):
         if affine_in(part, x) is not None or not part.has(x):
             continue
-        ratio = tidy(exponent - part, x) - _log_abs(diff(part, x), x)
-        ratio = expand(ratio)
+        ratio = tidy(exponent - part, x) - _log_abs(sp.diff(part, x), x)
+        ratio = sp.expand(ratio)
         if not ratio.has(x):
-            side = proved(diff(part, x), facts.within(x, -oo, oo))
+            side = proved(sp.diff(part, x), facts.within(x, -oo, oo))
             return None if side is None else side * exp(ratio + part)
     return None
 
@@ -248,13 +222,13 @@ def _density(exponent: Expr, x: Symbol) -> Expr:
 def _term_by_term(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """Polynomials plus sines and cosines of affine functions."""
     total = S.Zero
-    for term in Add.make_args(expand(_density(exponent, x))):
+    for term in Add.make_args(sp.expand(_density(exponent, x))):
         constant, rest = term.as_independent(x, as_Add=False)
-        if isinstance(rest, (cos, sin)):
+        if isinstance(rest, (sp.cos, sp.sin)):
             affine = affine_in(rest.args[0], x)
             if affine is None:
                 return None
-            turned = sin(rest.args[0]) if isinstance(rest, cos) else -cos(rest.args[0])
+            turned = sp.sin(rest.args[0]) if isinstance(rest, sp.cos) else -sp.cos(rest.args[0])
             total += constant * turned / affine[0]
             continue
         base, power = rest.as_base_exp()
@@ -270,35 +244,35 @@ def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | Non
     if rational is None or rational.exponential is None or rational.expr.has(x):
         return None
     generator, rate = rational.symbol, rational.exponential.rate
-    integrand = apart(cancel(together(rational.expr / generator)), generator)
+    integrand = sp.apart(sp.cancel(sp.together(rational.expr / generator)), generator)
     total = S.Zero
     for part in Add.make_args(integrand):
-        numerator, denominator = fraction(factor(part))
+        numerator, denominator = sp.fraction(sp.factor(part))
         if numerator.has(generator):
             return None
         base, power = denominator.as_independent(generator, as_Add=False)[1].as_base_exp()
-        slope = diff(base, generator)
+        slope = sp.diff(base, generator)
         if slope.has(generator) or power == 1 or not power.is_Integer:
             return None
         total += part * base / (slope * (1 - power))
-    return factor(total.subs(generator, rational.value) / rate)
+    return sp.factor(total.subs(generator, rational.value) / rate)
 
 
 def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """One over a quadratic without real roots."""
-    numerator, denominator = fraction(together(_density(exponent, x)))
+    numerator, denominator = sp.fraction(sp.together(_density(exponent, x)))
     try:
-        poly = Poly(denominator, x)
-    except PolynomialError:
+        poly = sp.Poly(denominator, x)
+    except sp.PolynomialError:
         return None
     if poly.degree() != 2 or numerator.has(x) or any(c.has(x) for c in poly.all_coeffs()):
         return None
     a, b, c = poly.all_coeffs()
-    gap = factor(4 * a * c - b**2)
+    gap = sp.factor(4 * a * c - b**2)
     if proved(gap, facts) != 1:
         return None
-    root = powdenest(sqrt(gap), force=True)
-    return 2 * numerator / root * atan(expand((2 * a * x + b) / root))
+    root = sp.powdenest(sp.sqrt(gap), force=True)
+    return 2 * numerator / root * sp.atan(sp.expand((2 * a * x + b) / root))
 
 
 _RULES = (
@@ -323,7 +297,7 @@ def infinite_mass(
                 return Numeric(f"no closed mass on {region.interval}; integrated when bound")
             parts.append(part)
     parts += [term.whole for atom in atoms if not atom.q for term in atom.p]
-    return Closed(Tuple(*parts), "closed masses" if parts else "no such region")
+    return Closed(sp.Tuple(*parts), "closed masses" if parts else "no such region")
 
 
 def _stretches(regions: Sequence[Region], side: str) -> list[tuple[Expr, Expr, tuple[Term, ...]]]:
@@ -355,12 +329,12 @@ def distribution(
         whole = mass(terms, x, lo, hi, facts, False) if hi != oo else S.Zero
         if here is None or whole is None:
             return Unavailable(f"no rule for the antiderivative on ({lo}, {hi})")
-        arms.append((before + here, x < hi if hi != oo else true))
+        arms.append((before + here, x < hi if hi != oo else sp.true))
         before += whole
-    if arms and arms[-1][1] != true:
-        arms.append((S.One, true))
+    if arms and arms[-1][1] != sp.true:
+        arms.append((S.One, sp.true))
     if regions and regions[0].lo != -oo:
         arms.insert(0, (S.Zero, x < regions[0].lo))
     if sum(arm.count_ops() for arm, _ in arms) > LONGEST:
         return Unavailable(f"a formula of more than {LONGEST} operations; integrated when bound")
-    return Closed(Piecewise(*arms), "antiderivatives by rule")
+    return Closed(sp.Piecewise(*arms), "antiderivatives by rule")

@@ -13,34 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    Integer,
-    Poly,
-    PolynomialError,
-    Pow,
-    S,
-    Symbol,
-    acosh,
-    asinh,
-    atan,
-    atanh,
-    cancel,
-    cosh,
-    count_ops,
-    exp,
-    expand,
-    factor,
-    fraction,
-    log,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    together,
-)
+import sympy as sp
+from sympy import Add, Dummy, Expr, Pow, S, Symbol, exp, log
 
 from mechc.calculus.checks import Checker
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region
@@ -50,12 +24,12 @@ from mechc.symbolic.rewrite import rational_in
 _OPPOSITE = {
     exp: log,
     log: exp,
-    sinh: asinh,
-    asinh: sinh,
-    tanh: atanh,
-    atanh: tanh,
-    tan: atan,
-    atan: tan,
+    sp.sinh: sp.asinh,
+    sp.asinh: sp.sinh,
+    sp.tanh: sp.atanh,
+    sp.atanh: sp.tanh,
+    sp.tan: sp.atan,
+    sp.atan: sp.tan,
 }
 
 
@@ -113,17 +87,17 @@ def _peel(loss: Expr, x: Symbol, value: Expr) -> tuple[Expr, Expr]:
 
 def _divided(value: Expr, coefficient: Expr) -> Expr:
     """value/coefficient, algebraic parts cancelled, transcendental ones left whole."""
-    inverse = cancel(1 / coefficient)
+    inverse = sp.cancel(1 / coefficient)
     whole = [a for a in Add.make_args(value) if a.has(exp, log)]
     algebraic = Add(*(a for a in Add.make_args(value) if not a.has(exp, log)))
-    return Add(*(a * inverse for a in whole)) + expand(cancel(algebraic * inverse))
+    return Add(*(a * inverse for a in whole)) + sp.expand(sp.cancel(algebraic * inverse))
 
 
 def _last_layer(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
     if isinstance(inner, Pow) and inner.exp.is_Integer:
         yield from _powers(inner, x, value)
-    elif isinstance(inner, cosh):
-        for branch in (acosh(value), -acosh(value)):
+    elif isinstance(inner, sp.cosh):
+        for branch in (sp.acosh(value), -sp.acosh(value)):
             yield from _rewound(inner.args[0], x, branch, "unwinding")
     yield from _polynomials(inner, x, value)
 
@@ -153,15 +127,15 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
         if rational is None:
             continue
         generator = rational.symbol
-        numerator, _ = fraction(together(rational.expr))
+        numerator, _ = sp.fraction(sp.together(rational.expr))
         try:
-            poly = Poly(expand(numerator), generator)
-        except PolynomialError:
+            poly = sp.Poly(sp.expand(numerator), generator)
+        except sp.PolynomialError:
             continue
         if poly.degree() > 2 or poly.degree() < 1 or any(c.has(x) for c in poly.all_coeffs()):
             continue
         name = f"quadratic in {rational.value}" if poly.degree() == 2 else "linear equation"
-        coefficients = [factor(c) for c in reversed(poly.all_coeffs())]
+        coefficients = [sp.factor(c) for c in reversed(poly.all_coeffs())]
         for root in _roots(coefficients):
             yield rational.place(root).xreplace({placeholder: right}), name
 
@@ -169,16 +143,16 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
 def _roots(coefficients: list[Expr]) -> Iterator[Expr]:
     """Roots in both of their algebraic forms: one of the two has no cancellation."""
     if len(coefficients) == 2:
-        yield cancel(-coefficients[0] / coefficients[1])
+        yield sp.cancel(-coefficients[0] / coefficients[1])
         return
     c, b, a = coefficients
     if b == 0:
-        yield sqrt(factor(-c / a))
-        yield -sqrt(factor(-c / a))
+        yield sp.sqrt(sp.factor(-c / a))
+        yield -sp.sqrt(sp.factor(-c / a))
         return
     half = b / 2
     radicand = half**2 - a * c
-    root = sqrt(min((radicand, factor(radicand), expand(radicand)), key=count_ops))
+    root = sp.sqrt(min((radicand, sp.factor(radicand), sp.expand(radicand)), key=sp.count_ops))
     for side in (1, -1):
         yield (-half + side * root) / a
         yield c / (-half - side * root)
@@ -193,12 +167,12 @@ def _equations(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, Expr
     scale = pairs[0][0]
     product = S.One
     for coefficient, argument in pairs:
-        ratio = factor(coefficient / scale)
-        if not isinstance(ratio, Integer):
+        ratio = sp.factor(coefficient / scale)
+        if not isinstance(ratio, sp.Integer):
             return
         product *= argument**ratio
     rest = Add(*(a for a in Add.make_args(inner) if not a.has(log, log_mix)))
-    yield product * exp(expand(rest / scale)), exp(value / scale)
+    yield product * exp(sp.expand(rest / scale)), exp(value / scale)
 
 
 def _log_terms(inner: Expr, x: Symbol) -> list[tuple[Expr, Expr]] | None:

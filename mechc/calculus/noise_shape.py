@@ -21,39 +21,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from sympy import (
-    Abs,
-    Add,
-    Dummy,
-    Expr,
-    Mul,
-    Pow,
-    S,
-    Symbol,
-    asinh,
-    atan,
-    besseli,
-    besselk,
-    binomial,
-    cos,
-    cosh,
-    diff,
-    erf,
-    erfc,
-    exp,
-    expand,
-    expand_log,
-    fraction,
-    gamma,
-    log,
-    loggamma,
-    nan,
-    oo,
-    sin,
-    sinh,
-    tanh,
-    zoo,
-)
+import sympy as sp
+from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 from sympy import together as over_one
 
 from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
@@ -72,8 +41,10 @@ from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import factored, tidy
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
-ENTIRE = (Add, Mul, exp, erf, erfc, sinh, cosh, tanh, sin, cos, atan, asinh)
-ON_POSITIVE_NUMBERS = (log, gamma, loggamma)
+ENTIRE = (
+    Add, Mul, exp, sp.erf, sp.erfc, sp.sinh, sp.cosh, sp.tanh, sp.sin, sp.cos, sp.atan, sp.asinh,
+)  # fmt: skip
+ON_POSITIVE_NUMBERS = (log, sp.gamma, sp.loggamma)
 
 
 def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
@@ -90,11 +61,11 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
         return bool(whole or root or exceeds_zero(expr.base, here))
     if isinstance(expr, ON_POSITIVE_NUMBERS):
         return is_continuous(expr.args[0], x, here) and exceeds_zero(expr.args[0], here)
-    if isinstance(expr, binomial):
+    if isinstance(expr, sp.binomial):
         return all(is_continuous(part, x, here) for part in expr.args) and exceeds_zero(
             expr.args[0] + 1, here
         )
-    if isinstance(expr, (besseli, besselk, log_besselk)) and not expr.args[0].has(x):
+    if isinstance(expr, (sp.besseli, sp.besselk, log_besselk)) and not expr.args[0].has(x):
         return is_continuous(expr.args[1], x, here) and exceeds_zero(expr.args[1], here)
     if isinstance(expr, log_erf_gap):
         return is_continuous(expr.args[0], x, here) and not expr.args[1].has(x)
@@ -185,29 +156,29 @@ def _by_steps(piece: Piece, log_mass: Expr, x: Symbol, facts: Facts) -> int:
     """
     function = tidy(log_mass, x).as_independent(x, as_Add=True)[1]
     bessel = function.args[0] if isinstance(function, log) else None
-    if isinstance(bessel, besseli) and bessel.order.has(x) and not bessel.argument.has(x):
+    if isinstance(bessel, sp.besseli) and bessel.order.has(x) and not bessel.argument.has(x):
         steady = (bessel.order + x).is_number or (bessel.order - x).is_number
         if steady and bessel.argument.is_positive:
             return PEAK
     step = function.subs(x, x + 1) - function
-    for node in sorted(function.atoms(loggamma), key=str):
+    for node in sorted(function.atoms(sp.loggamma), key=str):
         u = node.args[0]
-        change = expand(u.subs(x, x + 1) - u)
+        change = sp.expand(u.subs(x, x + 1) - u)
         if change in (1, -1):
             factor = log(u) if change == 1 else -log(u - 1)
             step = step.xreplace({node.func(u.subs(x, x + 1)): node + factor})
     here = facts.within(x, piece.lo, piece.hi)
-    step = expand(step)
-    if step.atoms(loggamma) or not is_continuous(step, x, here):
+    step = sp.expand(step)
+    if step.atoms(sp.loggamma) or not is_continuous(step, x, here):
         raise _Unknown
-    excess, scale = fraction(factored(over_one(exp(step) - 1)))
+    excess, scale = sp.fraction(factored(over_one(exp(step) - 1)))
     side = weak_sign(scale, here)
     straight = excess.as_poly(x)
     if side and straight is not None and straight.degree() == 1:
         slope = weak_sign(straight.coeff_monomial(x), facts)
         if slope is not None and slope * side <= 0:
             return PEAK
-    if weak_sign(factored(over_one(diff(step, x))), here) in (DOWN, FLAT):
+    if weak_sign(factored(over_one(sp.diff(step, x))), here) in (DOWN, FLAT):
         return PEAK
     raise _Unknown
 
@@ -233,12 +204,12 @@ def _jump(
     change = total(terms).subs(x, lo) - total(before).subs(x, end)
     if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
         change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
-        if change.has(log) and weak_sign(expand(change), facts) is None:
+        if change.has(log) and weak_sign(sp.expand(change), facts) is None:
             # the logarithm of a ratio has the sign of what the ratio exceeds one by
             change = factored(over_one(exp(change) - 1))
-    if not change.is_finite and (change.has(oo, zoo, nan) or change.atoms(log_besselk)):
+    if not change.is_finite and (change.has(oo, sp.zoo, sp.nan) or change.atoms(log_besselk)):
         return PEAK  # a pole: up or down, so there may be nothing but a fall after it
-    found = weak_sign(expand(change), facts)
+    found = weak_sign(sp.expand(change), facts)
     if found is None:
         raise _Unknown
     return found
@@ -249,10 +220,12 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
     inside = facts.within(x, piece.lo, piece.hi)
     if not all(is_continuous(t.log_density, x, inside) for t in terms):
         raise _Unknown
-    slopes = [factored(over_one(diff(t.log_density, x))) for t in terms]
-    turning = {f for s in slopes for f in Mul.make_args(fraction(s)[0]) if _can_cut(f, x)}
-    turning |= {f.args[0] for s in slopes for f in s.atoms(asinh, atan) if _can_cut(f.args[0], x)}
-    marks = tuple(Abs(f) for f in sorted(turning, key=str)) or (x,)
+    slopes = [factored(over_one(sp.diff(t.log_density, x))) for t in terms]
+    turning = {f for s in slopes for f in Mul.make_args(sp.fraction(s)[0]) if _can_cut(f, x)}
+    turning |= {
+        f.args[0] for s in slopes for f in s.atoms(sp.asinh, sp.atan) if _can_cut(f.args[0], x)
+    }
+    marks = tuple(sp.Abs(f) for f in sorted(turning, key=str)) or (x,)
     found: list[int] = []
     for stretch in split(marks, x, piece.lo, piece.hi, facts, ordered=True):
         here = facts.within(x, stretch.lo, stretch.hi)
@@ -268,10 +241,10 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
 
 def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
     """Prove concavity by the second derivative, of the whole or of every summand."""
-    if weak_sign(factored(over_one(diff(slope, x))), here) in (DOWN, FLAT):
+    if weak_sign(factored(over_one(sp.diff(slope, x))), here) in (DOWN, FLAT):
         return True
     return all(
-        weak_sign(diff(part, x, 2), here) in (DOWN, FLAT) or _bends_down(part, x, here)
+        weak_sign(sp.diff(part, x, 2), here) in (DOWN, FLAT) or _bends_down(part, x, here)
         for part in Add.make_args(log_density)
     )
 
@@ -320,7 +293,7 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
         here = facts.within(x, piece.lo, piece.hi)
         if not is_continuous(ell, x, here):
             return False
-        if not is_concave(ell, factored(over_one(diff(ell, x))), x, here):
+        if not is_concave(ell, factored(over_one(sp.diff(ell, x))), x, here):
             return False
     joint = _falls_on_integers if variable.is_integer else _falls
     joints = zip(pairwise(pieces), pairwise(logs), strict=True)
@@ -332,7 +305,7 @@ def _falls(left: Piece, right: Piece, u: Expr, v: Expr, x: Symbol, facts: Facts)
     if left.hi != right.lo:
         return False
     jump = _flat((v - u).subs(x, right.lo))
-    kink = _flat((diff(v, x) - diff(u, x)).subs(x, right.lo))
+    kink = _flat((sp.diff(v, x) - sp.diff(u, x)).subs(x, right.lo))
     return jump == 0 and weak_sign(kink, facts) in (-1, 0)
 
 
@@ -351,7 +324,7 @@ def _falls_on_integers(
 
 
 def _flat(expr: Expr) -> Expr:
-    return expand(expand_log(expand(expr)))
+    return sp.expand(sp.expand_log(sp.expand(expr)))
 
 
 def centre_of(noise: Declaration) -> Expr | None:

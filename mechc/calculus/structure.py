@@ -17,23 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sympy import (
-    Expr,
-    Piecewise,
-    Pow,
-    Rational,
-    S,
-    Symbol,
-    Tuple,
-    cancel,
-    diff,
-    expand,
-    expand_log,
-    ilcm,
-    log,
-    together,
-    true,
-)
+import sympy as sp
+from sympy import Expr, Pow, S, Symbol, log
 
 from mechc.calculus.checks import Checker
 from mechc.calculus.terms import Term, total
@@ -65,25 +50,27 @@ def lattice_of(
         else:
             return Unavailable(f"the loss varies continuously or irregularly on {region.interval}")
     if not losses:
-        return Closed(Tuple(S.Zero, S.One), "no finite loss")
-    return _lattice([expand(loss) for loss in losses], slopes, facts)
+        return Closed(sp.Tuple(S.Zero, S.One), "no finite loss")
+    return _lattice([sp.expand(loss) for loss in losses], slopes, facts)
 
 
 def atom_loss(atom: Atom) -> Expr:
     """Loss of an atom with mass under both."""
-    return expand(expand_log(log(quotient(total(atom.p), total(atom.q))), force=True))
+    return sp.expand(sp.expand_log(log(quotient(total(atom.p), total(atom.q))), force=True))
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
     offset = losses[0]
-    gaps = [g for g in (expand(loss - offset) for loss in losses) if g != 0]
+    gaps = [g for g in (sp.expand(loss - offset) for loss in losses) if g != 0]
     if not gaps and not slopes:
-        return Closed(Tuple(offset, S.One), "a single finite loss")
+        return Closed(sp.Tuple(offset, S.One), "a single finite loss")
     for unit in dict.fromkeys((*slopes, *gaps)):
         step = _common_step(unit, (*slopes, *gaps))
         if step is not None:
             step = step * _orientation(step, facts)
-            return Closed(Tuple(offset, step), "all gaps between losses are multiples of the step")
+            return Closed(
+                sp.Tuple(offset, step), "all gaps between losses are multiples of the step"
+            )
     return Unavailable("the differences of the losses are not proved to be commensurate")
 
 
@@ -91,19 +78,19 @@ def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
     """unit/n such that every gap is an integer multiple of it."""
     denominator = 1
     for gap in gaps:
-        ratio = cancel(gap / unit)
+        ratio = sp.cancel(gap / unit)
         if ratio.is_integer:
             continue
-        if not isinstance(ratio, Rational):
+        if not isinstance(ratio, sp.Rational):
             return None
-        denominator = int(ilcm(denominator, int(ratio.q)))
+        denominator = int(sp.ilcm(denominator, int(ratio.q)))
     return unit / denominator
 
 
 def _orientation(step: Expr, facts: Facts) -> Expr:
     """The sign that makes a step positive."""
     side = proved(step, facts)
-    return Piecewise((S.One, step > 0), (S.NegativeOne, true)) if side is None else S(side)
+    return sp.Piecewise((S.One, step > 0), (S.NegativeOne, sp.true)) if side is None else S(side)
 
 
 Ends = frozenset[Expr]  # the largest or the smallest of which is the end (`candidates`)
@@ -123,7 +110,7 @@ def reflections(parts: Sequence[Piece | Region], checker: Checker) -> Iterator[E
     segments: list[Segment] = []
     for part in parts:
         lows, highs = candidates(part.lo, part.hi)
-        segments.append((frozenset(map(expand, lows)), frozenset(map(expand, highs)),
+        segments.append((frozenset(map(sp.expand, lows)), frozenset(map(sp.expand, highs)),
                          part.p, part.q))  # fmt: skip
     points = [end for part in parts for end in (part.lo, part.hi) if not end.is_infinite]
     for c in dict.fromkeys(_centres(points, segments[0], checker.x)):
@@ -134,15 +121,15 @@ def reflections(parts: Sequence[Piece | Region], checker: Checker) -> Iterator[E
 def _centres(points: list[Expr], segment: Segment, x: Symbol) -> Iterator[Expr]:
     """Candidates for c: from breakpoints, else from the centres of the two densities."""
     if points:
-        yield expand(points[0] + points[-1])
+        yield sp.expand(points[0] + points[-1])
         if x.is_integer:
-            yield expand(points[0] + points[-1] - 1)
+            yield sp.expand(points[0] + points[-1] - 1)
         return
     _, _, p, q = segment
     for left in _zeros(p[0].log_density, x):
         for term in q:
             for right in _zeros(term.log_density, x):
-                yield expand(left + right)
+                yield sp.expand(left + right)
 
 
 def _zeros(expr: Expr, x: Symbol) -> list[Expr]:
@@ -171,7 +158,7 @@ def _reflects(segments: list[Segment], c: Expr, checker: Checker) -> bool:
 
 
 def _mirror(ends: Ends, c: Expr) -> Ends:
-    return frozenset(-end if end.is_infinite else expand(c - end) for end in ends)
+    return frozenset(-end if end.is_infinite else sp.expand(c - end) for end in ends)
 
 
 def _agree(segments: list[Segment], index: int, other: Ends, x: Symbol) -> bool:
@@ -180,14 +167,14 @@ def _agree(segments: list[Segment], index: int, other: Ends, x: Symbol) -> bool:
     if not x.is_integer or len(left[1]) + len(right[0]) + len(other) > 3:
         return False
     (end,), (start,), (there,) = left[1], right[0], other
-    overlap = expand(there - end)
+    overlap = sp.expand(there - end)
     if overlap not in (S.One, S.NegativeOne):
         return False
     point = end if overlap == -1 else start
     return all(
         len(one) == len(two) == 1
-        and expand((one[0].log_density - two[0].log_density).subs(x, point)) == 0
-        and cancel(one[0].weight - two[0].weight) == 0
+        and sp.expand((one[0].log_density - two[0].log_density).subs(x, point)) == 0
+        and sp.cancel(one[0].weight - two[0].weight) == 0
         for one, two in zip(left[2:], right[2:], strict=True)
     )
 
@@ -208,11 +195,11 @@ def _equal(weight: Expr, moved: Expr, other: Term, c: Expr, checker: Checker) ->
     x = checker.x
     difference = tidy(_expanded_bases(moved - other.log_density), x)
     if difference.has(x):
-        rational = rational_in(diff(difference, x), x)
-        if rational is None or cancel(together(rational.expr)) != 0:
+        rational = rational_in(sp.diff(difference, x), x)
+        if rational is None or sp.cancel(sp.together(rational.expr)) != 0:
             return False
         difference = difference.subs(x, c / 2)
-    gap = expand(difference + log(cancel(weight / other.weight)))
+    gap = sp.expand(difference + log(sp.cancel(weight / other.weight)))
     return bool(gap == 0) or (gap.is_finite is not False and checker.vanishes(gap))
 
 
@@ -220,7 +207,7 @@ def _expanded_bases(expr: Expr) -> Expr:
     """Bases of powers as sums, so that (a - x)/s and a/s - x/s compare equal."""
     return expr.replace(
         lambda node: isinstance(node, Pow) and not node.exp.is_Integer,
-        lambda node: expand(node.base) ** node.exp,
+        lambda node: sp.expand(node.base) ** node.exp,
     )
 
 
@@ -228,7 +215,9 @@ def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
     masses = [(total(a.p), total(a.q)) for a in atoms]
     waiting = list(masses)
     for p, q in masses:
-        twin = next((m for m in waiting if cancel(m[0] - q) == 0 and cancel(m[1] - p) == 0), None)
+        twin = next(
+            (m for m in waiting if sp.cancel(m[0] - q) == 0 and sp.cancel(m[1] - p) == 0), None
+        )
         if twin is None:
             return False
         waiting.remove(twin)

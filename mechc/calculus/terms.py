@@ -21,36 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import (
-    Add,
-    Expr,
-    Mul,
-    Pow,
-    Rational,
-    S,
-    Symbol,
-    atan,
-    besselk,
-    cos,
-    cosh,
-    coth,
-    csch,
-    erf,
-    erfc,
-    exp,
-    expand,
-    factor,
-    factor_terms,
-    factorial,
-    gamma,
-    log,
-    loggamma,
-    sech,
-    sin,
-    sinh,
-    tanh,
-    together,
-)
+import sympy as sp
+from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
@@ -113,10 +85,10 @@ def _with_tails(expr: Expr) -> Expr:
     for total in expr.atoms(Add):
         constant, rest = total.as_coeff_Add()
         coefficient, functions = rest.as_coeff_Mul()
-        if isinstance(functions, erf) and abs(coefficient) == constant:
-            tails[total] = constant * erfc(-functions.args[0] * (coefficient / constant))
-        elif isinstance(functions, erfc) and -coefficient == constant:
-            tails[total] = constant * erf(functions.args[0])
+        if isinstance(functions, sp.erf) and abs(coefficient) == constant:
+            tails[total] = constant * sp.erfc(-functions.args[0] * (coefficient / constant))
+        elif isinstance(functions, sp.erfc) and -coefficient == constant:
+            tails[total] = constant * sp.erf(functions.args[0])
     return expr.xreplace(tails)
 
 
@@ -183,7 +155,7 @@ def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tu
             ]
             return Mul(*(w for w, _ in pairs)), Add(*(ell for _, ell in pairs))
     # a cosine keeps its square: next to its zeros rounding takes the sign away
-    rounded = expr.is_Pow and expr.exp.is_even and expr.base.has(cos, sin)
+    rounded = expr.is_Pow and expr.exp.is_even and expr.base.has(sp.cos, sp.sin)
     base_side = weak_sign(expr.base, facts) if isinstance(expr, Pow) and not rounded else None
     if base_side == 1 or (base_side and expr.exp.is_Integer):
         weight, ell = _weight_and_log(expr.base, base_side, variable, facts)
@@ -195,27 +167,27 @@ def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tu
 
 def _special(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     """Functions whose logarithm has a form that does not overflow."""
-    half = Rational(1, 2)
-    if isinstance(expr, (cosh, sech, sinh, csch, tanh, coth)):
+    half = sp.Rational(1, 2)
+    if isinstance(expr, (sp.cosh, sp.sech, sp.sinh, sp.csch, sp.tanh, sp.coth)):
         u = expr.args[0] * (weak_sign(expr.args[0], facts) or 1)
         log_cosh, log_sinh = u + log(1 + exp(-2 * u)), u + log(1 - exp(-2 * u))
         return {
-            cosh: (half, log_cosh),
-            sech: (S(2), -log_cosh),
-            sinh: (half, log_sinh),
-            csch: (S(2), -log_sinh),
-            tanh: (S.One, log_sinh - log_cosh),
-            coth: (S.One, log_cosh - log_sinh),
+            sp.cosh: (half, log_cosh),
+            sp.sech: (S(2), -log_cosh),
+            sp.sinh: (half, log_sinh),
+            sp.csch: (S(2), -log_sinh),
+            sp.tanh: (S.One, log_sinh - log_cosh),
+            sp.coth: (S.One, log_cosh - log_sinh),
         }[expr.func]
     for growing in (expr + 1, 1 - expr):
         if isinstance(growing, exp) and weak_sign(growing.args[0], facts) == 1:
             return S.One, growing.args[0] + log(1 - exp(-growing.args[0]))
-    if isinstance(expr, besselk) and weak_sign(expr.argument, facts) == 1:
+    if isinstance(expr, sp.besselk) and weak_sign(expr.argument, facts) == 1:
         return S.One, log_besselk(*expr.args)
-    if isinstance(expr, (gamma, factorial)):
-        u = expr.args[0] + (1 if isinstance(expr, factorial) else 0)
+    if isinstance(expr, (sp.gamma, sp.factorial)):
+        u = expr.args[0] + (1 if isinstance(expr, sp.factorial) else 0)
         if weak_sign(u, facts) == 1:
-            return S.One, loggamma(u)
+            return S.One, sp.loggamma(u)
     return S.One, log(side * expr)
 
 
@@ -226,7 +198,7 @@ def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ..
         if term.weight == 0:
             continue
         for i, other in enumerate(kept):
-            gap = expand(term.log_density - other.log_density)
+            gap = sp.expand(term.log_density - other.log_density)
             if not gap.has(variable):
                 # the larger one is kept, so that exp(gap) cannot overflow
                 larger, smaller = (term, other) if weak_sign(gap, facts) == 1 else (other, term)
@@ -240,8 +212,8 @@ def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ..
 def _sum(larger: Term, smaller: Term, gap: Expr) -> Term:
     """The sum of two terms, the second one exp(gap) times the shape of the first."""
     added = larger.weight + smaller.weight * exp(gap)
-    flat = expand(added)
-    return Term(factor_terms(added) if isinstance(flat, Add) else flat, larger.log_density)
+    flat = sp.expand(added)
+    return Term(sp.factor_terms(added) if isinstance(flat, Add) else flat, larger.log_density)
 
 
 def _tidy(log_density: Expr, variable: Symbol) -> Expr:
@@ -260,7 +232,7 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
     if not isinstance(expr, Add) or not expr.has(x):
         return expr
     parts = Add(*(without_differences(a, x, facts) if a.is_Mul else a for a in expr.args))
-    if parts != expr and not parts.has(erf, erfc, atan):
+    if parts != expr and not parts.has(sp.erf, sp.erfc, sp.atan):
         return parts  # a mixture, each of its laws by itself
     paired = _paired(expr, x, facts)
     if paired is not expr or not any(a.could_extract_minus_sign() for a in expr.args):
@@ -271,9 +243,9 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
 def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
     """Pairs of erf or of atan with opposite coefficients, the larger argument first."""
     waiting, rest = [], S.Zero
-    for term in expand(expr.replace(erfc, lambda u: 1 - erf(u)), deep=False).args:
+    for term in sp.expand(expr.replace(sp.erfc, lambda u: 1 - sp.erf(u)), deep=False).args:
         c, f = term.as_independent(x, as_Add=False)
-        if isinstance(f, (erf, atan)):
+        if isinstance(f, (sp.erf, sp.atan)):
             waiting.append((c, f))
         else:
             rest += term
@@ -293,20 +265,20 @@ def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
 
 def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, Expr] | None:
     """(k, a, b) with c F(u) + d F(v) = k (F(a) - F(b)), a > b, for an odd function F."""
-    if expand(c - d) == 0:
+    if sp.expand(c - d) == 0:
         d, v = -d, -v
-    elif expand(c + d) != 0:
+    elif sp.expand(c + d) != 0:
         return None
-    distance = expand(u - v)
+    distance = sp.expand(u - v)
     if exceeds_zero(distance, facts):
         return c, u, v
     return (d, v, u) if exceeds_zero(-distance, facts) else None
 
 
 def _distance(function: type[Expr], a: Expr, b: Expr) -> Expr:
-    if function is atan:
-        return atan2(factor(expand(a - b)), 1 + a * b)
-    return exp(log_erf_gap(factor(expand((a + b) / 2)), factor(expand((a - b) / 2))))
+    if function is sp.atan:
+        return atan2(sp.factor(sp.expand(a - b)), 1 + a * b)
+    return exp(log_erf_gap(sp.factor(sp.expand((a + b) / 2)), sp.factor(sp.expand((a - b) / 2))))
 
 
 def _factored(expr: Expr, x: Symbol) -> Expr:
@@ -316,7 +288,7 @@ def _factored(expr: Expr, x: Symbol) -> Expr:
     form = rational_in(expr, x)
     if form is None or form.exponential is None:
         return expr
-    product = factored(together(form.expr))
+    product = factored(sp.together(form.expr))
     if not isinstance(product, Mul):
         return expr
     return product.xreplace({form.symbol: form.value})

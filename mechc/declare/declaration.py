@@ -28,25 +28,8 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from sympy import (
-    And,
-    Basic,
-    Expr,
-    Float,
-    I,
-    Piecewise,
-    Rational,
-    S,
-    Sum,
-    Symbol,
-    beta,
-    gamma,
-    nan,
-    oo,
-    srepr,
-    sympify,
-    zoo,
-)
+import sympy as sp
+from sympy import Basic, Expr, S, Symbol, oo
 from sympy.core.function import AppliedUndef
 
 from mechc.adjacency import Adjacency, Claim
@@ -116,14 +99,14 @@ class Reader:
         if isinstance(value, (str, bool)) or value is None:
             raise DeclarationError(f"{where}={value!r} is not an expression")
         try:
-            read = sympify(value, strict=True).xreplace(self.plain)
+            read = sp.sympify(value, strict=True).xreplace(self.plain)
         except (TypeError, ValueError, AttributeError) as error:
             raise DeclarationError(f"{where}={value!r} is not an expression") from error
         if not isinstance(read, Expr):
             raise DeclarationError(f"{where}={value!r} is not an expression")
-        read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(Float)}))
-        read = read.replace(beta, lambda a, b: gamma(a) * gamma(b) / gamma(a + b))
-        if read.has(nan, zoo, I):
+        read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
+        read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
+        if read.has(sp.nan, sp.zoo, sp.I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")
         unknown = {str(u) for u in read.atoms(AppliedUndef)}
         unknown |= {_described(s, allowed) for s in read.free_symbols - allowed}
@@ -142,8 +125,8 @@ def _with_named_indices(expr: Expr) -> Expr:
     """
     taken = {s.name for s in expr.free_symbols}
 
-    def renamed(total: Sum) -> Sum:
-        inner = len(total.function.atoms(Sum))
+    def renamed(total: sp.Sum) -> sp.Sum:
+        inner = len(total.function.atoms(sp.Sum))
         names = {}
         for i, limit in enumerate(total.limits):
             name = f"k_{inner + i}"
@@ -152,12 +135,12 @@ def _with_named_indices(expr: Expr) -> Expr:
             names[limit[0]] = Symbol(name, integer=True)
         return total.xreplace(names)
 
-    return expr.replace(lambda e: isinstance(e, Sum), renamed)
+    return expr.replace(lambda e: isinstance(e, sp.Sum), renamed)
 
 
-def exact(number: Float) -> Expr:
+def exact(number: sp.Float) -> Expr:
     """The rational number that a float literal was written as, e.g. 0.1 -> 1/10."""
-    return Rational(repr(float(number))) if number.is_finite else S(number)
+    return sp.Rational(repr(float(number))) if number.is_finite else S(number)
 
 
 def _described(symbol: Symbol, allowed: set[Symbol]) -> str:
@@ -311,8 +294,8 @@ class Declaration:
         }
         numbered[self.variable] = Symbol("x_", **self.variable._assumptions_orig)
         parts: list[str] = [self.measure]
-        parts += [srepr(e.xreplace(numbered)) for e in (self.p, self.q, *self.support)]
-        parts += [srepr(e.xreplace(numbered)) for atom in self.atoms for e in atom]
+        parts += [sp.srepr(e.xreplace(numbered)) for e in (self.p, self.q, *self.support)]
+        parts += [sp.srepr(e.xreplace(numbered)) for atom in self.atoms for e in atom]
         parts += [repr(p.info[1:6]) for p in self.parameters]
         parts += [self.reverse.canonical] if self.reverse else []
         parts += [f"tag {self.tag.canonical}"] if self.tag else []
@@ -435,9 +418,9 @@ def additive(
     if lattice and not shift.is_integer:
         raise DeclarationError(f"{name}: sensitivity={shift} is not an integer; on a lattice use "
                                'count("sensitivity", default=1)')  # fmt: skip
-    inside = And(lo <= variable if lo != -oo else True, variable <= hi if hi != oo else True)
+    inside = sp.And(lo <= variable if lo != -oo else True, variable <= hi if hi != oo else True)
     if inside != True:  # noqa: E712 - SymPy's true
-        density = Piecewise((density, inside), (0, True))
+        density = sp.Piecewise((density, inside), (0, True))
     made = mechanism(
         name, variable=variable, p=density.subs(variable, variable - shift), q=density,
         parameters=parameters, lattice=lattice, about=about, refs=refs, claim=claim,

@@ -16,22 +16,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import sympy
-from sympy import (
-    And,
-    Basic,
-    Expr,
-    I,
-    Integer,
-    Not,
-    Or,
-    Piecewise,
-    Rational,
-    Symbol,
-    nan,
-    oo,
-    pi,
-    zoo,
-)
+import sympy as sp
+from sympy import Basic, Expr, Symbol, oo
 from sympy.logic.boolalg import Boolean
 from sympy.printing.str import StrPrinter
 
@@ -72,9 +58,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "shape": (shape, 1, 1),
 }
 _AS_IN_SYMPY = {name.capitalize(): name for name in ("abs", "heaviside", "max", "min")}
-CONSTANTS: dict[str, Expr] = {"pi": pi, "oo": oo, "inf": oo}
+CONSTANTS: dict[str, Expr] = {"pi": sp.pi, "oo": oo, "inf": oo}
 _GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli", "besselk", "beta", "zeta")
-_CHOOSING = (Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
+_CHOOSING = (sp.Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
 _DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -107,7 +93,7 @@ def parse(text: str, symbols: Mapping[str, Symbol]) -> Expr:
     """
     with _refusing(text):
         value = _Parser(text, symbols).expression(_tree(text), 0)
-        if value.has(nan, zoo, I):
+        if value.has(sp.nan, sp.zoo, sp.I):
             raise DeclarationError(f"cannot read {text!r}: it is not a real number")
     return value
 
@@ -259,14 +245,14 @@ class _Parser:
         # 9**9**9 must not be computed
         if exponent.is_number and not abs(exponent) <= MAX_POWER:
             self._refuse(node, f"has an exponent beyond {MAX_POWER}")
-        largest = max(map(_bits, base.atoms(Rational)), default=0)
+        largest = max(map(_bits, base.atoms(sp.Rational)), default=0)
         if exponent.is_number and not abs(exponent) * largest <= MAX_BITS:
             self._refuse(node, f"leads to a number of more than {MAX_BITS} bits")
         return base**exponent
 
     def _unary(self, node: ast.UnaryOp, depth: int) -> Basic:
         if isinstance(node.op, ast.Not):
-            return Not(self.condition(node.operand, depth + 1))
+            return sp.Not(self.condition(node.operand, depth + 1))
         value = self.expression(node.operand, depth + 1)
         if isinstance(node.op, ast.USub):
             return -value
@@ -282,10 +268,10 @@ class _Parser:
             self._refuse(node, f"is not a number of at most {MAX_DIGITS} characters")
         mantissa, _, exponent = digits.lower().partition("e")
         if isinstance(node.value, int):
-            return Integer(node.value)
+            return sp.Integer(node.value)
         if exponent and abs(int(exponent)) > MAX_EXPONENT:
             self._refuse(node, f"has an exponent beyond {MAX_EXPONENT}")
-        return Rational(mantissa) * Integer(10) ** int(exponent or 0)
+        return sp.Rational(mantissa) * sp.Integer(10) ** int(exponent or 0)
 
     def _name(self, node: ast.Name) -> Basic:
         if node.id not in self.names:
@@ -302,7 +288,7 @@ class _Parser:
         if name == "where" and len(node.args) == 3:
             condition = self.condition(node.args[0], depth + 1)
             a, b = (self.expression(arg, depth + 1) for arg in node.args[1:])
-            return Piecewise((a, condition), (b, True))
+            return sp.Piecewise((a, condition), (b, True))
         if name not in FUNCTIONS:
             self._refuse(node, f"is not a function of {', '.join(sorted([*FUNCTIONS, 'where']))}")
         function, fewest, most = FUNCTIONS[name]
@@ -327,13 +313,13 @@ class _Parser:
     def _logic(self, node: ast.Compare | ast.BoolOp, depth: int) -> Basic:
         if isinstance(node, ast.BoolOp):
             parts = [self.condition(value, depth + 1) for value in node.values]
-            return And(*parts) if isinstance(node.op, ast.And) else Or(*parts)
+            return sp.And(*parts) if isinstance(node.op, ast.And) else sp.Or(*parts)
         terms = [self.expression(t, depth + 1) for t in (node.left, *node.comparators)]
         if any(type(op) not in _RELATIONS for op in node.ops):
             self._refuse(node, "uses a comparison other than < <= > >= == !=")
         self._decidable(node, *terms)
         pairs = zip(node.ops, terms[:-1], terms[1:], strict=True)
-        return And(*(_RELATIONS[type(op)](a, b) for op, a, b in pairs))
+        return sp.And(*(_RELATIONS[type(op)](a, b) for op, a, b in pairs))
 
     def _refuse(self, node: ast.AST, why: str) -> NoReturn:
         part = ast.get_source_segment(self.text, node) or self.text
@@ -346,7 +332,7 @@ def _shortened(text: str) -> str:
 
 def _bits(value: Basic) -> int:
     """Length of a rational number, 0 for anything else."""
-    if not isinstance(value, Rational):
+    if not isinstance(value, sp.Rational):
         return 0
     return int(max(int(value.p).bit_length(), int(value.q).bit_length()))
 

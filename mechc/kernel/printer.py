@@ -11,26 +11,8 @@ import math
 from collections.abc import Iterable, Iterator
 
 from mechc.errors import InternalError
-from mechc.kernel.ir import (
-    Add,
-    Block,
-    Call,
-    Chain,
-    Compare,
-    Constant,
-    Div,
-    Expr,
-    Helper,
-    IntPow,
-    Local,
-    Logic,
-    Mul,
-    Neg,
-    Number,
-    Param,
-    Select,
-    Var,
-)
+from mechc.kernel import ir
+from mechc.kernel.ir import Block, Expr
 
 MATH_FUNCTIONS = frozenset({
     "exp", "log", "log1p", "expm1", "sqrt", "pow", "fabs", "sin", "cos", "tan", "asin", "acos",
@@ -61,53 +43,53 @@ class Printer:
 
     def _print(self, expr: Expr) -> tuple[str, int]:
         match expr:
-            case Number() | Constant():
+            case ir.Number() | ir.Constant():
                 return literal(expr.value)
-            case Param(name) | Var(name) | Local(name):
+            case ir.Param(name) | ir.Var(name) | ir.Local(name):
                 return name, ATOM
-            case Helper(name):
+            case ir.Helper(name):
                 return f"{name}(theta)", ATOM
-            case Add(args):
+            case ir.Add(args):
                 return self._sum(args), SUM
-            case Mul(args):
+            case ir.Mul(args):
                 first, *rest = args
                 return " * ".join([self(first, TERM), *(self(a, UNARY) for a in rest)]), TERM
-            case Neg(Mul() | Div() | IntPow() as product):
+            case ir.Neg(ir.Mul() | ir.Div() | ir.IntPow() as product):
                 # the sign binds to the first factor, so the text is a product
                 return f"-{self(product, TERM)}", TERM
-            case Neg(arg):
+            case ir.Neg(arg):
                 return f"-{self(arg, UNARY)}", UNARY
-            case Div(top, bottom):
+            case ir.Div(top, bottom):
                 return f"{self(top, TERM)} / {self(bottom, UNARY)}", TERM
-            case IntPow(base, exponent):
+            case ir.IntPow(base, exponent):
                 return " * ".join([self(base, ATOM)] * exponent), TERM
-            case Call(name, args):
+            case ir.Call(name, args):
                 return self._call(name, args), ATOM
             case _:
                 return self._choice(expr)
 
     def _choice(self, expr: Expr) -> tuple[str, int]:
         match expr:
-            case Compare(op, left, right):
+            case ir.Compare(op, left, right):
                 return f"{self(left, SUM)} {op} {self(right, SUM)}", COMPARE
-            case Logic("not", (arg,)):
+            case ir.Logic("not", (arg,)):
                 return f"not {self(arg, NOT)}", NOT
-            case Logic(op, args):
+            case ir.Logic(op, args):
                 level = AND if op == "and" else OR
                 return f" {op} ".join(self(arg, level + 1) for arg in args), level
-            case Select(condition, then, other):
+            case ir.Select(condition, then, other):
                 chosen = f"{self(then, OR)} if {self(condition, OR)} else {self(other)}"
                 return chosen, SELECT
         raise InternalError(f"printer: no text for {type(expr).__name__} (run the passes first)")
 
     def _sum(self, args: tuple[Expr, ...]) -> str:
-        if len(args) == 2 and isinstance(args[0], Neg) and not isinstance(args[1], Neg):
+        if len(args) == 2 and isinstance(args[0], ir.Neg) and not isinstance(args[1], ir.Neg):
             args = args[::-1]
         text = self(args[0], SUM)
         for arg in args[1:]:
-            if isinstance(arg, Neg):
+            if isinstance(arg, ir.Neg):
                 text += f" - {self(arg.arg, TERM)}"
-            elif isinstance(arg, Constant) and arg.value < 0:
+            elif isinstance(arg, ir.Constant) and arg.value < 0:
                 text += f" - {literal(-arg.value)[0]}"
             else:
                 text += f" + {self(arg, TERM)}"
@@ -125,7 +107,7 @@ class Printer:
         """Lines of a block; `result` is "return {}" or an assignment to "{}"."""
         for local, value in block.lets:
             yield f"{local.name} = {self(value)}"
-        if not isinstance(block.tail, Chain):
+        if not isinstance(block.tail, ir.Chain):
             yield result.format(self(block.tail))
             return
         yield from self.chain(

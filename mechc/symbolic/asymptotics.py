@@ -21,46 +21,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    Function,
-    Gt,
-    Le,
-    Mul,
-    Or,
-    Piecewise,
-    Poly,
-    PolynomialError,
-    Pow,
-    Rational,
-    S,
-    Symbol,
-    atan,
-    besseli,
-    binomial,
-    cosh,
-    coth,
-    csch,
-    diff,
-    erf,
-    erfc,
-    exp,
-    expand,
-    expand_log,
-    factor,
-    factorial,
-    gamma,
-    log,
-    loggamma,
-    oo,
-    pi,
-    sech,
-    sinh,
-    sqrt,
-    tanh,
-)
+import sympy as sp
+from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import (
@@ -99,17 +61,17 @@ class Order:
     def __mul__(self, other: Order) -> Order:
         """Product of two scale functions."""
         return Order(
-            expand(self.rate + other.rate),
-            expand(self.power + other.power),
-            expand(self.logs + other.logs),
+            sp.expand(self.rate + other.rate),
+            sp.expand(self.power + other.power),
+            sp.expand(self.logs + other.logs),
         )
 
     def __pow__(self, exponent: Expr) -> Order:
         """Power of a scale function."""
         return Order(
-            expand(self.rate * exponent),
-            expand(self.power * exponent),
-            expand(self.logs * exponent),
+            sp.expand(self.rate * exponent),
+            sp.expand(self.power * exponent),
+            sp.expand(self.logs * exponent),
         )
 
     def of(self, y: Symbol) -> Expr:
@@ -146,10 +108,10 @@ def _normal(coefficient: Expr) -> Expr:
     """Coefficient in a form in which zero is visible."""
     if coefficient.is_Number or coefficient.is_Symbol:
         return coefficient
-    return factor(expand(expand_log(coefficient)))
+    return sp.factor(sp.expand(sp.expand_log(coefficient)))
 
 
-_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
+_HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
 
 
 class Expansion:
@@ -267,7 +229,7 @@ class Expansion:
         coefficient, order = a.lead
         if not exponent.is_Integer and self.sign(coefficient) < 0:
             raise Unknown("power of a negative quantity")
-        rest = self.compose(self.relative(a), lambda k: binomial(exponent, k).expand(func=True))
+        rest = self.compose(self.relative(a), lambda k: sp.binomial(exponent, k).expand(func=True))
         return self.scale(rest, coefficient**exponent, order**exponent)
 
     def series(self, expr: Expr) -> Series:
@@ -292,7 +254,7 @@ class Expansion:
             return self._log_mix(*expr.args)
         if isinstance(expr, _HYPERBOLIC):
             return self.series(expr.rewrite(exp))
-        if isinstance(expr, loggamma):
+        if isinstance(expr, sp.loggamma):
             return self._log_gamma(expr.args[0])
         if isinstance(expr, log_besselk):
             return self._log_besselk(*expr.args)
@@ -301,7 +263,7 @@ class Expansion:
         if isinstance(expr, atan2):
             y, x = expr.args
             right = self.limit(x) is oo
-            return self.series(atan(y / x) if right else pi / 2 - atan(x / y))
+            return self.series(sp.atan(y / x) if right else sp.pi / 2 - sp.atan(x / y))
         return self._function(expr)
 
     def limit(self, expr: Expr) -> Expr:
@@ -324,7 +286,7 @@ class Expansion:
                 raise Unknown("exponential of a nonlinear function")
         if any(self.compare(error, ONE) >= 0 for error in a.errors):
             raise Unknown("exponential of a truncated expansion")
-        rest = self.compose(Series(tuple(small), a.errors), lambda k: 1 / factorial(k))
+        rest = self.compose(Series(tuple(small), a.errors), lambda k: 1 / sp.factorial(k))
         return self.scale(rest, factor_, order)
 
     def _log(self, a: Series) -> Series:
@@ -334,19 +296,19 @@ class Expansion:
         if self.sign(coefficient) <= 0:
             raise Unknown("logarithm of a negative quantity")
         head = [
-            (expand_log(log(coefficient)), ONE),
+            (sp.expand_log(log(coefficient)), ONE),
             (order.rate, Order(power=S.One)),
             (order.power, Order(logs=S.One)),
         ]
         tail = self.compose(
-            self.relative(a), lambda k: S.Zero if k == 0 else -Rational((-1) ** k, k)
+            self.relative(a), lambda k: S.Zero if k == 0 else -sp.Rational((-1) ** k, k)
         )
         return self.collect([*head, *tail.terms], tail.errors)
 
     def _log_of(self, argument: Expr) -> Series:
         """Log of a product term by term, of a sum by its dominant exponentials."""
         if not argument.has(self.y):
-            return self.collect([(expand_log(log(argument)), ONE)])
+            return self.collect([(sp.expand_log(log(argument)), ONE)])
         if isinstance(argument, Mul):
             try:
                 return reduce(self.add, (self._log_of(a) for a in argument.args))
@@ -356,9 +318,9 @@ class Expansion:
             return self.series(argument.args[0])
         if isinstance(argument, Pow) and not argument.exp.has(self.y):
             return self.scale(self._log_of(argument.base), _normal(argument.exp))
-        if isinstance(argument, gamma):
+        if isinstance(argument, sp.gamma):
             return self._log_gamma(argument.args[0])
-        if isinstance(argument, besseli):
+        if isinstance(argument, sp.besseli):
             return self._log_bessel(*argument.args)
         if isinstance(argument, _HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
@@ -400,10 +362,10 @@ class Expansion:
         """Log erfc(u) = -u**2 - log(u) - log(pi)/2 + O(u**-2) for u -> +oo."""
         end = self.limit_of(a)
         if end is not oo:
-            value = log(erfc(end)) if end is not -oo else log(S(2))
+            value = log(sp.erfc(end)) if end is not -oo else log(S(2))
             return self.collect([(value, ONE)], (VANISHING,))
         square = self.scale(self.multiply(a, a), S.NegativeOne)
-        rest = self.collect([(-log(pi) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1]))
+        rest = self.collect([(-log(sp.pi) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1]))
         return reduce(self.add, (square, self.scale(self._log(a), S.NegativeOne), rest))
 
     def _log_gamma(self, argument: Expr) -> Series:
@@ -413,7 +375,7 @@ class Expansion:
             raise Unknown("gamma function at a finite point")
         shifted = self.add(a, Series(((-S.Half, ONE),)))
         rest = self.collect(
-            [(log(sqrt(2 * pi)), ONE)], tuple(o**S.NegativeOne for o in orders(a)[:1])
+            [(log(sp.sqrt(2 * sp.pi)), ONE)], tuple(o**S.NegativeOne for o in orders(a)[:1])
         )
         product = self.multiply(shifted, self._log(a))
         return reduce(self.add, (product, self.scale(a, S.NegativeOne), rest))
@@ -436,7 +398,7 @@ class Expansion:
             minus = self.scale(self._log(a), -S.Half)
             inverse = self.scale(self.power(a, S.NegativeOne), (4 * order**2 - 1) / 8)
             constant = self.collect(
-                [(log(pi / 2) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1])
+                [(log(sp.pi / 2) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1])
             )
             return reduce(self.add, (self.scale(a, S.NegativeOne), minus, inverse, constant))
         if end != 0:
@@ -444,7 +406,7 @@ class Expansion:
         size = order * self.sign(order)
         if size == 0:
             raise Unknown("logarithm of a logarithm")
-        constant = self.collect([(log(gamma(size)) + (size - 1) * log(2), ONE)], (VANISHING,))
+        constant = self.collect([(log(sp.gamma(size)) + (size - 1) * log(2), ONE)], (VANISHING,))
         return self.add(self.scale(self._log(a), -size), constant)
 
     def _log_erf_gap(self, middle: Expr, half: Expr) -> Series:
@@ -457,13 +419,13 @@ class Expansion:
 
     def _function(self, expr: Expr) -> Series:
         """An analytic function at the limit of its argument, or a known limit at infinity."""
-        if not isinstance(expr, Function) or len(expr.args) != 1:
+        if not isinstance(expr, sp.Function) or len(expr.args) != 1:
             raise Unknown(f"{expr}")
         inner = self.series(expr.args[0])
         end = self.limit_of(inner)
         if end.is_infinite:
-            values: dict[Any, Expr] = {erf: S.One, atan: pi / 2}
-            if isinstance(expr, erfc):
+            values: dict[Any, Expr] = {sp.erf: S.One, sp.atan: sp.pi / 2}
+            if isinstance(expr, sp.erfc):
                 value: Expr = S.Zero if end is oo else S(2)
             elif type(expr) in values:
                 value = values[type(expr)] * (1 if end is oo else -1)
@@ -473,9 +435,9 @@ class Expansion:
         u = Dummy("u")
         derivatives = [type(expr)(u)]
         for _ in range(TERMS):
-            derivatives.append(diff(derivatives[-1], u))
+            derivatives.append(sp.diff(derivatives[-1], u))
         small = self.add(inner, self.collect([(-end, ONE)]))
-        return self.compose(small, lambda k: derivatives[k].subs(u, end) / factorial(k))
+        return self.compose(small, lambda k: derivatives[k].subs(u, end) / sp.factorial(k))
 
 
 def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
@@ -504,11 +466,11 @@ def limit_of_exponentials(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
         return None
     if all(a.is_positive or a == 0 for a, _ in known):
         return None
-    at_rest = [w if a == 0 else Piecewise((w, Le(a, 0)), (S.Zero, True)) for a, w in known]
+    at_rest = [w if a == 0 else sp.Piecewise((w, sp.Le(a, 0)), (S.Zero, True)) for a, w in known]
     if end == -oo:
         return constant + log(Add(*at_rest))
-    growing = Or(*(Gt(a, 0) for a, _ in known if a != 0))
-    return Piecewise((oo, growing), (constant + log(Add(*(w for _, w in known))), True))
+    growing = sp.Or(*(sp.Gt(a, 0) for a, _ in known if a != 0))
+    return sp.Piecewise((oo, growing), (constant + log(Add(*(w for _, w in known))), True))
 
 
 def _rate(term: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
@@ -517,8 +479,8 @@ def _rate(term: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
     if function == 1:
         return S.Zero, weight
     try:
-        poly = Poly(function.args[0], x) if isinstance(function, exp) else None
-    except PolynomialError:
+        poly = sp.Poly(function.args[0], x) if isinstance(function, exp) else None
+    except sp.PolynomialError:
         return None
     if poly is None or poly.degree() != 1:
         return None

@@ -16,40 +16,8 @@ from __future__ import annotations
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from sympy import (
-    Abs,
-    And,
-    Basic,
-    DiracDelta,
-    Eq,
-    Expr,
-    Ge,
-    Gt,
-    Heaviside,
-    KroneckerDelta,
-    Le,
-    Lt,
-    Max,
-    Min,
-    Mod,
-    Ne,
-    Or,
-    Poly,
-    PolynomialError,
-    S,
-    Sum,
-    Symbol,
-    arg,
-    ceiling,
-    expand,
-    floor,
-    frac,
-    im,
-    oo,
-    re,
-    sign,
-    sqrt,
-)
+import sympy as sp
+from sympy import Basic, Expr, S, Symbol, oo
 from sympy.core.relational import Relational
 
 from mechc.errors import UnsupportedError
@@ -57,8 +25,9 @@ from mechc.symbolic.facts import Facts, Undecided, candidates
 from mechc.symbolic.functions import clamped
 from mechc.symbolic.signs import decide, weak_sign, without_exponentials
 
-SWITCHES = (Abs, sign, Max, Min, Heaviside, Relational)
-ROUGH = (floor, ceiling, frac, Mod, DiracDelta, KroneckerDelta, re, im, arg)
+SWITCHES = (sp.Abs, sp.sign, sp.Max, sp.Min, sp.Heaviside, Relational)
+ROUGH = (sp.floor, sp.ceiling, sp.frac, sp.Mod, sp.DiracDelta, sp.KroneckerDelta,
+         sp.re, sp.im, sp.arg)  # fmt: skip
 LIMIT = 400
 
 
@@ -93,8 +62,8 @@ class _Cell(NamedTuple):
             facts = self.facts
             for (a, b), order in zip(pairs, orders, strict=True):
                 if order is None and ordered:
-                    raise Undecided(expand(b - a))
-                facts = facts if order else facts.assume(expand(b - a), 1)
+                    raise Undecided(sp.expand(b - a))
+                facts = facts if order else facts.assume(sp.expand(b - a), 1)
             found.append((_Cell(lo, hi, facts, self.always), s))
         return found
 
@@ -124,7 +93,7 @@ def _order(a: Expr, b: Expr, facts: Facts) -> int | None:
         return 0
     if a.is_infinite or b.is_infinite:
         return 1 if a == -oo or b == oo else -1
-    return weak_sign(expand(b - a), facts)
+    return weak_sign(sp.expand(b - a), facts)
 
 
 class _Switch(NamedTuple):
@@ -181,22 +150,22 @@ def split(
 def _without_absolutes(expr: Expr) -> Expr:
     """The expression with abs(u) < c as u < c and -u < c, which do not switch at u = 0."""
     opened = {}
-    for relation in expr.atoms(Lt, Le, Gt, Ge):
-        kind = {Gt: Lt, Ge: Le}.get(relation.func, relation.func)
+    for relation in expr.atoms(sp.Lt, sp.Le, sp.Gt, sp.Ge):
+        kind = {sp.Gt: sp.Lt, sp.Ge: sp.Le}.get(relation.func, relation.func)
         gap = (relation.lhs - relation.rhs) * (1 if kind is relation.func else -1)
-        sizes = gap.atoms(Abs)
+        sizes = gap.atoms(sp.Abs)
         size = sizes.pop() if len(sizes) == 1 else S.Zero
-        factor = expand(gap).coeff(size)
+        factor = sp.expand(gap).coeff(size)
         if factor.is_positive or factor.is_negative:
             sides = (kind(gap.xreplace({size: s * size.args[0]}), 0) for s in (1, -1))
-            opened[relation] = And(*sides) if factor.is_positive else Or(*sides)
+            opened[relation] = sp.And(*sides) if factor.is_positive else sp.Or(*sides)
     return expr.xreplace(opened)
 
 
 def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:
     """A switching node that contains no other, chosen reproducibly."""
     nodes: set[Basic] = set().union(*(e.atoms(*SWITCHES) for e in exprs))
-    sums = set().union(*(e.atoms(Sum) for e in exprs))
+    sums = set().union(*(e.atoms(sp.Sum) for e in exprs))
     inside = set().union(*(s.bound_symbols for s in sums))  # Abs(n) under a sum over n stays
     nodes = {n for n in nodes if not n.free_symbols & inside}
     inner = [n for n in nodes if not any(a.has(*SWITCHES) for a in n.args)]
@@ -215,29 +184,31 @@ def _check_smooth(exprs: tuple[Expr, ...], variable: Symbol) -> None:
 def _switch(node: Basic) -> _Switch:
     """The function whose sign selects the formula of `node`."""
     first = node.args[0]
-    if isinstance(node, Abs):
+    if isinstance(node, sp.Abs):
         return _Switch(first, None)
-    if isinstance(node, (sign, Heaviside)):
+    if isinstance(node, (sp.sign, sp.Heaviside)):
         return _Switch(first, 0)
     u = first - node.args[1]
-    if isinstance(node, (Max, Min)):
+    if isinstance(node, (sp.Max, sp.Min)):
         return _Switch(u, None)
-    return _Switch(u, {Ge: 1, Lt: 1, Gt: -1, Le: -1}.get(node.func, 0))
+    return _Switch(u, {sp.Ge: 1, sp.Lt: 1, sp.Gt: -1, sp.Le: -1}.get(node.func, 0))
 
 
 def _value(node: Basic, s: int) -> Basic:
     """What `node` is where its switch has the sign `s`."""
-    if isinstance(node, Abs):
+    if isinstance(node, sp.Abs):
         return s * node.args[0]
-    if isinstance(node, sign):
+    if isinstance(node, sp.sign):
         return S(s)
-    if isinstance(node, Heaviside):
+    if isinstance(node, sp.Heaviside):
         return node.args[1] if s == 0 else S((1 + s) // 2)
-    if isinstance(node, (Max, Min)):
+    if isinstance(node, (sp.Max, sp.Min)):
         larger, smaller = node.args[:2] if s >= 0 else node.args[1::-1]
-        return node.func(larger if isinstance(node, Max) else smaller, *node.args[2:])
+        return node.func(larger if isinstance(node, sp.Max) else smaller, *node.args[2:])
     # a zero of u was given to the side on which the relation has its value there
-    truth = {Ge: s > 0, Gt: s > 0, Le: s < 0, Lt: s < 0, Eq: s == 0, Ne: s != 0}[node.func]
+    truth = {sp.Ge: s > 0, sp.Gt: s > 0, sp.Le: s < 0, sp.Lt: s < 0, sp.Eq: s == 0, sp.Ne: s != 0}[
+        node.func
+    ]
     return S.true if truth else S.false
 
 
@@ -273,8 +244,8 @@ def _signs(switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool) -> lis
 def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:
     """The sign of u far to the left, and its simple zeros in increasing order."""
     try:
-        poly = Poly(u, variable)
-    except PolynomialError:
+        poly = sp.Poly(u, variable)
+    except sp.PolynomialError:
         poly = None
     degree = poly.degree() if poly is not None else 0
     if degree not in (1, 2) or any(c.has(variable) for c in poly.all_coeffs()):
@@ -282,16 +253,16 @@ def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple
                                f"in {variable} can switch")  # fmt: skip
     if degree == 1:
         a, b = poly.all_coeffs()
-        return -decide(a, facts), [expand(-b / a)]
+        return -decide(a, facts), [sp.expand(-b / a)]
     a, b, c = poly.all_coeffs()
-    side, discriminant = decide(a, facts), expand(b**2 - 4 * a * c)
+    side, discriminant = decide(a, facts), sp.expand(b**2 - 4 * a * c)
     if decide(discriminant, facts) <= 0:
         if zeros_matter and not discriminant.is_negative:
             raise UnsupportedError(f"{u} may touch zero without changing sign; on the integers, "
                                    "state the value there by linear conditions")  # fmt: skip
         return side, []
-    half, width = -b / (2 * a), side * sqrt(discriminant) / (2 * a)
-    return side, [expand(half - width), expand(half + width)]
+    half, width = -b / (2 * a), side * sp.sqrt(discriminant) / (2 * a)
+    return side, [sp.expand(half - width), sp.expand(half + width)]
 
 
 def real_zeros(u: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
@@ -314,13 +285,13 @@ def _cuts(
         if not variable.is_integer:
             cuts.append((root, -s))
         elif switch.zero in (None, s):
-            cuts.append((floor(root), -s))
+            cuts.append((sp.floor(root), -s))
         elif switch.zero == -s:
-            cuts.append((ceiling(root) - 1, -s))
+            cuts.append((sp.ceiling(root) - 1, -s))
         elif root.is_integer:
             cuts += [(root - 1, 0), (root, -s)]
         elif root.is_integer is False:
-            cuts.append((floor(root), -s))
+            cuts.append((sp.floor(root), -s))
         else:
             raise UnsupportedError(f"cannot tell whether {switch.u} = 0 happens on the integers; "
                                    "state the value there with an inequality")  # fmt: skip

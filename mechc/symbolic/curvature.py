@@ -9,21 +9,8 @@ second derivative. Where a rule gives +-1 the curvature is strict unless the fun
 
 from __future__ import annotations
 
-from sympy import (
-    Add,
-    Expr,
-    Mul,
-    Pow,
-    S,
-    Symbol,
-    besseli,
-    cosh,
-    count_ops,
-    diff,
-    exp,
-    log,
-    loggamma,
-)
+import sympy as sp
+from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, log_besselk, log_erf_gap
@@ -50,7 +37,7 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
         return _of_power(expr, facts)
     if isinstance(expr, exp) and curvature(expr.args[0], x, facts) in (0, 1):
         return 1
-    if isinstance(expr, (loggamma, cosh)) and affine_in(expr.args[0], x) is not None:
+    if isinstance(expr, (sp.loggamma, sp.cosh)) and affine_in(expr.args[0], x) is not None:
         return 1
     if isinstance(expr, log_besselk) and affine_in(expr.args[1], x) is not None:
         return 1  # the log of a mixture of exp(-z cosh t)
@@ -79,13 +66,13 @@ def _of_power(power: Expr, facts: Facts) -> int:
 
 
 def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
-    if isinstance(argument, besseli) and x.is_integer and argument.args[0].is_integer:
+    if isinstance(argument, sp.besseli) and x.is_integer and argument.args[0].is_integer:
         # differences of Poisson variables have log-concave masses exp(-c)*I_n(c)
         return -1 if argument.args[1].is_positive and not argument.args[1].has(x) else None
     tail = argument_of_erfc(argument)
     if tail is not None and affine_in(tail, x) is not None:
         return -1
-    if isinstance(argument, cosh) and affine_in(argument.args[0], x) is not None:
+    if isinstance(argument, sp.cosh) and affine_in(argument.args[0], x) is not None:
         return 1
     if argument.has(exp) and all(_is_exponential(a, x, facts) for a in Add.make_args(argument)):
         return 1
@@ -108,7 +95,7 @@ def _is_exponential(term: Expr, x: Symbol, facts: Facts) -> bool:
 
 
 def _by_second_derivative(expr: Expr, x: Symbol, facts: Facts) -> int | None:
-    second = diff(expr, x, 2)
+    second = sp.diff(expr, x, 2)
     rational = rational_in(second, x)
     try:
         return sign(second if rational is None else rational.expr, facts)
@@ -127,7 +114,7 @@ def shifted_pairs(expr: Expr, x: Symbol) -> tuple[list[tuple[Expr, Expr, Expr]],
         for index, (d, g) in enumerate(waiting):
             shift = _shift_between(f, g, x) if (c + d).expand() == 0 else None
             if shift is not None:
-                simpler = count_ops(f) < count_ops(g)
+                simpler = sp.count_ops(f) < sp.count_ops(g)
                 pairs.append((d, f, -shift) if simpler else (c, g, shift))
                 del waiting[index]
                 break

@@ -19,27 +19,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import scipy
+import sympy as sp
 from mpmath import mp
 from numpy.typing import NDArray
-from sympy import (
-    Abs,
-    Add,
-    And,
-    Basic,
-    Dummy,
-    Expr,
-    Mul,
-    Not,
-    Or,
-    Piecewise,
-    Pow,
-    S,
-    Sum,
-    Symbol,
-    besseli,
-    exp,
-    log,
-)
+from sympy import Add, Basic, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
 from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
@@ -132,11 +115,11 @@ def holds(condition: Basic, values: Values) -> bool:
         left, right = (evaluate(side, values) for side in condition.args)
         return _RELATIONS[type(condition)](left, right)
     parts = (holds(arg, values) for arg in condition.args)
-    if isinstance(condition, And):
+    if isinstance(condition, sp.And):
         return all(parts)
-    if isinstance(condition, Or):
+    if isinstance(condition, sp.Or):
         return any(parts)
-    if isinstance(condition, Not):
+    if isinstance(condition, sp.Not):
         return not next(parts)
     raise NotImplementedError(f"condition {condition} of type {type(condition).__name__}")
 
@@ -174,9 +157,9 @@ class _Evaluator:
             return prod((self.value(a) for a in expr.args[1:]), start=self.value(expr.args[0]))
         if isinstance(expr, Pow):
             return self.power(expr)
-        if isinstance(expr, Piecewise):
+        if isinstance(expr, sp.Piecewise):
             return self.piecewise(expr)
-        if isinstance(expr, Sum):
+        if isinstance(expr, sp.Sum):
             return self.sum(expr)
         if isinstance(expr, BracketedRoot):
             return self.root(expr)
@@ -202,13 +185,13 @@ class _Evaluator:
             raise NotImplementedError(f"{name} has no mpmath value here")
         return function
 
-    def piecewise(self, expr: Piecewise) -> Any:
+    def piecewise(self, expr: sp.Piecewise) -> Any:
         for value, condition in expr.args:
             if holds(condition, self.values):
                 return self.value(value)
         return mpmath.nan
 
-    def sum(self, expr: Sum) -> Any:
+    def sum(self, expr: sp.Sum) -> Any:
         """Without an end, from 0 outwards until the terms vanish; slow ones in doubles."""
         index, lo, hi = expr.limits[0]
         first, last = self.value(lo), self.value(hi)
@@ -232,7 +215,7 @@ class _Evaluator:
                 return self._sum_in_doubles(expr)
             earlier, n = pair if n == _HALF else earlier, n + 1
 
-    def _sum_in_doubles(self, expr: Sum) -> Any:
+    def _sum_in_doubles(self, expr: sp.Sum) -> Any:
         return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
     def root(self, expr: BracketedRoot) -> Any:
@@ -246,7 +229,7 @@ class _ArrayEvaluator(_Evaluator):
     """The same walk over NumPy arrays; parameters enter as Python floats."""
 
     def value(self, expr: Expr) -> Any:
-        if isinstance(expr, log) and isinstance(expr.args[0], besseli):  # overflows far sooner
+        if isinstance(expr, log) and isinstance(expr.args[0], sp.besseli):  # overflows far sooner
             order, z = map(self.value, expr.args[0].args)
             return np.log(scipy.special.ive(order, z)) + np.abs(z)
         tail = argument_of_erfc(expr.args[0]) if isinstance(expr, log) else None
@@ -280,7 +263,7 @@ class _ArrayEvaluator(_Evaluator):
             raise NotImplementedError(f"{type(expr).__name__} over arrays")
         return {s: float(self.values[s]) for s in expr.free_symbols}
 
-    def sum(self, expr: Sum) -> Any:
+    def sum(self, expr: sp.Sum) -> Any:
         return sum_value(expr, self.given(expr))
 
     def root(self, expr: BracketedRoot) -> Any:
@@ -464,11 +447,11 @@ class Evaluator:
     def __init__(self, expr: Expr, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
         """Evaluate `expr` in `variable` and `parameters`."""
         self.variable, self.symbols = variable, [p.symbol for p in parameters]
-        self.sums = sorted((s for s in expr.atoms(Sum) if not s.has(variable)), key=str)
+        self.sums = sorted((s for s in expr.atoms(sp.Sum) if not s.has(variable)), key=str)
         self.dummies = [Dummy(f"sum_{i}") for i in range(len(self.sums))]
         self.expr = expr.xreplace(dict(zip(self.sums, self.dummies, strict=True)))
         is_sum = isinstance(self.expr, Add)
-        self._size = Add(*map(Abs, self.expr.args)) if is_sum else None
+        self._size = Add(*map(sp.Abs, self.expr.args)) if is_sum else None
 
     def at(self, theta: Theta) -> Function:
         """The function of the variable for one parameter vector; nan where it is not real."""
@@ -518,7 +501,7 @@ class Evaluator:
 
 def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
     """An expression in parameters as a float; nan when it is not real."""
-    if expr.is_number and not expr.has(Sum, BracketedRoot):
+    if expr.is_number and not expr.has(sp.Sum, BracketedRoot):
         return float(expr) if expr.is_extended_real else math.nan
     return Evaluator(expr, Dummy("unused"), parameters).exactly(0.0, theta)
 
@@ -544,7 +527,7 @@ def _real(values: Any, x: Floats) -> Floats:
     return np.array(array, dtype=np.float64)
 
 
-def sum_value(expr: Sum, given: Mapping[Symbol, float]) -> float:
+def sum_value(expr: sp.Sum, given: Mapping[Symbol, float]) -> float:
     """A convergent sum over integers, free of the variable, in double precision."""
     index, lo, hi = expr.limits[0]
     a, b = (float(evaluate(end, given)) for end in (lo, hi))

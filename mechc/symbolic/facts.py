@@ -14,21 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sympy as sp
 from numpy.typing import NDArray
-from sympy import (
-    Add,
-    And,
-    Basic,
-    Dummy,
-    Expr,
-    Integer,
-    Piecewise,
-    Rational,
-    S,
-    Symbol,
-    expand,
-    oo,
-)
+from sympy import Add, Basic, Dummy, Expr, S, Symbol, oo
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
 from mechc.symbolic.evaluate import evaluate_array
@@ -105,7 +93,7 @@ class Facts:
     def above(self, larger: Iterable[Expr], smaller: Iterable[Expr]) -> Facts:
         """Facts that also know that some expressions exceed others."""
         facts = self
-        for gap in (expand(high - low) for low in smaller for high in larger if high != low):
+        for gap in (sp.expand(high - low) for low in smaller for high in larger if high != low):
             if gap.is_finite is not False and not gap.is_positive:
                 facts = facts.assume(gap, 1)
         return facts
@@ -131,7 +119,7 @@ class Facts:
     @property
     def condition(self) -> Basic:
         """What is assumed in this case, as a condition on the parameters; it includes the ends."""
-        return And(*(Gt(e, 0) if sign > 0 else Le(e, 0) for e, sign in self.known))
+        return sp.And(*(Gt(e, 0) if sign > 0 else Le(e, 0) for e, sign in self.known))
 
     def moving(self, expr: Expr) -> set[Symbol]:
         """Symbols that vary while the parameters stand still: the variable's and generators."""
@@ -179,7 +167,7 @@ def _overtaken(end: Expr, side: int) -> tuple[Expr, ...]:
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
     """Facts of the domains and of a conjunction of relations; other Booleans are ignored."""
     facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
-    parts = condition.args if isinstance(condition, And) else (condition,)
+    parts = condition.args if isinstance(condition, sp.And) else (condition,)
     for part in parts:
         if isinstance(part, (Gt, Ge)):
             facts = facts.assume(part.lhs - part.rhs, 1)
@@ -194,7 +182,7 @@ def exact_end(value: float) -> Expr:
     """The end of a domain as an exact number."""
     if math.isinf(value):
         return oo if value > 0 else -oo
-    return Integer(int(value)) if value == int(value) else Rational(repr(value))
+    return sp.Integer(int(value)) if value == int(value) else sp.Rational(repr(value))
 
 
 def _domain(parameter: Parameter) -> Expr:
@@ -214,8 +202,8 @@ def _domain(parameter: Parameter) -> Expr:
 def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
     """From c*a - b > 0 with a a symbol: a = (b + r)/c; from b - c*a > 0: a = b/(c*(1 + r))."""
     for symbol in sorted(positive.free_symbols, key=str):
-        c = expand(positive).coeff(symbol)
-        rest = expand(c * symbol - positive)
+        c = sp.expand(positive).coeff(symbol)
+        rest = sp.expand(c * symbol - positive)
         if (
             c.has(symbol)
             or c.is_zero
@@ -235,21 +223,21 @@ def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
 def eliminations(condition: Basic) -> dict[Symbol, Expr]:
     """Parameters that the equations in a condition express by others (a linear one by each)."""
     found: dict[Symbol, Expr] = {}
-    for part in condition.args if isinstance(condition, And) else (condition,):
+    for part in condition.args if isinstance(condition, sp.And) else (condition,):
         if isinstance(part, Eq):
-            difference = expand((part.lhs - part.rhs).subs(found))
+            difference = sp.expand((part.lhs - part.rhs).subs(found))
             for symbol in sorted(difference.free_symbols, key=str):
                 slope = difference.coeff(symbol)
-                rest = expand(difference - slope * symbol)
+                rest = sp.expand(difference - slope * symbol)
                 if slope.is_nonzero and not slope.has(symbol) and not rest.has(symbol):
-                    found[symbol] = expand(-rest / slope)
+                    found[symbol] = sp.expand(-rest / slope)
                     break
     return found
 
 
 def alternatives(expr: Expr) -> list[tuple[Basic, int]]:
     """Expr > 0, expr = 0, expr < 0, written as a comparison of two sums without minus signs."""
-    terms = Add.make_args(expand(expr))
+    terms = Add.make_args(sp.expand(expr))
     left = Add(*(t for t in terms if not t.could_extract_minus_sign()))
     right = Add(*(-t for t in terms if t.could_extract_minus_sign()))
     return [(Gt(left, right), 1), (Eq(left, right), 0), (Gt(right, left), -1)]
@@ -259,7 +247,7 @@ def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
     """One expression for values that hold under different conditions, which cover the domain."""
     if len({value for _, value in values}) == 1:
         return values[0][1]
-    return Piecewise(*((value, condition) for condition, value in values))
+    return sp.Piecewise(*((value, condition) for condition, value in values))
 
 
 def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:

@@ -11,31 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import (
-    Dummy,
-    Expr,
-    Function,
-    Max,
-    Min,
-    Rational,
-    S,
-    Sum,
-    Symbol,
-    besselk,
-    cosh,
-    erf,
-    erfc,
-    exp,
-    log,
-    pi,
-    sinh,
-    sqrt,
-    sympify,
-)
+import sympy as sp
+from sympy import Dummy, Expr, S, Symbol, exp, log
 from sympy.core.function import ArgumentIndexError
 
 
-class log_mix(Function):  # type: ignore[misc]
+class log_mix(sp.Function):  # type: ignore[misc]
     """log_mix(q, d) = log(1 - q + q*exp(d)): the loss of a mixture of weight q and base loss d."""
 
     nargs = 2
@@ -70,7 +51,7 @@ class log_mix(Function):  # type: ignore[misc]
         return log(1 - q + q * exp(d))
 
 
-class sinhc(Function):  # type: ignore[misc]
+class sinhc(sp.Function):  # type: ignore[misc]
     """sinhc(u) = sinh(u)/u, entire, with sinhc(0) = 1."""
 
     nargs = 1
@@ -83,15 +64,15 @@ class sinhc(Function):  # type: ignore[misc]
     def fdiff(self, argindex: int = 1) -> Expr:
         """Derivative (singular form; take limits at u = 0)."""
         (u,) = self.args
-        return (cosh(u) - sinhc(u)) / u
+        return (sp.cosh(u) - sinhc(u)) / u
 
     def spelled_out(self) -> Expr:
         """The definition, sinh(u)/u."""
         (u,) = self.args
-        return sinh(u) / u
+        return sp.sinh(u) / u
 
 
-class expm1c(Function):  # type: ignore[misc]
+class expm1c(sp.Function):  # type: ignore[misc]
     """expm1c(u) = (exp(u) - 1)/u, entire, with expm1c(0) = 1."""
 
     nargs = 1
@@ -112,7 +93,7 @@ class expm1c(Function):  # type: ignore[misc]
         return (exp(u) - 1) / u
 
 
-class log_besselk(Function):  # type: ignore[misc]
+class log_besselk(sp.Function):  # type: ignore[misc]
     """log_besselk(n, z) = log(K_n(z)), z > 0: falls and is convex in z."""
 
     nargs = 2
@@ -120,8 +101,8 @@ class log_besselk(Function):  # type: ignore[misc]
     @classmethod
     def eval(cls, n: Expr, z: Expr) -> Expr | None:
         """The order without sign, as K_{-n} = K_n, and the closed form of order one half."""
-        if n == Rational(1, 2):
-            return log(pi / (2 * z)) / 2 - z
+        if n == sp.Rational(1, 2):
+            return log(sp.pi / (2 * z)) / 2 - z
         return cls(-n, z) if n.could_extract_minus_sign() else None
 
     def fdiff(self, argindex: int = 2) -> Expr:
@@ -136,10 +117,10 @@ class log_besselk(Function):  # type: ignore[misc]
 
     def spelled_out(self) -> Expr:
         """The definition."""
-        return log(besselk(*self.args))
+        return log(sp.besselk(*self.args))
 
 
-class log_erf_gap(Function):  # type: ignore[misc]
+class log_erf_gap(sp.Function):  # type: ignore[misc]
     """log_erf_gap(u, h) = log(erf(u + h) - erf(u - h)), h > 0: even and concave in u."""
 
     nargs = 2
@@ -152,8 +133,8 @@ class log_erf_gap(Function):  # type: ignore[misc]
     def fdiff(self, argindex: int = 1) -> Expr:
         """Derivative with respect to the middle (1) or half the distance (2)."""
         u, h = self.args
-        hyperbolic = -sinh(2 * u * h) if argindex == 1 else cosh(2 * u * h)
-        return 4 / sqrt(pi) * hyperbolic * exp(-(u**2) - h**2 - self)
+        hyperbolic = -sp.sinh(2 * u * h) if argindex == 1 else sp.cosh(2 * u * h)
+        return 4 / sp.sqrt(sp.pi) * hyperbolic * exp(-(u**2) - h**2 - self)
 
     def _eval_is_extended_real(self) -> bool | None:
         return True if self.args[0].is_real and self.args[1].is_positive else None
@@ -161,10 +142,10 @@ class log_erf_gap(Function):  # type: ignore[misc]
     def spelled_out(self) -> Expr:
         """The definition."""
         u, h = self.args
-        return log(erf(u + h) - erf(u - h))
+        return log(sp.erf(u + h) - sp.erf(u - h))
 
 
-class atan2(Function):  # type: ignore[misc]
+class atan2(sp.Function):  # type: ignore[misc]
     """atan2(y, x) = pi/2 - atan(x/y), y > 0: keeps its digits where x/y is large."""
 
     nargs = 2
@@ -178,7 +159,7 @@ class atan2(Function):  # type: ignore[misc]
         return True if all(a.is_extended_real for a in self.args) else None
 
 
-class clamped(Function):  # type: ignore[misc]
+class clamped(sp.Function):  # type: ignore[misc]
     """clamped(c, a, b) = max(a, min(c, b)) for a <= b: the end of an interval that may be empty."""
 
     nargs = 3
@@ -187,7 +168,7 @@ class clamped(Function):  # type: ignore[misc]
     def eval(cls, c: Expr, a: Expr, b: Expr) -> Expr | None:
         """Fold numbers, and the whole line."""
         if c.is_number and a.is_number and b.is_number:
-            return Max(a, Min(c, b))
+            return sp.Max(a, sp.Min(c, b))
         return c if a is S.NegativeInfinity and b is S.Infinity else None
 
     def _eval_is_extended_real(self) -> bool:
@@ -202,13 +183,13 @@ class clamped(Function):  # type: ignore[misc]
         return below if self.args[1] is S.NegativeInfinity else f"Max({a}, {below})"
 
 
-class shape(Function):  # type: ignore[misc]
+class shape(sp.Function):  # type: ignore[misc]
     """shape(f): the density proportional to f, in declarations only."""
 
     nargs = 1
 
 
-class QuadratureSum(Sum):  # type: ignore[misc]
+class QuadratureSum(sp.Sum):  # type: ignore[misc]
     """The sum of a quadrature rule: the integral it stands for up to the error of the rule."""
 
 
@@ -225,8 +206,8 @@ class BracketedRoot(Expr):  # type: ignore[misc]
     def __new__(cls, expr: Expr, x: Symbol, lo: Expr, hi: Expr) -> BracketedRoot:
         """Bind `x` to a fixed dummy so that equal roots compare equal."""
         bound = x if isinstance(x, Dummy) else Dummy("x", real=True, dummy_index=0)
-        expr = sympify(expr).xreplace({x: bound})
-        node: BracketedRoot = Expr.__new__(cls, expr, bound, sympify(lo), sympify(hi))
+        expr = sp.sympify(expr).xreplace({x: bound})
+        node: BracketedRoot = Expr.__new__(cls, expr, bound, sp.sympify(lo), sp.sympify(hi))
         return node
 
     @property
@@ -243,10 +224,10 @@ class BracketedRoot(Expr):  # type: ignore[misc]
 
 def argument_of_erfc(expr: Expr) -> Expr | None:
     """The u of erfc(u), which SymPy writes 2 - erfc(-u) when -u leads with a plus sign."""
-    if isinstance(expr, erfc):
+    if isinstance(expr, sp.erfc):
         return expr.args[0]
     constant, rest = expr.as_coeff_Add()
-    return -(-rest).args[0] if constant == 2 and isinstance(-rest, erfc) else None
+    return -(-rest).args[0] if constant == 2 and isinstance(-rest, sp.erfc) else None
 
 
 def spell_out(expr: Expr) -> Expr:

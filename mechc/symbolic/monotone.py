@@ -17,43 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sympy import (
-    Add,
-    Expr,
-    Mul,
-    Poly,
-    Pow,
-    S,
-    Symbol,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    cos,
-    cot,
-    coth,
-    csc,
-    csch,
-    diff,
-    erf,
-    erfc,
-    exp,
-    factor,
-    fraction,
-    gamma,
-    log,
-    loggamma,
-    oo,
-    sec,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    together,
-)
+import sympy as sp
+from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
@@ -62,14 +27,14 @@ from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
 from mechc.symbolic.rewrite import RationalForm, factored, rational_in
 from mechc.symbolic.signs import proved, sign
 
-INCREASING = (log, exp, sinh, tanh, asinh, atan, erf)
+INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
 
 # functions that are smooth wherever what stands here does not vanish
 _SINGULAR: dict[type, Callable[[Expr], Expr]] = {
-    **dict.fromkeys((log, loggamma, gamma, coth, csch), lambda u: u),
-    **dict.fromkeys((tan, sec), cos),
-    **dict.fromkeys((cot, csc), sin),
-    **dict.fromkeys((asin, acos, atanh, acosh), lambda u: 1 - u**2),
+    **dict.fromkeys((log, sp.loggamma, sp.gamma, sp.coth, sp.csch), lambda u: u),
+    **dict.fromkeys((sp.tan, sp.sec), sp.cos),
+    **dict.fromkeys((sp.cot, sp.csc), sp.sin),
+    **dict.fromkeys((sp.asin, sp.acos, sp.atanh, sp.acosh), lambda u: 1 - u**2),
 }
 
 
@@ -102,7 +67,7 @@ def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
 def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, RationalForm | None]:
     """Orientation, derivative of the core, and the derivative as a rational function."""
     orientation, inner = core(loss, x, facts)
-    slope = diff(inner, x)
+    slope = sp.diff(inner, x)
     rational = rational_in(slope, x)
     return orientation, slope, rational
 
@@ -121,7 +86,7 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Pa
     orientation, _, rational = derivative(loss, x, facts)
     if rational is None:
         return []
-    numerator, denominator = fraction(together(rational.expr))
+    numerator, denominator = sp.fraction(sp.together(rational.expr))
     rest, open_factor = orientation * sign(denominator, facts), None
     for part in Mul.make_args(factored(numerator)):
         try:
@@ -169,22 +134,22 @@ def _real_roots(
     polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
 ) -> tuple[list[Expr], int] | None:
     """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
-    poly = Poly(polynomial, g)
+    poly = sp.Poly(polynomial, g)
     if poly.degree() not in (1, 2):
         return None
     first, last = _sign_at(poly, lo, facts), _sign_at(poly, hi, facts)
     if poly.degree() == 1:
         b, a = poly.all_coeffs()[::-1]
-        return ([factor(-b / a)], last) if first * last < 0 else None
+        return ([sp.factor(-b / a)], last) if first * last < 0 else None
     c, b, a = poly.all_coeffs()[::-1]
-    root = sqrt(factor(b**2 - 4 * a * c))
+    root = sp.sqrt(sp.factor(b**2 - 4 * a * c))
     opens = sign(a, facts)
     smaller, larger = ((-b - opens * root) / (2 * a), (-b + opens * root) / (2 * a))
     if first * last < 0:
         return [larger if last == opens else smaller], last
     if sign(b**2 - 4 * a * c, facts) <= 0 or first != opens:
         return None
-    vertex = factor(-b / (2 * a))
+    vertex = sp.factor(-b / (2 * a))
     inside = all(
         end.is_infinite or sign((vertex - end) * side, facts) > 0
         for end, side in ((lo, 1), (hi, -1))
@@ -192,12 +157,12 @@ def _real_roots(
     return ([smaller, larger], last) if inside else None
 
 
-def _sign_at(poly: Poly, end: Expr, facts: Facts) -> int:
+def _sign_at(poly: sp.Poly, end: Expr, facts: Facts) -> int:
     if end is oo:
         return sign(poly.LC(), facts)
     if end is -oo:
         return sign(poly.LC(), facts) * (-1 if poly.degree() % 2 else 1)
-    return sign(factor(poly.eval(end)), facts)
+    return sign(sp.factor(poly.eval(end)), facts)
 
 
 def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
@@ -206,7 +171,7 @@ def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
     bend = curvature(inner, x, facts)
     if not bend:
         return []
-    slope = diff(inner, x)
+    slope = sp.diff(inner, x)
     try:
         first = _slope_sign(slope, x, lo, True, facts)
         last = _slope_sign(slope, x, hi, False, facts)
@@ -277,9 +242,10 @@ def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
         return None if direction is None else sign(constant, facts) * direction
     if isinstance(loss, log_mix):
         return _by_structure(loss.args[1], x, facts)
-    if isinstance(loss, (*INCREASING, erfc)):
+    if isinstance(loss, (*INCREASING, sp.erfc)):
         direction = _by_structure(loss.args[0], x, facts)
-        return direction if direction is None else (-1 if isinstance(loss, erfc) else 1) * direction
+        falls = isinstance(loss, sp.erfc)
+        return direction if direction is None else -direction if falls else direction
     if isinstance(loss, Pow) and not loss.exp.has(x):
         direction = _by_structure(loss.base, x, facts)
         if direction is None:

@@ -16,51 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import comb, lcm, prod
 
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    Mul,
-    Poly,
-    PolynomialError,
-    Pow,
-    Rational,
-    S,
-    Symbol,
-    atan,
-    binomial,
-    cancel,
-    cos,
-    cosh,
-    coth,
-    count_ops,
-    csc,
-    csch,
-    exp,
-    expand,
-    expand_log,
-    factor,
-    factor_terms,
-    factorial,
-    fraction,
-    gamma,
-    ilcm,
-    log,
-    loggamma,
-    sec,
-    sech,
-    sin,
-    sinh,
-    tan,
-    tanh,
-    together,
-)
+import sympy as sp
+from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.symbolic.budget import OutOfFuelError, limited
 from mechc.symbolic.functions import spell_out
 
-_HYPERBOLIC = (sinh, cosh, tanh, coth, sech, csch)
-_TRIGONOMETRIC = (sin, cos, tan, sec, csc)
+_HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
+_TRIGONOMETRIC = (sp.sin, sp.cos, sp.tan, sp.sec, sp.csc)
 
 
 def tidy(expr: Expr, x: Symbol) -> Expr:
@@ -71,8 +34,8 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
     logs = {node: Dummy("l", real=True) for node in expr.atoms(log) if not node.has(x)}
     polynomial = _hide(expr.xreplace(logs), x, opaque)
     try:
-        poly = Poly(expand(polynomial), x, *opaque.values())
-    except PolynomialError:
+        poly = sp.Poly(sp.expand(polynomial), x, *opaque.values())
+    except sp.PolynomialError:
         return expr
     shown = {dummy: node for node, dummy in (*opaque.items(), *logs.items())}
     pairs = []
@@ -84,9 +47,9 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
 
 def _constant(coefficient: Expr, shown: dict[Dummy, Expr]) -> Expr:
     """A coefficient free of the variable: algebraic part factored, logarithms merged."""
-    terms = Add.make_args(expand(coefficient))
+    terms = Add.make_args(sp.expand(coefficient))
     logs = Add(*(a for a in terms if a.free_symbols & shown.keys()))
-    algebraic = factor_terms(factor(coefficient - logs))
+    algebraic = sp.factor_terms(sp.factor(coefficient - logs))
     return algebraic + merge_constant_logs(logs.xreplace(shown))
 
 
@@ -110,27 +73,27 @@ def _split_log(node: Expr, x: Symbol) -> Expr:
     """Log of an algebraic function of x: factors free of x leave it."""
     argument = node.args[0]
     if not argument.has(x):
-        return expand_log(node) if argument.is_Mul else node
+        return sp.expand_log(node) if argument.is_Mul else node
     if argument.atoms(exp) or argument.atoms(*_HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
         return node
-    numerator, denominator = fraction(together(argument))
+    numerator, denominator = sp.fraction(sp.together(argument))
     constant, dependent = denominator.as_independent(x, as_Add=False)
     outer, inner = numerator.as_independent(x, as_Add=False)
     if dependent != 1 or not (constant / outer).is_positive:
         return node
-    return log(inner) - expand_log(log(constant / outer))
+    return log(inner) - sp.expand_log(log(constant / outer))
 
 
 def _log_of_factorials(node: Expr) -> Expr:
     """Logarithms of factorials, binomials and gamma functions of positive arguments."""
     (argument,) = node.args
-    if isinstance(argument, gamma):
-        return loggamma(argument.args[0])
-    if isinstance(argument, factorial):
-        return loggamma(argument.args[0] + 1)
-    if isinstance(argument, binomial):
+    if isinstance(argument, sp.gamma):
+        return sp.loggamma(argument.args[0])
+    if isinstance(argument, sp.factorial):
+        return sp.loggamma(argument.args[0] + 1)
+    if isinstance(argument, sp.binomial):
         n, k = argument.args
-        return loggamma(n + 1) - loggamma(k + 1) - loggamma(n - k + 1)
+        return sp.loggamma(n + 1) - sp.loggamma(k + 1) - sp.loggamma(n - k + 1)
     return node
 
 
@@ -140,7 +103,7 @@ def log_of_product(expr: Expr, x: Symbol) -> Expr | None:
     for part in Mul.make_args(expr):
         base, exponent = (S.Exp1, part.args[0]) if isinstance(part, exp) else part.as_base_exp()
         varying += part.has(x)
-        if not (base.is_positive or isinstance(base, (gamma, factorial, binomial))):
+        if not (base.is_positive or isinstance(base, (sp.gamma, sp.factorial, sp.binomial))):
             return None
         logs += exponent * _log_of_factorials(log(base, evaluate=False)).doit()
     return logs if varying > 1 else None
@@ -165,7 +128,7 @@ def _merge_logs(pairs: list[tuple[Expr, Expr]], x: Symbol) -> list[tuple[Expr, E
             merged.append((c, f))
             continue
         for index, (d, g) in enumerate(merged):
-            if _is_algebraic_log(g, x) and expand(c + d) == 0:
+            if _is_algebraic_log(g, x) and sp.expand(c + d) == 0:
                 positive = c if not c.could_extract_minus_sign() else d
                 over, under = (f, g) if positive is c else (g, f)
                 merged[index] = (positive, log(over.args[0] / under.args[0]))
@@ -182,7 +145,7 @@ def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
 def quotient(over: Expr, under: Expr) -> Expr:
     """over/under for constants, cancelled where that makes it shorter."""
     ratio = over / under
-    return min((ratio, cancel(ratio)), key=count_ops)
+    return min((ratio, sp.cancel(ratio)), key=sp.count_ops)
 
 
 @dataclass(frozen=True)
@@ -221,7 +184,7 @@ class RationalForm:
     def place(self, root: Expr) -> Expr:
         """The x at which the symbol has a value."""
         g = self.generator
-        return root if g is None else (log if g.function is exp else atan)(root) / g.rate
+        return root if g is None else (log if g.function is exp else sp.atan)(root) / g.rate
 
 
 def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
@@ -247,10 +210,10 @@ def _generator_exp(expr: Expr, x: Symbol) -> RationalForm | None:
     if not rates:
         return None
     base = next(iter(sorted((k for k, _ in rates.values()), key=str)))
-    ratios = {node: factor(k / base) for node, (k, _) in rates.items()}
-    if not all(isinstance(r, Rational) for r in ratios.values()):
+    ratios = {node: sp.factor(k / base) for node, (k, _) in rates.items()}
+    if not all(isinstance(r, sp.Rational) for r in ratios.values()):
         return None
-    scale = ilcm(1, *(int(r.q) for r in ratios.values()))
+    scale = sp.ilcm(1, *(int(r.q) for r in ratios.values()))
     rate = base / scale
     if rate.could_extract_minus_sign():
         rate, scale = -rate, -scale
@@ -277,14 +240,14 @@ def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
     cosine, sine = (1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)
     replaced = {}
     for node, (k, m) in rates.items():
-        ratio = factor(k / abs_rate)
+        ratio = sp.factor(k / abs_rate)
         if ratio not in (S.One, S.NegativeOne):
             return None
-        c = cosine * cos(m) - ratio * sine * sin(m)
-        s = ratio * sine * cos(m) + cosine * sin(m)
-        table = {cos: c, sin: s, tan: s / c, sec: 1 / c, csc: 1 / s}
+        c = cosine * sp.cos(m) - ratio * sine * sp.sin(m)
+        s = ratio * sine * sp.cos(m) + cosine * sp.sin(m)
+        table = {sp.cos: c, sp.sin: s, sp.tan: s / c, sp.sec: 1 / c, sp.csc: 1 / s}
         replaced[node] = table[type(node)]
-    return RationalForm(expr.xreplace(replaced), x, Generator(t, tan, abs_rate / 2))
+    return RationalForm(expr.xreplace(replaced), x, Generator(t, sp.tan, abs_rate / 2))
 
 
 def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
@@ -299,12 +262,12 @@ def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
 def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None:
     """Coefficients (constant first) of a polynomial of at most `degree`, else None."""
     try:
-        poly = Poly(expr, x)
-    except PolynomialError:
+        poly = sp.Poly(expr, x)
+    except sp.PolynomialError:
         return None
     if poly.degree() > degree or any(c.has(x) for c in poly.all_coeffs()):
         return None
-    return tuple(factor(c) for c in reversed(poly.all_coeffs()))
+    return tuple(sp.factor(c) for c in reversed(poly.all_coeffs()))
 
 
 MAX_DEGREE = 40
@@ -321,10 +284,10 @@ def factored(expr: Expr) -> Expr:
     if monomials(expr) > MOST_FACTORED or degree(expr) > MAX_DEGREE:
         return expr
     if len(expr.free_symbols) <= EASY:
-        return factor(expr)
+        return sp.factor(expr)
     try:
         with limited(MAX_CALLS):
-            return factor(expr)
+            return sp.factor(expr)
     except OutOfFuelError:
         return expr
 
@@ -333,7 +296,7 @@ def degree(expr: Expr) -> int:
     """Return the largest power of the generators exp(g) of which all exponentials are powers."""
     rates: dict[Expr, list[tuple[int, int]]] = {}
     for node in expr.atoms(exp):
-        for term in Add.make_args(expand(node.args[0])):
+        for term in Add.make_args(sp.expand(node.args[0])):
             rate, rest = term.as_coeff_Mul()
             if rate.is_Rational and rate != 0:
                 rates.setdefault(rest, []).append((abs(int(rate.p)), int(rate.q)))

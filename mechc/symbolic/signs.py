@@ -23,44 +23,9 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+import sympy as sp
 from numpy.typing import NDArray
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    Mul,
-    Poly,
-    PolynomialError,
-    Pow,
-    Rational,
-    S,
-    Sum,
-    asinh,
-    atan,
-    besseli,
-    besselk,
-    binomial,
-    ceiling,
-    cos,
-    erf,
-    erfc,
-    exp,
-    expand,
-    expand_log,
-    expand_mul,
-    factor,
-    factorial,
-    floor,
-    fraction,
-    gamma,
-    log,
-    pi,
-    sin,
-    sinh,
-    tanh,
-    together,
-    zeta,
-)
+from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
@@ -105,7 +70,8 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
         return _by_ends(expr, max(ends, key=lambda end: end.count_ops()), facts)
     if facts.known and (decided := _by_combination(expr, facts)) is not None:
         return decided.sign
-    if not expr.has(floor, ceiling):  # which jump: what holds inside tells nothing of the ends
+    jumps = expr.has(sp.floor, sp.ceiling)  # what holds inside tells nothing of their ends
+    if not jumps:
         verdict = proved(expr, facts)
         if verdict is not None:
             return verdict
@@ -164,9 +130,9 @@ def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
     return _Found(None if not signs else sum(signs))
 
 
-def _linear(expr: Expr) -> dict[Expr, Rational] | None:
+def _linear(expr: Expr) -> dict[Expr, sp.Rational] | None:
     """Rational coefficients of symbols and of one, None for what is not linear."""
-    found: dict[Expr, Rational] = expand(expr).as_coefficients_dict()
+    found: dict[Expr, sp.Rational] = sp.expand(expr).as_coefficients_dict()
     known = all((s == 1 or s.is_Symbol) and c.is_Rational for s, c in found.items())
     return found if known else None
 
@@ -177,14 +143,14 @@ def _ends(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
     free = [s for s in value.free_symbols if isinstance(s, Dummy) and s.is_positive]
     if len(free) != 1:
         return () if isinstance(value, Dummy) else (S.NaN,)
-    top, bottom = (Poly(part, free[0]) for part in fraction(together(value)))
+    top, bottom = (sp.Poly(part, free[0]) for part in sp.fraction(sp.together(value)))
     first = top.nth(0) / bottom.nth(0)
     if top.degree() > bottom.degree():
         rises = top.LC() / bottom.LC()
         side = 1 if rises.is_positive else -1 if rises.is_negative else 0
         return (side * (symbol - first),) if side else (S.NaN,)
     last = top.nth(bottom.degree()) / bottom.LC()
-    rises = expand(last - first)
+    rises = sp.expand(last - first)
     side = 1 if rises.is_positive else -1 if rises.is_negative else 0
     return (side * (symbol - first), side * (last - symbol)) if side else (S.NaN,)
 
@@ -257,16 +223,16 @@ def _verdict(expr: Expr, facts: Facts) -> int | Undecided:
         return Undecided(question.expr)  # without the traceback, which holds on to its frames
 
 
-_ODD_AND_RISING = (asinh, atan, erf, sinh, tanh)
+_ODD_AND_RISING = (sp.asinh, sp.atan, sp.erf, sp.sinh, sp.tanh)
 
 # functions that are positive where all of these are
 _POSITIVE_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
-    gamma: lambda u: (u,),
-    factorial: lambda n: (n + 1,),
-    besselk: lambda order, z: (z,),
-    zeta: lambda s, a=S.One: (s - 1, a),
+    sp.gamma: lambda u: (u,),
+    sp.factorial: lambda n: (n + 1,),
+    sp.besselk: lambda order, z: (z,),
+    sp.zeta: lambda s, a=S.One: (s - 1, a),
     atan2: lambda y, x: (y,),
-    binomial: lambda n, k: (n + 1, k + 1, n - k + 1),
+    sp.binomial: lambda n, k: (n + 1, k + 1, n - k + 1),
 }
 
 
@@ -299,7 +265,7 @@ def _decide(expr: Expr, facts: Facts) -> int:
             found = None
         if found is not None:
             return found
-    numerator, denominator = fraction(together(expr))
+    numerator, denominator = sp.fraction(sp.together(expr))
     numerator, denominator = factored(numerator), factored(denominator)
     if numerator.is_Mul or denominator != 1:
         factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
@@ -309,7 +275,7 @@ def _decide(expr: Expr, facts: Facts) -> int:
 
 def without_exponentials(expr: Expr) -> Expr:
     """An expression of the same sign: a - b for exp(a) - exp(b), with constants; else itself."""
-    parts = Add.make_args(expand(expr, power_exp=False)) if expr.has(exp) else ()
+    parts = Add.make_args(sp.expand(expr, power_exp=False)) if expr.has(exp) else ()
     if len(parts) != 2:
         return expr
     logs, factors = [], []
@@ -319,7 +285,7 @@ def without_exponentials(expr: Expr) -> Expr:
         factors.append(Mul(*(a for a in Mul.make_args(part) if not isinstance(a, exp))))
     for (one, first), (other, second) in permutations(zip(factors, logs, strict=True)):
         if one.is_positive and other.is_negative:
-            return expand(first - second) + expand_log(log(-one / other))
+            return sp.expand(first - second) + sp.expand_log(log(-one / other))
     return expr
 
 
@@ -377,13 +343,14 @@ def _assumed(expr: Expr) -> int | None:
         return 1
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
-    if isinstance(expr, exp) or (isinstance(expr, (erfc, sinhc, expm1c)) and expr.args[0].is_real):
+    positive = isinstance(expr, (sp.erfc, sinhc, expm1c)) and expr.args[0].is_real
+    if isinstance(expr, exp) or positive:
         return 1  # whatever a density is made of is real
-    if isinstance(expr, besseli) and expr.args[1].is_positive:
+    if isinstance(expr, sp.besseli) and expr.args[1].is_positive:
         return 1 if expr.args[0].is_integer or expr.args[0].is_nonnegative else None
-    if isinstance(expr, binomial) and expr.args[0].is_nonnegative:
+    if isinstance(expr, sp.binomial) and expr.args[0].is_nonnegative:
         return 1 if all(a.is_integer for a in expr.args) else None
-    if isinstance(expr, Sum):  # the index runs over real numbers, whatever its symbol says
+    if isinstance(expr, sp.Sum):  # the index runs over real numbers, whatever its symbol says
         real = {limit[0]: Dummy(real=True) for limit in expr.limits}
         return 1 if expr.function.subs(real).is_positive else None
     return None
@@ -448,12 +415,12 @@ def _by_monotone_function(expr: Expr, facts: Facts) -> int | None:
     if not (isinstance(expr, Add) and len(expr.args) == 2):
         return None
     (c, f), (d, g) = (_coefficient(a) for a in expr.args)
-    if expand(c + d) != 0:
+    if sp.expand(c + d) != 0:
         return None
     for kind in (exp, log):
         if isinstance(f, kind) and (isinstance(g, kind) or (g == 1 and kind is exp)):
             other = g.args[0] if isinstance(g, kind) else S.Zero
-            return sign(c, facts) * sign(expand_mul(f.args[0] - other), facts)
+            return sign(c, facts) * sign(sp.expand_mul(f.args[0] - other), facts)
     return None
 
 
@@ -473,14 +440,14 @@ def _by_powers(expr: Expr, facts: Facts) -> int | None:
     for exponent in split[0].keys() & split[1].keys() - {S.One}:
         bases = [Mul(*parts[exponent]) for parts in split]
         rest = [a / b**exponent for a, b in zip(expr.args, bases, strict=True)]
-        if exponent.is_Integer or expand_mul(rest[0] + rest[1]) != 0:
+        if exponent.is_Integer or sp.expand_mul(rest[0] + rest[1]) != 0:
             continue
         if all(sign(b, facts) > 0 for b in bases):
             return sign(rest[0], facts) * sign(exponent, facts) * sign(bases[0] - bases[1], facts)
     for index, one in enumerate(expr.args):
         powers = {**split[1 - index]}
         factor_ = Mul(*powers.pop(S.One, []))
-        if len(powers) != 1 or expand_mul(one + factor_) != 0:
+        if len(powers) != 1 or sp.expand_mul(one + factor_) != 0:
             continue
         ((exponent, parts),) = powers.items()
         base = Mul(*parts)
@@ -506,20 +473,20 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
     encoded = facts.encode(expr)
     replaced = {}
     for node in encoded.atoms(exp):
-        direction = _assumed(expand(node.args[0]))
+        direction = _assumed(sp.expand(node.args[0]))
         if direction:
             w = Dummy("w", positive=True)
             replaced[node] = (1 + w) ** direction
     for node in encoded.atoms(Pow):
         if not node.exp.is_number and _assumed(node.base) == 1:
-            direction = (_assumed(node.exp) or 0) * (_assumed(factor(node.base - 1)) or 0)
+            direction = (_assumed(node.exp) or 0) * (_assumed(sp.factor(node.base - 1)) or 0)
             if direction:
                 replaced[node] = (1 + Dummy("w", positive=True)) ** direction
-    numerator, denominator = fraction(together(encoded.xreplace(replaced)))
+    numerator, denominator = sp.fraction(sp.together(encoded.xreplace(replaced)))
     if max(monomials(numerator), monomials(denominator)) > MOST_MONOMIALS:
         return None
-    first = _one_sign(expand(numerator))
-    second = _one_sign(expand(denominator))
+    first = _one_sign(sp.expand(numerator))
+    second = _one_sign(sp.expand(denominator))
     return None if first is None or second is None else first * second
 
 
@@ -532,8 +499,8 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
     """A quadratic with negative discriminant has the sign of its leading coefficient."""
     for symbol in sorted((s for s in expr.free_symbols if not s.is_positive), key=str):
         try:
-            poly = Poly(expr, symbol)
-        except PolynomialError:
+            poly = sp.Poly(expr, symbol)
+        except sp.PolynomialError:
             continue
         if poly.degree() != 2:
             continue
@@ -548,16 +515,16 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
 
 def _by_cosine(expr: Expr, facts: Facts) -> int | None:
     """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) in between."""
-    waves = expr.atoms(cos)
+    waves = expr.atoms(sp.cos)
     if len(waves) != 1:
         return None
     (wave,) = waves
     (angle,) = wave.args
-    amplitude, rest = expr.coeff(wave), expand(expr - expr.coeff(wave) * wave)
+    amplitude, rest = expr.coeff(wave), sp.expand(expr - expr.coeff(wave) * wave)
     ratio = factored(rest / amplitude) if amplitude != 0 else None
     if ratio not in (S.Zero, S.One, S.NegativeOne):
         return None
-    lo, hi = {0: (-pi / 2, pi / 2), 1: (-pi, pi), -1: (S.Zero, 2 * pi)}[int(ratio)]
+    lo, hi = {0: (-sp.pi / 2, sp.pi / 2), 1: (-sp.pi, sp.pi), -1: (S.Zero, 2 * sp.pi)}[int(ratio)]
     if sign(angle - lo, facts) > 0 and sign(hi - angle, facts) > 0:
         return sign(amplitude, facts) * (-1 if ratio == -1 else 1)
     return None
@@ -565,15 +532,16 @@ def _by_cosine(expr: Expr, facts: Facts) -> int | None:
 
 def _by_sine(expr: Expr, facts: Facts) -> int | None:
     """sin(u) for 0 < u < pi."""
-    if not isinstance(expr, sin):
+    if not isinstance(expr, sp.sin):
         return None
     (angle,) = expr.args
-    inside = sign(angle, facts) > 0 and sign(pi - angle, facts) > 0
+    inside = sign(angle, facts) > 0 and sign(sp.pi - angle, facts) > 0
     return 1 if inside else None
 
 
-_OPEN_RANGES = {erfc: (0, 2), erf: (-1, 1), tanh: (-1, 1), atan: (-pi / 2, pi / 2)}
-_CLOSED_RANGES = {sin: (-1, 1), cos: (-1, 1)}
+_BEND = sp.pi / 2
+_OPEN_RANGES = {sp.erfc: (0, 2), sp.erf: (-1, 1), sp.tanh: (-1, 1), sp.atan: (-_BEND, _BEND)}
+_CLOSED_RANGES = {sp.sin: (-1, 1), sp.cos: (-1, 1)}
 
 
 def _by_range(expr: Expr, facts: Facts) -> int | None:
@@ -582,7 +550,7 @@ def _by_range(expr: Expr, facts: Facts) -> int | None:
     for node in sorted(expr.atoms(*ranges), key=str):
         value = Dummy("f", real=True)
         affine = expr.xreplace({node: value})
-        if not affine.is_polynomial(value) or Poly(affine, value).degree() != 1:
+        if not affine.is_polynomial(value) or sp.Poly(affine, value).degree() != 1:
             continue
         signs = {sign(affine.subs(value, end), facts) for end in ranges[node.func]}
         if node.func in _OPEN_RANGES and len(signs) == 2:

@@ -9,21 +9,9 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import sympy as sp
 from flint import acb, arb, ctx
-from sympy import (
-    Basic,
-    Eq,
-    Expr,
-    Symbol,
-    besseli,
-    besselk,
-    binomial,
-    erf,
-    erfc,
-    factorial,
-    gamma,
-    loggamma,
-)
+from sympy import Basic, Expr, Symbol
 from sympy.core.relational import Relational
 
 from mechc.calculus.cases import by_cases
@@ -58,7 +46,8 @@ Raw = Callable[[Oracle, Any], Any]
 def tolerance(declaration: Declaration, check: Check) -> float:
     """The tolerance of values at points, with the reason where it is not `VALUES`."""
     x = declaration.variable
-    kinds = (besseli, besselk, binomial, erf, erfc, factorial, gamma, loggamma)
+    kinds = (sp.besseli, sp.besselk, sp.binomial, sp.erf, sp.erfc,
+             sp.factorial, sp.gamma, sp.loggamma)  # fmt: skip
     hard = declaration.p.atoms(*kinds)
     names = sorted({type(f).__name__ for f in hard if f.has(x)})
     if not names:
@@ -504,7 +493,7 @@ def _next_to_cases(
     Only there does a border that is slightly off exchange formulas.
     """
     for relation in sorted(set().union(*(c.atoms(Relational) for c in conditions)), key=str):
-        solved = eliminations(Eq(relation.lhs, relation.rhs))
+        solved = eliminations(sp.Eq(relation.lhs, relation.rhs))
         for base in bases:
             near = [_moved(parameters, base, solved, shift) for shift in shifts]
             inside = [v for v in near if v is not None]

@@ -28,23 +28,9 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import sympy as sp
 from flint import arb, ctx
-from sympy import (
-    Add,
-    Expr,
-    Mul,
-    Pow,
-    S,
-    Symbol,
-    besseli,
-    diff,
-    exp,
-    expand,
-    factor_terms,
-    fraction,
-    log,
-    together,
-)
+from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.calculus.cases import Piece, log_sum
 from mechc.calculus.terms import Term
@@ -100,9 +86,9 @@ class Line:
     def rises(self, f: Expr, lo: Any, hi: Any, wanted: int) -> int:
         """The same for df/dx, also written as one fraction, multiplied out."""
         turned = wanted
-        for part in _quotient(diff(f.xreplace(self.exact), self.x)):
+        for part in _quotient(sp.diff(f.xreplace(self.exact), self.x)):
             turned *= next((s for s in (1, -1) if self.sign(part, lo, hi, s) > 0), 0)
-        return turned or self.sign(diff(f, self.x), lo, hi, wanted)
+        return turned or self.sign(sp.diff(f, self.x), lo, hi, wanted)
 
     def rises_beyond(self, f: Expr, start: Any, side: int, wanted: int) -> bool:
         """Prove the sign of df/dx for side * x >= start, a positive ball."""
@@ -139,8 +125,8 @@ def _quotient(derivative: Expr) -> tuple[Expr, ...]:
     """Numerator and denominator, multiplied out: what cancels at infinity is gone."""
     if any(power.exp.is_Rational and power.exp.q > LARGEST_ROOT for power in derivative.atoms(Pow)):
         return (derivative, S.One)  # SymPy takes numbers with such exponents apart without end
-    numerator, denominator = fraction(together(derivative))
-    return tuple(expand(part) for part in (numerator, denominator))
+    numerator, denominator = sp.fraction(sp.together(derivative))
+    return tuple(sp.expand(part) for part in (numerator, denominator))
 
 
 def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
@@ -154,7 +140,7 @@ def monotone_parts(piece: Piece) -> list[tuple[int, Expr]]:
     """
     single, several, sign = _sides(piece)
     if len(single) == 1:
-        parts = [(sign, expand(t.log_density - single[0].log_density)) for t in several]
+        parts = [(sign, sp.expand(t.log_density - single[0].log_density)) for t in several]
     else:
         parts = [(1, whole)] if (whole := _loss(piece)) is not None else []
     return [(sign, part) for sign, part in parts if not part.is_number and part.free_symbols]
@@ -169,7 +155,7 @@ def _loss(piece: Piece) -> Expr | None:
     """L itself; over a single term as one sum of exponentials of differences."""
     single, several, sign = _sides(piece)
     if len(single) == 1 < len(several):
-        logs = (expand(t.log_density - single[0].log_density) for t in several)
+        logs = (sp.expand(t.log_density - single[0].log_density) for t in several)
         return sign * log(Add(*(t.weight * exp(f) for t, f in zip(several, logs, strict=True))))
     log_p, log_q = log_sum(piece.p), log_sum(piece.q)
     return None if log_p is None or log_q is None else log_p - log_q
@@ -191,7 +177,7 @@ def of_derivative(f: Expr, line: Line, lo: Any, hi: Any) -> int | None:
     rules = _Rules(line, lo, hi)
     try:
         rules.of(f)
-        for form in (diff(f, line.x), factor_terms(diff(f, line.x))):
+        for form in (sp.diff(f, line.x), sp.factor_terms(sp.diff(f, line.x))):
             found = rules.of(form)
             if len(found) == 1:
                 return next(iter(found))
@@ -363,7 +349,7 @@ def _shifted(piece: Piece, line: Line) -> Form | None:
         for place in sorted(f.free_symbols - {x}, key=str):
             for turn, left, right in ((1, f, base), (-1, base, f)):
                 if _plain(left.xreplace({x: x + place}) - right) == 0 and line.values[place] > 0:
-                    parts.append((-turn * sign, diff(with_log_erfc(right), x)))
+                    parts.append((-turn * sign, sp.diff(with_log_erfc(right), x)))
                     reaches.add(place)
     if len(parts) != len(moving) or len(reaches) != 1:
         return None
@@ -372,7 +358,7 @@ def _shifted(piece: Piece, line: Line) -> Form | None:
 
 def _plain(expr: Expr) -> Expr:
     """Multiplied out, down to the arguments of functions."""
-    return expand(expr, power_base=False, power_exp=False, log=False, multinomial=False)
+    return sp.expand(expr, power_base=False, power_exp=False, log=False, multinomial=False)
 
 
 def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:
@@ -387,7 +373,7 @@ def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:
 def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wanted: int) -> Verdict:
     """The signs of all derivatives on boxes between decided points, and by orders beyond them."""
     with ctx.workprec(BITS):
-        slopes = [line.on(diff(f, line.x)) for _, f in form.parts]
+        slopes = [line.on(sp.diff(f, line.x)) for _, f in form.parts]
         signed = [v for v in points if all(_sign(s(arb(v), False)) for s in slopes)]
     if len(signed) < 2:
         return Verdict.SAMPLED
@@ -406,7 +392,7 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
                 beyond = side * end > 0 and line.rises_beyond(part, abs(end), side, sign * wanted)
             else:  # where the derivative may vanish but for rounding, it keeps its sign towards it
                 left, right = (arb(last), end) if arb(last) < end else (end, arb(last))
-                bend = diff(part, line.x, 2)
+                bend = sp.diff(part, line.x, 2)
                 beyond = left == right or (
                     line.sign(bend, left, right, -side * sign * wanted) > 0)  # fmt: skip
             if not beyond:
@@ -518,10 +504,10 @@ def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
 
     I_m(c) falls in m = |order|: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974).
     """
-    if not (isinstance(f, log) and isinstance(f.args[0], besseli)):
+    if not (isinstance(f, log) and isinstance(f.args[0], sp.besseli)):
         return line.rises_beyond(f, y, side, wanted)
     order, argument = f.args[0].args
-    outward = side * diff(order, line.x)
+    outward = side * sp.diff(order, line.x)
     if wanted != -side or outward**2 != 1:
         return False
     m = outward * line.on(order)(side * y, False)
@@ -530,7 +516,7 @@ def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
 
 def _inside(f: Expr, part: Part, line: Line, a: Any, b: Any) -> list[int]:
     """Directions between two finite places: one of them, or a peak."""
-    slope, bend = (line.on(diff(f, line.x, n)) for n in (1, 2))
+    slope, bend = (line.on(sp.diff(f, line.x, n)) for n in (1, 2))
     inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
     turns = [_sign(slope(end, False)) for end in inner]
     if FLAT in turns:
@@ -562,7 +548,7 @@ def _prove(f: Expr, part: Part, line: Line, whole: Box, inner: Box, wanted: int)
     """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
     if line.rises(f, *whole, wanted) > 0:
         return
-    if not line.sign(diff(f, line.x), *inner, wanted) > 0:
+    if not line.sign(sp.diff(f, line.x), *inner, wanted) > 0:
         raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
                    f"{inner[1].str(6)}")  # fmt: skip
     for end, side, gap in (

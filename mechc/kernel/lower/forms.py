@@ -17,36 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sympy import (
-    Add,
-    And,
-    Basic,
-    Dummy,
-    Expr,
-    Function,
-    Ge,
-    Gt,
-    Integer,
-    Lt,
-    Mul,
-    Or,
-    Piecewise,
-    Poly,
-    Pow,
-    S,
-    Symbol,
-    atan,
-    default_sort_key,
-    erfc,
-    exp,
-    expand,
-    factor,
-    fraction,
-    ilcm,
-    log,
-    pi,
-    together,
-)
+import sympy as sp
+from sympy import Add, Basic, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
 from sympy.polys.polyerrors import PolynomialError
 
 from mechc.symbolic import rewrite
@@ -55,23 +27,23 @@ from mechc.symbolic.functions import atan2, spell_out
 Exponentials = dict[Expr, Expr]
 """A sum of exponentials as exponent -> coefficient."""
 
-LARGEST = Integer(700)
+LARGEST = sp.Integer(700)
 """Exponentials of larger numbers are outside the range of doubles."""
 
 
-class log_ratio(Function):  # type: ignore[misc]
+class log_ratio(sp.Function):  # type: ignore[misc]
     """log_ratio(n, d, n - d) = log(n/d)."""
 
     nargs = 3
 
 
-class log_erfcx(Function):  # type: ignore[misc]
+class log_erfcx(sp.Function):  # type: ignore[misc]
     """log_erfcx(u) = u**2 + log(erfc(u)), which has no large part for u > 0."""
 
     nargs = 1
 
 
-class power_difference(Function):  # type: ignore[misc]
+class power_difference(sp.Function):  # type: ignore[misc]
     """power_difference(a, b, a - b, k) = a**k - b**k for a, b >= 0."""
 
     nargs = 4
@@ -89,16 +61,16 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
 
 def completed(expr: Expr, variable: Symbol) -> Expr:
     """A polynomial of degree two with its square completed: only two terms may cancel."""
-    if not expr.is_polynomial(variable) or Poly(expr, variable).degree() != 2:
+    if not expr.is_polynomial(variable) or sp.Poly(expr, variable).degree() != 2:
         return expr
-    a, b, c = map(factored, Poly(expr, variable).all_coeffs())
+    a, b, c = map(factored, sp.Poly(expr, variable).all_coeffs())
     return a * (variable + factored(b / (2 * a))) ** 2 + factored(c - b**2 / (4 * a))
 
 
 def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     """The squares of the arguments taken out of log(erfc(u)) where u > 0, so that they cancel."""
-    tails = [node for node in expr.atoms(log) if isinstance(node.args[0], erfc)]
-    moving = sorted((node for node in tails if node.has(variable)), key=default_sort_key)
+    tails = [node for node in expr.atoms(log) if isinstance(node.args[0], sp.erfc)]
+    moving = sorted((node for node in tails if node.has(variable)), key=sp.default_sort_key)
     if not moving or not isinstance(expr, Add):
         return expr
     arguments = {t: t.args[0].args[0] for t in moving}
@@ -109,12 +81,12 @@ def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     scaled = [t.xreplace({t: log_erfcx(u) for t, u in arguments.items()}) for t in expr.args
               if t.has(*moving)]  # fmt: skip
     form = polynomial + Add(*others) + Add(*scaled)
-    return Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))
+    return sp.Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))
 
 
 def quotients(expr: Expr) -> list[Expr]:
     """Forms of a probability: as it is, quotients divided by exponentials, complements of atan."""
-    top, bottom = (exponentials(part) for part in fraction(together(expr)))
+    top, bottom = (exponentials(part) for part in sp.fraction(sp.together(expr)))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))
     forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
@@ -127,8 +99,8 @@ def _termwise(expr: Expr) -> list[Expr]:
     The exponential above is divided out, so that no quotient is inf/inf.
     """
     plain, complement = [], []
-    for term in Add.make_args(expand(expr)):
-        top, bottom = (exponentials(part) for part in fraction(together(spell_out(term))))
+    for term in Add.make_args(sp.expand(expr)):
+        top, bottom = (exponentials(part) for part in sp.fraction(sp.together(spell_out(term))))
         if len(top) != 1:
             return []
         ((exponent, coefficient),) = top.items()
@@ -148,18 +120,20 @@ def _complements(expr: Expr) -> list[Expr]:
     """Arc tangents measured from pi/2 or from -pi/2, so that tails are not differences."""
     forms = []
     for sign in (1, -1):
-        found = {node: sign * (pi / 2 - atan2(1, sign * node.args[0])) for node in expr.atoms(atan)}
+        found = {
+            node: sign * (sp.pi / 2 - atan2(1, sign * node.args[0])) for node in expr.atoms(sp.atan)
+        }
         if found:
-            forms.append(expand(expr.xreplace(found)))
+            forms.append(sp.expand(expr.xreplace(found)))
     return forms
 
 
 def factored(expr: Expr) -> Expr:
     """The expression expanded, so that all cancels that can, and factored."""
     try:
-        return rewrite.factored(expand(expr))
+        return rewrite.factored(sp.expand(expr))
     except PolynomialError:
-        return expand(expr)
+        return sp.expand(expr)
 
 
 class _Rewriter:
@@ -192,7 +166,7 @@ class _Rewriter:
             if argument is None:
                 rest.append(term)
                 continue
-            top, bottom = fraction(together(argument))
+            top, bottom = sp.fraction(sp.together(argument))
             if coefficient.could_extract_minus_sign():
                 coefficient, top, bottom = -coefficient, bottom, top
             n, d = logs.get(coefficient, (S.One, S.One))
@@ -228,7 +202,7 @@ class _Rewriter:
                 return rest, log(n) - log(d)
             return rest, log_ratio(n, d, factored(n - d))
         top, bottom = exponentials(n), exponentials(d)
-        if self.fold and (shift := expand(rest / c)).is_polynomial(self.variable):
+        if self.fold and (shift := sp.expand(rest / c)).is_polynomial(self.variable):
             rest, top = S.Zero, shifted(top, shift)
         if len(bottom) == 1:
             return rest, _log_of_sum(top, bottom)
@@ -242,21 +216,21 @@ class _Rewriter:
         """log(top/bottom), on each side divided by the larger of the two exponentials below."""
         first, second = bottom
         arms = []
-        for larger, condition in ((first, Ge(first, second)), (second, S.true)):
+        for larger, condition in ((first, sp.Ge(first, second)), (second, S.true)):
             n, d = shifted(top, -larger), shifted(bottom, -larger)
             gap = factored_exponentials(shifted(_minus(top, bottom), -larger), self.variable)
-            arms.append((log_ratio(total(n), total(d), gap), And(condition, _representable(n))))
+            arms.append((log_ratio(total(n), total(d), gap), sp.And(condition, _representable(n))))
             arms.append((log(total(n)) - log(total(d)), condition))
-        return Piecewise(*arms)
+        return sp.Piecewise(*arms)
 
 
 def _representable(sum_: Exponentials) -> Basic:
     """Where a sum of exponentials neither over- nor underflows."""
     exponents = [e for e in sum_ if e.free_symbols]
-    below = And(*(Lt(e, LARGEST) for e in exponents))
+    below = sp.And(*(sp.Lt(e, LARGEST) for e in exponents))
     if len(exponents) < len(sum_):
         return below
-    return And(below, Or(*(Gt(e, -LARGEST) for e in exponents)))
+    return sp.And(below, sp.Or(*(sp.Gt(e, -LARGEST) for e in exponents)))
 
 
 def _as_log(term: Expr) -> tuple[Expr, Expr | None]:
@@ -288,7 +262,7 @@ def _log_of_sum(top: Exponentials, bottom: Exponentials) -> Expr:
 def exponentials(expr: Expr) -> Exponentials:
     """A sum of products with exponentials, by exponent."""
     collected: Exponentials = {}
-    for term in Add.make_args(expand(expr, power_exp=False)):
+    for term in Add.make_args(sp.expand(expr, power_exp=False)):
         exponent, coefficient = S.Zero, S.One
         for part in Mul.make_args(term):
             base, power = part.as_base_exp() if not isinstance(part, exp) else (S.Exp1, part.exp)
@@ -296,14 +270,14 @@ def exponentials(expr: Expr) -> Exponentials:
                 exponent += power
             else:
                 coefficient *= part
-        exponent = expand(exponent)
+        exponent = sp.expand(exponent)
         collected[exponent] = collected.get(exponent, S.Zero) + coefficient
     return {e: c for e, c in collected.items() if c != 0}
 
 
 def shifted(sum_: Exponentials, by: Expr) -> Exponentials:
     """The sum times exp(by)."""
-    return {expand(exponent + by): coefficient for exponent, coefficient in sum_.items()}
+    return {sp.expand(exponent + by): coefficient for exponent, coefficient in sum_.items()}
 
 
 def total(sum_: Exponentials) -> Expr:
@@ -314,7 +288,7 @@ def total(sum_: Exponentials) -> Expr:
 def _minus(left: Exponentials, right: Exponentials) -> Exponentials:
     difference = dict(left)
     for exponent, coefficient in right.items():
-        difference[exponent] = expand(difference.get(exponent, S.Zero) - coefficient)
+        difference[exponent] = sp.expand(difference.get(exponent, S.Zero) - coefficient)
     return {e: c for e, c in difference.items() if c != 0}
 
 
@@ -329,7 +303,7 @@ def factored_exponentials(sum_: Exponentials, variable: Symbol) -> Expr:
     generators, polynomial = _as_polynomial(sum_)
     back = {symbol: exponent for exponent, symbol in generators.items()}
     monomial, constant, dependent = S.Zero, S.One, []
-    for part in Mul.make_args(factor(polynomial)):
+    for part in Mul.make_args(sp.factor(polynomial)):
         base, power = part.as_base_exp()
         value = exponentials(part.xreplace({y: exp(e) for y, e in back.items()}))
         if base in back:
@@ -350,7 +324,7 @@ def _as_polynomial(sum_: Exponentials) -> tuple[dict[Expr, Symbol], Expr]:
         for term in Add.make_args(exponent):
             c, rest = term.as_coeff_Mul()
             if rest != 1 or c != 0:
-                steps[rest] = ilcm(steps.get(rest, 1), int(c.q) if c.is_Rational else 1)
+                steps[rest] = sp.ilcm(steps.get(rest, 1), int(c.q) if c.is_Rational else 1)
     # SymPy orders generators by their names, and equal names by their hashes
     symbols = {
         rest / step: Dummy(f"y{index}", positive=True)

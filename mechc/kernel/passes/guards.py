@@ -12,19 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mechc.errors import LoweringError
-from mechc.kernel.ir import (
-    Block,
-    Call,
-    Chain,
-    Compare,
-    Expr,
-    Select,
-    Var,
-    children,
-    depends_on,
-    rebuild,
-    transform,
-)
+from mechc.kernel import ir
+from mechc.kernel.ir import Block, Expr
 from mechc.kernel.prelude import PRIMITIVES
 
 MAX_ARMS = 4
@@ -32,9 +21,9 @@ MAX_ARMS = 4
 
 def lift(block: Block, arms: int = MAX_ARMS) -> Block:
     """Lift choices out of the values of a block."""
-    if isinstance(block.tail, Chain):
+    if isinstance(block.tail, ir.Chain):
         lifted = tuple((guard, lift(arm, arms)) for guard, arm in block.tail.arms)
-        return Block(block.lets, Chain(lifted))
+        return Block(block.lets, ir.Chain(lifted))
     found = next(_choices(block.tail), None)
     if found is None or arms < 2:
         return block
@@ -42,21 +31,21 @@ def lift(block: Block, arms: int = MAX_ARMS) -> Block:
         lift(Block((), _replaced(block.tail, found, arm)), arms // 2)
         for arm in (found.then, found.other)
     )
-    return Block(block.lets, Chain(((found.condition, then), (None, other))))
+    return Block(block.lets, ir.Chain(((found.condition, then), (None, other))))
 
 
-def _choices(expr: Expr) -> Iterator[Select]:
+def _choices(expr: Expr) -> Iterator[ir.Select]:
     """Choices that are certainly evaluated, outermost first."""
-    if isinstance(expr, Select):
-        if children(expr.then) or children(expr.other):
+    if isinstance(expr, ir.Select):
+        if ir.children(expr.then) or ir.children(expr.other):
             yield expr
         return
-    for arg in children(expr):
+    for arg in ir.children(expr):
         yield from _choices(arg)
 
 
 def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
-    return transform(expr, lambda node: new if node == old else node)
+    return ir.transform(expr, lambda node: new if node == old else node)
 
 
 def complexify(expr: Expr, variable: str) -> Expr:
@@ -65,14 +54,14 @@ def complexify(expr: Expr, variable: str) -> Expr:
     Raises:
         LoweringError: when a function or comparison has no complex form.
     """
-    if not depends_on(expr, frozenset((Var(variable),))):
+    if not ir.depends_on(expr, frozenset((ir.Var(variable),))):
         return expr
-    args = tuple(complexify(arg, variable) for arg in children(expr))
-    if isinstance(expr, Compare):
+    args = tuple(complexify(arg, variable) for arg in ir.children(expr))
+    if isinstance(expr, ir.Compare):
         raise LoweringError(f"a comparison of the complex {variable} has no meaning")
-    if isinstance(expr, Call):
+    if isinstance(expr, ir.Call):
         name = f"complex_{expr.name}"
         if name not in PRIMITIVES:
             raise LoweringError(f"{expr.name} has no complex form")
-        return Call(name, args)
-    return rebuild(expr, args)
+        return ir.Call(name, args)
+    return ir.rebuild(expr, args)

@@ -11,34 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mechc.kernel.ir import (
-    Add,
-    Block,
-    Chain,
-    Constant,
-    Expr,
-    IntPow,
-    Local,
-    Mul,
-    Neg,
-    Number,
-    Param,
-    Select,
-    Var,
-    children,
-    depends_on,
-    map_block,
-    rebuild,
-    transform,
-    walk,
-)
+from mechc.kernel import ir
+from mechc.kernel.ir import Block, Expr
 
-LEAVES = (Number, Constant, Param, Var, Local)
+LEAVES = (ir.Number, ir.Constant, ir.Param, ir.Var, ir.Local)
 
 LARGE = 11
 """Nodes that a part of an expression may have before it gets a line of its own."""
 
-Lets = tuple[tuple[Local, Expr], ...]
+Lets = tuple[tuple[ir.Local, Expr], ...]
 
 
 def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
@@ -49,21 +30,23 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         prefix: of the names of the temporaries.
         lifted: how many operations of all arms have names already.
     """
-    if isinstance(block.tail, Chain):
+    if isinstance(block.tail, ir.Chain):
         several = len(block.tail.arms) > 1
         common = sorted(_everywhere(block), key=_size, reverse=True) if several else []
-        names: dict[Expr, Local] = {}
+        names: dict[Expr, ir.Local] = {}
         for value in common:
-            if not any(value in walk(larger) for larger in names):
-                names[value] = Local(f"u{lifted + len(names)}")
-        renamed = map_block(block, lambda expr: transform(expr, lambda node: names.get(node, node)))
-        assert isinstance(renamed.tail, Chain)
+            if not any(value in ir.walk(larger) for larger in names):
+                names[value] = ir.Local(f"u{lifted + len(names)}")
+        renamed = ir.map_block(
+            block, lambda expr: ir.transform(expr, lambda node: names.get(node, node))
+        )
+        assert isinstance(renamed.tail, ir.Chain)
         arms = tuple(
             (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
         )
         inner, values = share_all(tuple(names), "v")
         lets = zip(names.values(), values, strict=True)
-        return Block((*block.lets, *inner, *lets), Chain(arms))
+        return Block((*block.lets, *inner, *lets), ir.Chain(arms))
     sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
     named = []
     for name, value in block.lets:
@@ -76,16 +59,16 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
 
 def _everywhere(block: Block) -> set[Expr]:
     """Large operations that are certainly evaluated in every arm of a block."""
-    if isinstance(block.tail, Chain):
+    if isinstance(block.tail, ir.Chain):
         first, *others = (_everywhere(arm) for _, arm in block.tail.arms)
         return first.intersection(*others)
     certain: set[Expr] = set()
     _count(block.tail, Counter(), certain)
-    return {expr for expr in certain if _size(expr) > LARGE and not isinstance(expr, Neg)}
+    return {expr for expr in certain if _size(expr) > LARGE and not isinstance(expr, ir.Neg)}
 
 
 def _size(expr: Expr) -> int:
-    return sum(1 for _ in walk(expr))
+    return sum(1 for _ in ir.walk(expr))
 
 
 def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
@@ -104,18 +87,18 @@ class _Sharer:
 
     def __init__(self, values: tuple[Expr, ...], prefix: str, named: tuple[Expr, ...] = ()) -> None:
         self.prefix = prefix
-        self.names: dict[Expr, Local] = {}
-        self._lets: list[tuple[Local, Expr]] = []
+        self.names: dict[Expr, ir.Local] = {}
+        self._lets: list[tuple[ir.Local, Expr]] = []
         self._count = 0
         uses: Counter[Expr] = Counter()
         self._certain: set[Expr] = set()
         for value in values:
             _count(value, uses, self._certain)
         twice = {node for node, times in uses.items() if times > 1}
-        powers = {node.base for node in self._certain if isinstance(node, IntPow)}
+        powers = {node.base for node in self._certain if isinstance(node, ir.IntPow)}
         self._wanted = ((twice | powers) & self._certain) - set(named)
 
-    def take(self) -> list[tuple[Local, Expr]]:
+    def take(self) -> list[tuple[ir.Local, Expr]]:
         """The assignments made since the last call."""
         taken, self._lets = self._lets, []
         return taken
@@ -124,15 +107,15 @@ class _Sharer:
         """The expression in terms of the named operations."""
         if expr in self.names:
             return self.names[expr]
-        return rebuild(expr, tuple(self._part(arg) for arg in children(expr)))
+        return ir.rebuild(expr, tuple(self._part(arg) for arg in ir.children(expr)))
 
     def _part(self, expr: Expr) -> Expr:
         """A part of an expression, or the name it deserves."""
         renewed = self.rewrite(expr)
         large = expr in self._certain and _size(renewed) > LARGE
-        if isinstance(renewed, Local) or not (large or expr in self._wanted):
+        if isinstance(renewed, ir.Local) or not (large or expr in self._wanted):
             return renewed
-        local = Local(f"{self.prefix}{self._count}")
+        local = ir.Local(f"{self.prefix}{self._count}")
         self._count += 1
         self.names[expr] = local
         self._lets.append((local, renewed))
@@ -143,7 +126,7 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
     """Count operations; `certain` are those evaluated whatever a `Select` decides."""
     if isinstance(expr, LEAVES):
         return
-    worth = not (isinstance(expr, Neg) and isinstance(expr.arg, LEAVES))
+    worth = not (isinstance(expr, ir.Neg) and isinstance(expr.arg, LEAVES))
     if worth:
         uses[expr] += 1
         seen = uses[expr] > 1 and (expr in certain or not sure)
@@ -151,20 +134,20 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
             certain.add(expr)
         if seen:
             return
-    for i, arg in enumerate(children(expr)):
-        _count(arg, uses, certain, sure and not (isinstance(expr, Select) and i > 0))
+    for i, arg in enumerate(ir.children(expr)):
+        _count(arg, uses, certain, sure and not (isinstance(expr, ir.Select) and i > 0))
 
 
 def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
     """Assignments of what depends on parameters alone, to run before a loop, and its body."""
     found = _Hoister(variable, ())
-    map_block(block, found.rewrite)
+    ir.map_block(block, found.rewrite)
     # smaller ones first, so that larger ones can use their names
     ordered = sorted(found.names, key=_size)
     hoister = _Hoister(variable, ordered)
-    body = map_block(block, hoister.rewrite)
+    body = ir.map_block(block, hoister.rewrite)
     sharer = _Sharer(tuple(ordered), "s", tuple(ordered))
-    before: list[tuple[Local, Expr]] = []
+    before: list[tuple[ir.Local, Expr]] = []
     for value, name in hoister.names.items():
         renewed = sharer.rewrite(value)
         before.extend([*sharer.take(), (name, renewed)])
@@ -176,24 +159,24 @@ class _Hoister:
     """Replaces the largest operations free of the loop variable by names."""
 
     def __init__(self, variable: str, values: Sequence[Expr]) -> None:
-        self.variable = frozenset((Var(variable),))
-        self.names = {value: Local(f"c{i}") for i, value in enumerate(values)}
+        self.variable = frozenset((ir.Var(variable),))
+        self.names = {value: ir.Local(f"c{i}") for i, value in enumerate(values)}
 
     def rewrite(self, expr: Expr) -> Expr:
         """The expression with its loop-free operations named."""
-        if isinstance(expr, LEAVES) or (isinstance(expr, Neg) and isinstance(expr.arg, LEAVES)):
+        if isinstance(expr, LEAVES) or (isinstance(expr, ir.Neg) and isinstance(expr.arg, LEAVES)):
             return expr
-        if not depends_on(expr, self.variable):
-            return self.names.setdefault(expr, Local(f"c{len(self.names)}"))
-        if isinstance(expr, (Add, Mul)):
+        if not ir.depends_on(expr, self.variable):
+            return self.names.setdefault(expr, ir.Local(f"c{len(self.names)}"))
+        if isinstance(expr, (ir.Add, ir.Mul)):
             expr = self._grouped(expr)
-        return rebuild(expr, tuple(self.rewrite(arg) for arg in children(expr)))
+        return ir.rebuild(expr, tuple(self.rewrite(arg) for arg in ir.children(expr)))
 
-    def _grouped(self, expr: Add | Mul) -> Expr:
+    def _grouped(self, expr: ir.Add | ir.Mul) -> Expr:
         """The free operands of a sum or product joined into one."""
-        free = [arg for arg in expr.args if not depends_on(arg, self.variable)]
+        free = [arg for arg in expr.args if not ir.depends_on(arg, self.variable)]
         if len(free) < 2:
             return expr
-        bound = [arg for arg in expr.args if depends_on(arg, self.variable)]
+        bound = [arg for arg in expr.args if ir.depends_on(arg, self.variable)]
         grouped = type(expr)(tuple(free))
-        return Add((*bound, grouped)) if isinstance(expr, Add) else Mul((grouped, *bound))
+        return ir.Add((*bound, grouped)) if isinstance(expr, ir.Add) else ir.Mul((grouped, *bound))

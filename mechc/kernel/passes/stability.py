@@ -11,25 +11,8 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from mechc.kernel.ir import (
-    ONE,
-    ZERO,
-    Add,
-    Call,
-    Constant,
-    Expr,
-    Mul,
-    Number,
-    Pow,
-    add,
-    call,
-    children,
-    mul,
-    negate,
-    number,
-    rebuild,
-    split_number,
-)
+from mechc.kernel import ir
+from mechc.kernel.ir import Expr
 
 LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
 Rule = Callable[[Expr], Expr | None]
@@ -45,13 +28,13 @@ def stabilise(expr: Expr) -> Expr:
         better = rule(expr)
         if better is not None:
             return stabilise(better)
-    args = children(expr)
+    args = ir.children(expr)
     renewed = tuple(stabilise(arg) for arg in args)
-    return expr if renewed == args else stabilise(rebuild(expr, renewed))
+    return expr if renewed == args else stabilise(ir.rebuild(expr, renewed))
 
 
 def _arguments(expr: Expr, name: str) -> tuple[Expr, ...] | None:
-    return expr.args if isinstance(expr, Call) and expr.name == name else None
+    return expr.args if isinstance(expr, ir.Call) and expr.name == name else None
 
 
 def _factor_out(term: Expr, name: str) -> tuple[Expr, Expr] | None:
@@ -63,11 +46,11 @@ def _factor_out(term: Expr, name: str) -> tuple[Expr, Expr] | None:
 def _factor_of(term: Expr, name: str) -> tuple[Expr, tuple[Expr, ...]] | None:
     """`(c, arguments)` if the term is `c * name(*arguments)`."""
     if (found := _arguments(term, name)) is not None:
-        return ONE, found
-    if isinstance(term, Mul):
+        return ir.ONE, found
+    if isinstance(term, ir.Mul):
         for i, factor in enumerate(term.args):
             if (found := _arguments(factor, name)) is not None:
-                return mul(ONE, *term.args[:i], *term.args[i + 1 :]), found
+                return ir.mul(ir.ONE, *term.args[:i], *term.args[i + 1 :]), found
     return None
 
 
@@ -81,20 +64,20 @@ def inverse_pair(expr: Expr) -> Expr | None:
 
 def exponential_product(expr: Expr) -> Expr | None:
     """exp(a) exp(b) = exp(a + b)."""
-    if not isinstance(expr, Mul):
+    if not isinstance(expr, ir.Mul):
         return None
     exponents = [arg[0] for factor in expr.args if (arg := _arguments(factor, "exp"))]
     if len(exponents) < 2:
         return None
     others = [factor for factor in expr.args if not _arguments(factor, "exp")]
-    return mul(*others, call("exp", add(*exponents)))
+    return ir.mul(*others, ir.call("exp", ir.add(*exponents)))
 
 
 def log_of_product(expr: Expr) -> Expr | None:
     """log(c exp(a)) = log(c) + a; exp(a) must not overflow first."""
     if (arg := _arguments(expr, "log")) and (found := _factor_out(arg[0], "exp")):
         coefficient, exponent = found
-        return add(exponent, call("log", coefficient))
+        return ir.add(exponent, ir.call("log", coefficient))
     return None
 
 
@@ -105,39 +88,41 @@ def log_of_function(expr: Expr) -> Expr | None:
     for name, logarithm in LOG_OF.items():
         if (found := _factor_out(arg[0], name)) is not None:
             coefficient, inner = found
-            log_value = call(logarithm, inner)
-            return log_value if coefficient == ONE else add(log_value, call("log", coefficient))
+            log_value = ir.call(logarithm, inner)
+            if coefficient == ir.ONE:
+                return log_value
+            return ir.add(log_value, ir.call("log", coefficient))
     return None
 
 
 def log_of_probability(expr: Expr) -> Expr | None:
     """log_erfc(u) - log(2), which may be nearly 0, or its negative."""
-    if not isinstance(expr, Add):
+    if not isinstance(expr, ir.Add):
         return None
     for constant in expr.args:
         sign = -LOGS_OF_TWO.get(_constant(constant), 0)
         for term in expr.args:
-            if sign and (arg := _arguments(negate(term) if sign < 0 else term, "log_erfc")):
+            if sign and (arg := _arguments(ir.negate(term) if sign < 0 else term, "log_erfc")):
                 others = [t for t in expr.args if t not in (term, constant)]
-                return add(mul(number(sign), call("log_half_erfc", *arg)), *others)
+                return ir.add(ir.mul(ir.number(sign), ir.call("log_half_erfc", *arg)), *others)
     return None
 
 
 def _constant(term: Expr) -> float:
     """The value of a constant or of the log of a number, else nan."""
-    if isinstance(term, Constant):
+    if isinstance(term, ir.Constant):
         return term.value
     arg = _arguments(term, "log")
-    return math.log(arg[0].exact) if arg and isinstance(arg[0], Number) else math.nan
+    return math.log(arg[0].exact) if arg and isinstance(arg[0], ir.Number) else math.nan
 
 
 def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
-    if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], Add)):
+    if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], ir.Add)):
         return None
     for product in (cosine_sum(arg[0]), error_function_complement(arg[0])):
         if product is not None:
-            return call("log", product)
+            return ir.call("log", product)
     terms = arg[0].args
     exponentials = [found for t in terms if (found := _factor_out(t, "exp"))]
     rest = [t for t in terms if _factor_out(t, "exp") is None]
@@ -150,160 +135,160 @@ def log_of_sum(expr: Expr) -> Expr | None:
 
 
 def _log_one_and_exponential(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
-    if len(pairs) != 1 or rest != [ONE]:
+    if len(pairs) != 1 or rest != [ir.ONE]:
         return None
     coefficient, exponent = pairs[0]
-    if coefficient == ONE:
-        return call("softplus", exponent)
-    if coefficient == number(-1):
-        return call("log1mexp", exponent)
+    if coefficient == ir.ONE:
+        return ir.call("softplus", exponent)
+    if coefficient == ir.number(-1):
+        return ir.call("log1mexp", exponent)
     return None
 
 
 def _log_mixture(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
     """log(1 - q + q exp(d))."""
-    if len(pairs) == 1 and add(*rest, pairs[0][0]) == ONE:
-        return call("log_mix", pairs[0][0], pairs[0][1])
+    if len(pairs) == 1 and ir.add(*rest, pairs[0][0]) == ir.ONE:
+        return ir.call("log_mix", pairs[0][0], pairs[0][1])
     return None
 
 
 def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
     """log(v exp(a) + w exp(b)), two exponentials or one and a remainder."""
-    remainder = add(*rest) if rest else None
+    remainder = ir.add(*rest) if rest else None
     if len(pairs) == 2 and remainder is None:
         (v, a), (w, b) = pairs
     elif len(pairs) == 1 and remainder is not None:
         ((v, a),) = pairs
-        w, b = remainder, ZERO
+        w, b = remainder, ir.ZERO
     else:
         return None
-    if v != negate(w):
-        return call("log_sum", v, a, w, b)
-    if isinstance(v, Number) and v.exact < 0:
+    if v != ir.negate(w):
+        return ir.call("log_sum", v, a, w, b)
+    if isinstance(v, ir.Number) and v.exact < 0:
         v, a, w, b = w, b, v, a
-    if isinstance(v, Number):
-        difference = call("log_exp_difference", a, b, _gap(a, b))
-        return add(difference, call("log", v)) if v != ONE else difference
+    if isinstance(v, ir.Number):
+        difference = ir.call("log_exp_difference", a, b, _gap(a, b))
+        return ir.add(difference, ir.call("log", v)) if v != ir.ONE else difference
     return None
 
 
 def _log1p(total: Expr) -> Expr | None:
-    coefficient = total.args[-1] if isinstance(total, Add) else None
-    if isinstance(coefficient, Number) and coefficient.exact == 1:
-        return call("log1p", add(total, number(-1)))
+    coefficient = total.args[-1] if isinstance(total, ir.Add) else None
+    if isinstance(coefficient, ir.Number) and coefficient.exact == 1:
+        return ir.call("log1p", ir.add(total, ir.number(-1)))
     return None
 
 
 def log_of_mixture(expr: Expr) -> Expr | None:
     """log(1 - q + q exp(d)) where q = 1 - r, and r is what is known."""
-    if (found := _arguments(expr, "log_mix")) is None or not isinstance(found[0], Add):
+    if (found := _arguments(expr, "log_mix")) is None or not isinstance(found[0], ir.Add):
         return None
-    rest = add(ONE, negate(found[0]))
-    return None if isinstance(rest, Add) else call("log_mix_rest", rest, found[1])
+    rest = ir.add(ir.ONE, ir.negate(found[0]))
+    return None if isinstance(rest, ir.Add) else ir.call("log_mix_rest", rest, found[1])
 
 
 def log1p_of_expm1(expr: Expr) -> Expr | None:
     """log1p(c expm1(a)) = log(1 - c + c exp(a)), where exp(a) must not overflow."""
     if (arg := _arguments(expr, "log1p")) and (found := _factor_out(arg[0], "expm1")):
-        return call("log_mix", *found)
+        return ir.call("log_mix", *found)
     return None
 
 
 def exponential_difference(expr: Expr) -> Expr | None:
     """C exp(a) - c = c expm1(a) and c exp(a) - c exp(b), for one pair of terms of a sum."""
-    if not isinstance(expr, Add):
+    if not isinstance(expr, ir.Add):
         return None
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "exp"))]
     for term, (coefficient, exponent) in found:
         others = [t for t in expr.args if t is not term]
-        opposite = negate(coefficient)
+        opposite = ir.negate(coefficient)
         if opposite in others:
             rest = [t for t in others if t != opposite]
-            return add(mul(coefficient, call("expm1", exponent)), *rest)
+            return ir.add(ir.mul(coefficient, ir.call("expm1", exponent)), *rest)
         for other, (second, below) in found:
             if second == opposite:
-                difference = call("exp_difference", exponent, below, _gap(exponent, below))
+                difference = ir.call("exp_difference", exponent, below, _gap(exponent, below))
                 rest = [t for t in others if t is not other]
-                return add(mul(coefficient, difference), *rest)
+                return ir.add(ir.mul(coefficient, difference), *rest)
     return None
 
 
 def error_function_complement(expr: Expr) -> Expr | None:
     """C - c erf(u) = c erfc(u), c + c erf(u) = c erfc(-u), 2c - c erfc(u) = c erfc(-u)."""
-    if not isinstance(expr, Add) or len(expr.args) != 2:
+    if not isinstance(expr, ir.Add) or len(expr.args) != 2:
         return None
     for term, other in (expr.args, expr.args[::-1]):
         if (found := _factor_out(term, "erf")) is not None:
             coefficient, arg = found
             if other == coefficient:
-                return mul(coefficient, call("erfc", negate(arg)))
-            if other == negate(coefficient):
-                return mul(other, call("erfc", arg))
+                return ir.mul(coefficient, ir.call("erfc", ir.negate(arg)))
+            if other == ir.negate(coefficient):
+                return ir.mul(other, ir.call("erfc", arg))
         if (found := _factor_out(term, "erfc")) is not None:
             coefficient, arg = found
-            if other == mul(number(-2), coefficient):
-                return mul(negate(coefficient), call("erfc", negate(arg)))
+            if other == ir.mul(ir.number(-2), coefficient):
+                return ir.mul(ir.negate(coefficient), ir.call("erfc", ir.negate(arg)))
     return None
 
 
 def _gap(a: Expr, b: Expr) -> Expr:
     """A - b; where they share factors, by the difference of what is left, if terms cancel there."""
-    (c, above), (d, below) = split_number(a), split_number(b)
+    (c, above), (d, below) = ir.split_number(a), ir.split_number(b)
     left, right = _factors(above), _factors(below)
     common = [factor for factor in left if factor in right]
     for factor in common:
         left.remove(factor)
         right.remove(factor)
     terms = _terms(c, left), _terms(-d, right)
-    rest = add(*terms[0], *terms[1])
+    rest = ir.add(*terms[0], *terms[1])
     if len(_sum(rest)) < len(terms[0]) + len(terms[1]):
-        return mul(*common, rest)
-    return add(a, negate(b))
+        return ir.mul(*common, rest)
+    return ir.add(a, ir.negate(b))
 
 
 def _factors(expr: Expr) -> list[Expr]:
-    return list(expr.args) if isinstance(expr, Mul) else [expr]
+    return list(expr.args) if isinstance(expr, ir.Mul) else [expr]
 
 
 def _sum(expr: Expr) -> tuple[Expr, ...]:
-    return expr.args if isinstance(expr, Add) else (expr,)
+    return expr.args if isinstance(expr, ir.Add) else (expr,)
 
 
 def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
     """The terms of a product in which at most one factor is a sum."""
-    sums = [factor for factor in factors if isinstance(factor, Add)]
+    sums = [factor for factor in factors if isinstance(factor, ir.Add)]
     if len(sums) != 1:
-        return [mul(Number(coefficient), *factors)]
+        return [ir.mul(ir.Number(coefficient), *factors)]
     others = [factor for factor in factors if factor is not sums[0]]
-    return [mul(Number(coefficient), *others, term) for term in _sum(sums[0])]
+    return [ir.mul(ir.Number(coefficient), *others, term) for term in _sum(sums[0])]
 
 
 def _square(term: Expr) -> tuple[Fraction, Expr, Expr] | None:
     """`(c, k, a)` if the term is c * k * a**2 with a rational c."""
-    coefficient, rest = split_number(term)
-    factors = rest.args if isinstance(rest, Mul) else (rest,)
+    coefficient, rest = ir.split_number(term)
+    factors = rest.args if isinstance(rest, ir.Mul) else (rest,)
     for i, factor in enumerate(factors):
-        if isinstance(factor, Pow) and factor.exponent == number(2):
-            return coefficient, mul(ONE, *factors[:i], *factors[i + 1 :]), factor.base
+        if isinstance(factor, ir.Pow) and factor.exponent == ir.number(2):
+            return coefficient, ir.mul(ir.ONE, *factors[:i], *factors[i + 1 :]), factor.base
     return None
 
 
 def difference_of_squares(expr: Expr) -> Expr | None:
     """K a^2 - k b^2 = k (a - b)(a + b) where a or b is itself a sum."""
-    if not isinstance(expr, Add):
+    if not isinstance(expr, ir.Add):
         return None
     squares = [(i, found) for i, t in enumerate(expr.args) if (found := _square(t))]
     for n, (i, (c, k, a)) in enumerate(squares):
         for j, (d, m, b) in squares[n + 1 :]:
-            if c == -d and k == m and (isinstance(a, Add) or isinstance(b, Add)):
+            if c == -d and k == m and (isinstance(a, ir.Add) or isinstance(b, ir.Add)):
                 rest = [t for r, t in enumerate(expr.args) if r not in (i, j)]
-                return add(mul(Number(c), k, add(a, negate(b)), add(a, b)), *rest)
+                return ir.add(ir.mul(ir.Number(c), k, ir.add(a, ir.negate(b)), ir.add(a, b)), *rest)
     return None
 
 
 def cosine_sum(expr: Expr) -> Expr | None:
     """C + c cos(a) = 2 c cos(a/2)^2, which keeps its digits where both vanish together."""
-    if not isinstance(expr, Add):
+    if not isinstance(expr, ir.Add):
         return None
     for name in ("cos", "cos_quarters"):
         for term in expr.args:
@@ -313,23 +298,23 @@ def cosine_sum(expr: Expr) -> Expr | None:
             coefficient, (*args, last) = found
             # the unit of cos_quarters is a denominator, the angle of cos is not
             scale = Fraction(2) if args else Fraction(1, 2)
-            half = call(name, *args, mul(Number(scale), last))
+            half = ir.call(name, *args, ir.mul(ir.Number(scale), last))
             rest = [t for t in expr.args if t not in (term, coefficient)]
-            return add(mul(number(2), coefficient, Pow(half, number(2))), *rest)
+            return ir.add(ir.mul(ir.number(2), coefficient, ir.Pow(half, ir.number(2))), *rest)
     return None
 
 
 def gamma_difference(expr: Expr) -> Expr | None:
     """C lgamma(a) - c lgamma(b), which cancels for large arguments."""
-    if not isinstance(expr, Add):
+    if not isinstance(expr, ir.Add):
         return None
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "lgamma"))]
     for term, (coefficient, above) in found:
         for other, (opposite, below) in found:
-            if opposite == negate(coefficient):
-                gap = add(above, negate(below))
+            if opposite == ir.negate(coefficient):
+                gap = ir.add(above, ir.negate(below))
                 rest = [t for t in expr.args if t is not term and t is not other]
-                return add(mul(coefficient, call("lgamma_difference", below, gap)), *rest)
+                return ir.add(ir.mul(coefficient, ir.call("lgamma_difference", below, gap)), *rest)
     return None
 
 

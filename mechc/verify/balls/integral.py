@@ -23,23 +23,9 @@ from functools import cached_property, lru_cache
 from math import factorial
 from typing import Any
 
+import sympy as sp
 from flint import acb, arb, ctx
-from sympy import (
-    Add,
-    Dummy,
-    Expr,
-    Mul,
-    S,
-    Symbol,
-    diff,
-    exp,
-    expand,
-    expand_log,
-    factor,
-    log,
-    oo,
-    simplify,
-)
+from sympy import Add, Dummy, Expr, Mul, S, Symbol, exp, log, oo
 
 from mechc.calculus.cases import Piece
 from mechc.calculus.terms import Term
@@ -80,7 +66,7 @@ def _factored(terms: tuple[Term, ...], x: Symbol) -> tuple[tuple[Expr, Expr], ..
     found = []
     for share, function in _factors(terms, x):
         polynomial = function.is_polynomial(x)
-        for part in Mul.make_args(factor(function) if polynomial else function):
+        for part in Mul.make_args(sp.factor(function) if polynomial else function):
             base, power = part.as_base_exp() if polynomial else (part, S.One)
             found.append((share * power, base))
     return tuple(found)
@@ -91,7 +77,7 @@ def _factors(terms: tuple[Term, ...], x: Symbol) -> list[tuple[Expr, Expr]]:
     if len(terms) > 1:
         return [(S.One, _density(terms))]
     powers, rest = [], S.Zero
-    for summand in Add.make_args(expand(terms[0].log_density)):
+    for summand in Add.make_args(sp.expand(terms[0].log_density)):
         share, function = summand.as_independent(x, as_Add=False)
         if isinstance(function, log):
             powers.append((share, function.args[0]))
@@ -114,7 +100,7 @@ def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
         if vanishes:
             continue
         numbers = expressions.exact(values)  # ends of two laws may meet for these parameters
-        if simplify(derivative.xreplace(numbers).subs(x, end.xreplace(numbers))) != 0:
+        if sp.simplify(derivative.xreplace(numbers).subs(x, end.xreplace(numbers))) != 0:
             break
     raise Unknown("the order of a zero at a finite end")
 
@@ -143,8 +129,8 @@ def rises_from(
 @lru_cache(maxsize=256)
 def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
     """The m-th derivative of a function, and whether it is zero at the end."""
-    derivative = diff(function, x, m)
-    return derivative, simplify(derivative.subs(x, end)) == 0
+    derivative = sp.diff(function, x, m)
+    return derivative, sp.simplify(derivative.subs(x, end)) == 0
 
 
 def _exponential_integral(exponent: tuple[Any, Any], lo: Any, hi: Any) -> Any:
@@ -233,7 +219,7 @@ class PieceIntegral(Part):
         """The loss where it is constant on the piece, else None."""
         if len(self.p.exprs) != 1 or len(self.q.exprs) != 1:
             return None
-        gap = expand(self.p.exprs[0] - self.q.exprs[0])
+        gap = sp.expand(self.p.exprs[0] - self.q.exprs[0])
         if gap.has(self.x):
             return None
         return self.p.weights[0] - self.q.weights[0] + expressions.constant(gap, self.values)
@@ -458,10 +444,10 @@ def is_logarithmic(piece: Piece, x: Symbol) -> bool:
     if not piece.lo.is_nonnegative:
         return False
     place = Dummy("place")
-    logs = (expand(t.log_density).xreplace({log(x): place}) for t in (*piece.p, *piece.q))
+    logs = (sp.expand(t.log_density).xreplace({log(x): place}) for t in (*piece.p, *piece.q))
     return any(f.has(place) and f.diff(place).has(place) for f in logs)
 
 
 def _moved(term: Term, x: Symbol, y: Symbol) -> Term:
-    moved: Expr = expand_log(term.log_density.xreplace({x: exp(y)}), force=True)
-    return replace(term, log_density=expand(moved + y))
+    moved: Expr = sp.expand_log(term.log_density.xreplace({x: exp(y)}), force=True)
+    return replace(term, log_density=sp.expand(moved + y))
