@@ -42,6 +42,7 @@ MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
+NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
@@ -207,6 +208,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     if found is not None:
         return found
     first = curve.at(start)
+    if curve.high - curve.low <= NARROW * curve.low and not math.isnan(float(first.lower)):
+        detail = {**first.detail, "reason": "next to the largest loss"}
+        return Bound(curve.low, start, curve.high, first.method, first.status, detail)
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
     again = evaluation.method == "auto"  # when the place is known, by the narrowest method there
@@ -227,7 +231,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         upper, lower = (certified_side(curve, side, near, slope) for side in ("upper", "lower"))
     # where the work is used up bounds are wider than those before
     if not math.isnan(upper):
-        upper = min(upper, curve.least_proven(), rough.least_proven())
+        upper = min(upper, curve.least_proven(), rough.least_proven(), curve.high)
     if not math.isnan(lower):
         lower = max(lower, curve.most_proven(), rough.most_proven(), curve.low)
     estimate = math.nan if main == "upper" else min(max(near, lower), upper)

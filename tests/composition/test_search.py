@@ -157,3 +157,25 @@ def test_nothing_is_spent_where_delta_at_zero_is_below_the_target(count, rate, d
     assert run.delta(0.0).upper <= delta
     moved = 2.0 * norm.cdf(0.5 / 40.0) - 1.0  # total variation of one release
     assert run.delta(0.0).lower <= count * rate * moved
+
+
+@pytest.mark.parametrize(
+    "name, count, values",
+    [
+        ("randomized_response", 10, {"epsilon": 2.5494821398026355, "categories": 3}),
+        ("discrete_laplace", 10, {"a": 0.08789553241376893}),
+        ("laplace", 3, {"scale": 8.0135340587105, "sampling_rate": 0.0004324824087312609}),
+    ],
+)
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_deltas_below_the_mass_at_the_largest_loss_have_it_as_their_upper_side(
+    name, count, values, direction
+):
+    mechanism = mechc.load(name)
+    if "sampling_rate" in values:
+        mechanism = mechc.poisson(mechanism)
+    run = count * mechanism(**values)
+    top = run.epsilon(0.0, direction=direction)
+    for log_delta in (-144.0, -254.0, -700.0):
+        found = run.epsilon(log_delta=log_delta, direction=direction)
+        assert 0.9 * top.lower < found.lower <= found.upper <= top.upper * (1.0 + 1e-12)
