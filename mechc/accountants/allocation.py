@@ -23,15 +23,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
-from mechc.accountants.contours.put import (
-    CAP,
-    CLOSE,
-    EDGE,
-    WIDTH,
-    Factors,
-    Shares,
-    Term,
-)
+from mechc.accountants.contours.put import CAP, CLOSE, EDGE, WIDTH, Factors, Shares, Term
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
 from mechc.loss.allowance import OutOfWorkError, apart

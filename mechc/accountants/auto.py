@@ -168,9 +168,7 @@ WIDE = "the contour's proof is wider than asked for"
 STRATEGIES = (  # in order
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
     Strategy(
-        "direct",
-        "few steps, or few atoms in all",
-        lambda f: (f.few and not f.smooth) or f.listed,
+        "direct", "few steps, or few atoms in all", lambda f: (f.few and not f.smooth) or f.listed
     ),
     Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("contour", "cost independent of the counts", lambda f: True),

@@ -267,9 +267,7 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     return folded, centre, log_mgf, relative
 
 
-@compiled(
-    "float64(complex128[::1], int64)",
-)
+@compiled("float64(complex128[::1], int64)")
 def _raise(spectrum, count):  # type: ignore[no-untyped-def]
     """Replace a spectrum by its power in place; returns the sum of |power|^2 over a period."""
     total = 0.0

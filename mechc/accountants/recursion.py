@@ -298,11 +298,7 @@ class Recursion:
     """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        epsilon: float,
-        goal: float = GOAL,
-        log_delta: float = math.nan,
+        self, steps: Sequence[Step], epsilon: float, goal: float = GOAL, log_delta: float = math.nan
     ) -> None:
         """Run the recursion for all steps but the last.
 

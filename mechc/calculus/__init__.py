@@ -37,15 +37,7 @@ from mechc.calculus.masses import check_masses
 from mechc.calculus.regions import Refined, refine
 from mechc.calculus.structure import is_symmetric, lattice_of
 from mechc.calculus.tails import Tails, tails_of
-from mechc.calculus.types import (
-    Calculus,
-    CalculusCase,
-    Closed,
-    Entry,
-    Kind,
-    Numeric,
-    Region,
-)
+from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.declare.declaration import Declaration
 from mechc.protocol import Measure
 from mechc.symbolic.facts import by_case, is_certain

@@ -275,14 +275,7 @@ def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     return 2 * numerator / root * sp.atan(sp.expand((2 * a * x + b) / root))
 
 
-_RULES = (
-    _affine,
-    _gaussian,
-    _own_derivative,
-    _term_by_term,
-    _rational_exponential,
-    _lorentzian,
-)
+_RULES = (_affine, _gaussian, _own_derivative, _term_by_term, _rational_exponential, _lorentzian)
 
 
 def infinite_mass(

@@ -17,14 +17,7 @@ from sympy import And, Basic, Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
 from mechc.calculus.loss import loss_of
 from mechc.calculus.types import Kind, Numeric, Region
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
-from mechc.symbolic.facts import (
-    Facts,
-    alternatives,
-    candidates,
-    eliminations,
-    facts_of,
-    is_certain,
-)
+from mechc.symbolic.facts import Facts, alternatives, candidates, eliminations, facts_of, is_certain
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import Part, monotone_parts
 from mechc.symbolic.signs import proved

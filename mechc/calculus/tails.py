@@ -22,14 +22,7 @@ from mechc.calculus.loss import log_sum
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Kind, Region
 from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
-from mechc.symbolic.facts import (
-    Facts,
-    alternatives,
-    by_case,
-    candidates,
-    eliminations,
-    is_certain,
-)
+from mechc.symbolic.facts import Facts, alternatives, by_case, candidates, eliminations, is_certain
 from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import is_smooth
 from mechc.symbolic.rewrite import tidy

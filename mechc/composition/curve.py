@@ -41,11 +41,7 @@ ALONE = 30.0  # times the work of one count, for all that are answered one by on
 
 
 def epsilon_curve(
-    composition: Run,
-    log_delta: float,
-    counts: Any,
-    max_work: float,
-    how: dict[str, Any],
+    composition: Run, log_delta: float, counts: Any, max_work: float, how: dict[str, Any]
 ) -> Bound:
     """Return bounds on epsilon(delta) for count * composition, for every count.
 

@@ -67,9 +67,7 @@ class CurveEvent(Event):
 
     @staticmethod
     def joint_evaluation(
-        curves: Sequence[tuple[CurveEvent, int]],
-        steps: dict[str, Sequence[Step]],
-        method: str,
+        curves: Sequence[tuple[CurveEvent, int]], steps: dict[str, Sequence[Step]], method: str
     ) -> CurveEvaluation:
         """Return what answers for these curves composed with steps whose pair is known."""
         return CurveEvaluation(curves, steps, method)

@@ -35,17 +35,7 @@ from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import PathLike, for_rows
 from mechc.individual.family import Family
-from mechc.individual.inversion import (
-    ALLOWED,
-    BEST,
-    LENGTH,
-    LEVEL,
-    NODES,
-    START,
-    TILT,
-    UPPER,
-    WORK,
-)
+from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER, WORK
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import Shelf, TakesTurns, taken

@@ -26,14 +26,7 @@ from scipy.interpolate import CubicSpline
 
 from mechc.errors import NumericError
 from mechc.individual.family import Family
-from mechc.individual.splines import (
-    SHARE,
-    Brackets,
-    Grid,
-    basis,
-    spline_coefficients,
-    subdivision,
-)
+from mechc.individual.splines import SHARE, Brackets, Grid, basis, spline_coefficients, subdivision
 from mechc.individual.storage import Shelf, taken
 from mechc.loss import moments
 from mechc.loss.privacy_loss import PrivacyLoss

@@ -25,13 +25,7 @@ import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.functions import (
-    argument_of_erfc,
-    atan2,
-    log_besselk,
-    log_erf_gap,
-    log_mix,
-)
+from mechc.symbolic.functions import argument_of_erfc, atan2, log_besselk, log_erf_gap, log_mix
 from mechc.symbolic.signs import sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term

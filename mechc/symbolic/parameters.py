@@ -154,11 +154,7 @@ def probabilities(name: str, length: int) -> tuple[ParameterSymbol, ...]:
 
 
 def count(
-    name: str,
-    lo: int = 1,
-    *,
-    default: int | None = None,
-    typical: tuple[int, int] | None = None,
+    name: str, lo: int = 1, *, default: int | None = None, typical: tuple[int, int] | None = None
 ) -> ParameterSymbol:
     """An integer parameter in [lo, oo), typically up to lo + 4; other arguments as `positive`."""
     return parameter(name, lo, math.inf, hi_open=True, integer=True, default=default,

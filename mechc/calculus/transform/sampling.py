@@ -82,9 +82,7 @@ def _replaced(declaration: Declaration, r: Symbol) -> Declaration:
     x = declaration.variable
     moved = shift.noise.subs(x, x + shift.sensitivity)
     return replace(
-        declaration,
-        p=_mixed(shift.noise, declaration.p, r),
-        q=_mixed(shift.noise, moved, r),
+        declaration, p=_mixed(shift.noise, declaration.p, r), q=_mixed(shift.noise, moved, r)
     )
 
 

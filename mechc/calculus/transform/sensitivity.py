@@ -16,13 +16,7 @@ from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial
 from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
-from mechc.declare.transforms import (
-    Group,
-    RandomSensitivity,
-    Truncate,
-    Vector,
-    WithReplacement,
-)
+from mechc.declare.transforms import Group, RandomSensitivity, Truncate, Vector, WithReplacement
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import (

@@ -86,8 +86,5 @@ def _finished(helper: Root | Series) -> Root | Series:
     if isinstance(helper, Series):
         return dataclasses.replace(helper, term=finish(helper.term))
     return dataclasses.replace(
-        helper,
-        residual=finish(helper.residual),
-        lo=finish(helper.lo),
-        hi=finish(helper.hi),
+        helper, residual=finish(helper.residual), lo=finish(helper.lo), hi=finish(helper.hi)
     )

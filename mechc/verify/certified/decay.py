@@ -51,11 +51,7 @@ class Decay(NamedTuple):
         return self.mass + self.root / y.sqrt() + self.slope / y
 
 
-def decays(
-    oracle: Oracle,
-    integrand: Powers,
-    nats: Sequence[float] = TAIL_NATS,
-) -> list[Decay]:
+def decays(oracle: Oracle, integrand: Powers, nats: Sequence[float] = TAIL_NATS) -> list[Decay]:
     """Valid bounds for one step, the tilted density cut so many `nats` below its maximum.
 
     Which is sharpest depends on y and on the count.
