@@ -18,7 +18,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
@@ -30,8 +29,7 @@ from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply
 TAIL = 1e-30  # mass beyond its ends

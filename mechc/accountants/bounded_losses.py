@@ -36,8 +36,7 @@ from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 TURNS = 60
 CLOSE = 1e-15  # of a cell, at which bisection ends

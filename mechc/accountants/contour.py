@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
@@ -37,8 +36,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_complement, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 
 class Known(NamedTuple):

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
@@ -39,8 +38,7 @@ from mechc.loss.discretise import GridLaw
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.roots import switch
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 PART, LAWS = 0.012, 50.0  # of the work allowed, for one composition, and once more for so many laws
 MOST_PART = 0.1  # of that

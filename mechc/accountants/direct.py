@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import log_all_largest
@@ -25,8 +24,8 @@ from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Logs = tuple[float, float, float]
 
 MAX_ATOMS = 3_000_000

@@ -33,8 +33,8 @@ from mechc.loss.discretise import GridLaw
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)

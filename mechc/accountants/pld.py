@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contour import common_lattice
@@ -47,8 +46,7 @@ from mechc.loss import discretise
 from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand

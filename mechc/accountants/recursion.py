@@ -53,8 +53,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import halved
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 GOAL = 1e-11  # relative error aimed at, all steps together
 FLOOR = 1e-12  # share of the answer that all floors together may cost, if less than this ...

@@ -28,8 +28,7 @@ from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails
 SHARE, COARSER = 1e-11, 10.0  # what images may cost of delta, and what a contour may of rtol

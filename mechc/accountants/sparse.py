@@ -42,7 +42,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import FREQUENCY
 from mechc.accountants.contours.composed import ComposedLoss
@@ -68,8 +67,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
 TILTS, LEAST = 40, 1e-3  # real tilts, and the smallest of them as a share of the largest

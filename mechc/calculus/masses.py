@@ -16,9 +16,9 @@ from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError
-from mechc.protocol import Measure
+from mechc.protocol import Floats, Measure
 from mechc.symbolic import evaluate
-from mechc.symbolic.evaluate import Evaluator, Floats, Theta
+from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.parameters import Parameter
 
 VECTORS = 4

@@ -31,11 +31,11 @@ from mechc.calculus.structure import reflections
 from mechc.calculus.terms import Term, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
-from mechc.protocol import Measure
+from mechc.protocol import Floats, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.breakpoints import split
 from mechc.symbolic.curvature import curvature
-from mechc.symbolic.evaluate import Evaluator, Floats, Theta
+from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import factored, tidy

@@ -27,12 +27,11 @@ from mechc.errors import DeclarationError
 from mechc.loss.allowance import OutOfWorkError, limited
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
+from mechc.protocol import Floats
 
 if TYPE_CHECKING:
     from mechc.protocol import Run
 
-
-Floats = NDArray[np.float64]
 
 MOST = 10_000_000  # counts of one curve
 HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share

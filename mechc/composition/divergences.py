@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
@@ -45,13 +44,12 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.roots import switch
 from mechc.loss.rounding import EPS
+from mechc.protocol import Floats
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
     from mechc.protocol import Run, Use
 
-
-Floats = NDArray[np.float64]
 
 CELLS = 32
 MAX_SPLITS = 400

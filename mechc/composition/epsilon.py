@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.columns import Columns
@@ -33,8 +32,6 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
-
-Floats = NDArray[np.float64]
 
 MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300

@@ -15,18 +15,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import UnsupportedError
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
-from mechc.protocol import Measure
+from mechc.protocol import Floats, Measure
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Use
     from mechc.verify.certified.noise import CertifiedNoise, Interval
-
-Floats = NDArray[np.float64]
 
 AGREEMENT = 1e-12  # relative error that halved panels leave
 FAR = 1e150  # where the power of a tail is read off

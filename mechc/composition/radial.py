@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.adjacency import Claim
 from mechc.composition import inputs
@@ -25,9 +24,7 @@ from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.radial import radial_loss
-from mechc.protocol import Kernel, Measure
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats, Kernel, Measure
 
 NAME = "radial"
 MOST_DIMENSIONS = 10_000

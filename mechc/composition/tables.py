@@ -40,12 +40,10 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import UnresolvedLoss
-from mechc.protocol import Measure, ParameterInfo
+from mechc.protocol import Floats, Measure, ParameterInfo
 
 if TYPE_CHECKING:
     from mechc.protocol import Kernel
-
-Floats = NDArray[np.float64]
 
 LEAST = 1e-300  # quotient that doubles hold to all their digits
 MOST_INTEGERS = 4_000_000

@@ -38,8 +38,8 @@ from mechc.individual.splines import SHARE, Grid, subdivision
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.individual.tilts import crowding
 from mechc.loss.allowance import MAX_WORK
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")

@@ -23,10 +23,11 @@ from scipy import special
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.budget import Floats, Mask, check_dense
+from mechc.individual.budget import Mask, check_dense
 from mechc.individual.filters import gaussian_order, renyi_budget
 from mechc.individual.gaussian import gdp_delta
 from mechc.individual.storage import TakesTurns, in_turn
+from mechc.protocol import Floats
 
 CELLS = 12
 _RTOL = 1e-2  # of the profiles: the cells cost more than that

@@ -34,9 +34,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError
 from mechc.loss.jit import compiled
+from mechc.protocol import Floats
 
 Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _BITS = 62

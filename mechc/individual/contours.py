@@ -42,8 +42,8 @@ from mechc.individual.storage import Shelf, TakesTurns, taken
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 PROVEN = 64  # buckets between which decay is proven

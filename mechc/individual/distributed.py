@@ -45,8 +45,7 @@ from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import PathLike, as_floats
 from mechc.individual.family import Family
 from mechc.individual.storage import StateError, replacing
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 COLUMNS = ("lower", "estimate", "upper")
 ROWS = PERSON, STEP, VALUE = "person", "step", "value"  # columns of rows

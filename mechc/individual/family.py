@@ -18,14 +18,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.adjacency import NO_CLAIM, Claim
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual.splines import HIGHEST, POWERS, reached
 from mechc.loss.privacy_loss import PrivacyLoss
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _MEMBERS = 33  # members compared in the check
 _PLACES, _APART = 17, 0.01  # where the higher orders are checked, and how closely

@@ -44,7 +44,6 @@ from mechc.errors import DeclarationError
 from mechc.individual.budget import (
     SHAVE,
     Budget,
-    Floats,
     Mask,
     PathLike,
     Update,
@@ -64,6 +63,7 @@ from mechc.individual.budget import (
 )
 from mechc.individual.gaussian import check_target, gdp_mu
 from mechc.individual.storage import Reader, TakesTurns, in_turn, write
+from mechc.protocol import Floats
 
 _SHARED, _ODOMETER = "shared-gdp-filter", "gdp-odometer"  # kinds of state files
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings

@@ -9,13 +9,12 @@ cancellation is counted and added, so a budget in (epsilon, delta) never becomes
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from mechc.errors import DeclarationError
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _SQRT2 = np.sqrt(2.0)
 _TINY = 1e-305  # an upper bound never underflows to zero

@@ -37,8 +37,8 @@ from mechc.individual.budget import (
 from mechc.individual.splines import Grid
 from mechc.loss.jit import compiled
 from mechc.loss.moments import logarithms
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 BUFFER, MOST = 1 << 28, 64  # bytes and steps of the buffer of dense steps

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from mechc.individual.contours import Query
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.roots import root
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 POINTS = 1 << 17
 BEYOND = 1e-3  # share of delta that may lie beyond the grid

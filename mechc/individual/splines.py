@@ -44,8 +44,7 @@ from mechc.errors import DeclarationError
 from mechc.loss.jit import compiled
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 ONE = 1 << 20  # units of a spline weight
 

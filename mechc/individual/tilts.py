@@ -30,8 +30,8 @@ from mechc.individual.splines import SHARE, Brackets, Grid, basis, spline_coeffi
 from mechc.individual.storage import Shelf, taken
 from mechc.loss import moments
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Values = NDArray[Any]
 
 TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone

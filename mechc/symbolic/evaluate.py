@@ -27,6 +27,7 @@ from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
+from mechc.protocol import Floats
 from mechc.symbolic.functions import BracketedRoot, QuadratureSum, argument_of_erfc
 from mechc.symbolic.parameters import Parameter
 from mechc.symbolic.rewrite import log_of_product
@@ -415,7 +416,6 @@ def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
     return mpmath.nint(value) if parameter.integer else value
 
 
-Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
 Theta = tuple[float, ...]
 

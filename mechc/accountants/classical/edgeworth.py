@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from mechc.accountants.bound import Bound
@@ -42,8 +41,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _METHOD = "edgeworth"
 _LARGEST_EPSILON = 700.0  # exp(epsilon) is still a double

@@ -65,15 +65,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import integrate, special
 
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 
 def standardise(cumulants: Floats) -> Floats:

@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import maximum_bound
@@ -26,8 +25,7 @@ from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _METHOD = "renyi"
 FAR = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...

@@ -36,7 +36,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds, exponent, upper_at
@@ -61,8 +60,7 @@ from mechc.accountants.fft import (
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut
 _GROWTH = 2.0  # ratio of neighbouring panels

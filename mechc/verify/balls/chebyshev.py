@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb, arb_mat, ctx
-from numpy.typing import NDArray
 
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 STRETCH = 1.75  # half axis along the interval
 RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)

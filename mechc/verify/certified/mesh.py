@@ -31,17 +31,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb, arb_poly, ctx, fmpz, fmpz_poly
-from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.rounding import U
-from mechc.protocol import Measure
+from mechc.protocol import Floats, Measure
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import contour
-
-Floats = NDArray[np.float64]
 
 MAX_PANELS = 6000  # of one piece
 MAX_POINTS = 20_000  # of the integers that matter
