@@ -164,11 +164,7 @@ def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ig
     " float64[::1], float64[::1], float64[::1])"
 )
 def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):  # type: ignore[no-untyped-def]
-    """Write lower bound, estimate and upper bound of epsilon where H falls to the targets.
-
-    The panels begin at the loss `start`; the answer is sought first `near` panels from there.
-    Returns whether there is an answer as narrow as is wanted.
-    """
+    """Write bounds and estimate of epsilon, sought from panel `near`; say if they are narrow."""
     width, hint = facts[WIDTH] / facts[PARTS], int(near)
     middle = _root(cells, hint, target[0])
     epsilon = start + width * middle if math.isfinite(middle) else 0.0

@@ -305,10 +305,7 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
 
 
 def _next(lo: float, hi: float, x: float, excess: float, slope: float, stalled: bool) -> float:
-    """Return the next epsilon: a secant step, inside the bracket and at most a factor of four.
-
-    `stalled` asks for progress that does not depend on the slope.
-    """
+    """Return the next epsilon: a secant step in the bracket; where `stalled`, without the slope."""
     guess = x - excess / slope
     if math.isinf(hi):
         return min(guess, 4 * x) if guess > lo and not stalled else x * x + 2 * x

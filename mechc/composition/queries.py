@@ -160,15 +160,7 @@ class Queries(ABC):
         question: Callable[[Evaluation, float], Bound],
         how: dict[str, Any],
     ) -> Bound:
-        """Ask one evaluation about all points, each with so much work, the evaluation's included.
-
-        Args:
-            quantity: what the answer is about.
-            check: of one of the points.
-            values: a point, or an array of them.
-            question: what is asked of an evaluation.
-            how: see the class.
-        """
+        """Ask one evaluation about all points (`values`, each checked), each with so much work."""
         work = how.pop("max_work", MAX_WORK)
         balls = as_flag("certified", quantity in CERTIFIED and how.pop("certified", False))
         settled = self._how(how)

@@ -493,10 +493,7 @@ class IndividualAccountant(TakesTurns):
         return grid.buckets + 1 + subdivision(grid, *self.family.alternates, SHARE).size
 
     def _without_tables(self, people: int) -> bool:
-        """Whether composing people one by one takes less than the members of tables for them.
-
-        Families that alternate to a low order need many.
-        """
+        """Whether people one by one take less than the members of tables for them would."""
         if not (self._journal.complete and self.family.alternates[0] <= 2):
             return False
         return people * len(self._journal) <= min(self._meshed, self._members())

@@ -81,13 +81,7 @@ def code() -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Law:
-    """One member, tilted.
-
-    Attributes:
-        centred, weight: losses less their mean, and weights.
-        mean: of the losses.
-        lost: error of phi.
-    """
+    """One member, tilted: centred losses, their weights and mean, and the error of phi."""
 
     centred: Floats
     weight: Floats

@@ -364,12 +364,7 @@ _importing = RLock()  # a module that another thread is still executing is of no
 
 
 def _load(path: Path, text: str) -> Kernel:
-    """Run a kernel text as the module of its file, under a name of its own, once a process.
-
-    Raises:
-        OSError: its machine code can be neither read nor written.
-        CacheError: the text is no kernel, or does not work as a module.
-    """
+    """Run a kernel text as the module of its file, under a name of its own, once a process."""
     name = f"mechc_kernel_{hashlib.sha256(f'{path}{text}'.encode()).hexdigest()[:24]}"
     with _importing:
         if name in sys.modules:

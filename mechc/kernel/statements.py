@@ -147,11 +147,7 @@ def commentary(text: str) -> str:
 
 
 def _functions(tree: ast.Module) -> frozenset[str]:
-    """Names of the compiled functions, which may call one another.
-
-    Raises:
-        ValueError: one is defined twice, or under the name of something else.
-    """
+    """Names of the compiled functions, which may call one another; each is defined once."""
     made = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     known = [node.name for node in made]
     compiled = frozenset(node.name for node in made if _is_compiled(node))

@@ -247,10 +247,7 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
 
 
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
-    """Values lie between the limits and in the order that the kind of the branch says.
-
-    On a lattice the limits at finite ends are the losses there.
-    """
+    """Values lie between the limits, which a lattice takes, and in the order of their branch."""
     lo, hi, kind, left, right = row
     lowest, highest = min(left, right), max(left, right)
     exact, last = tolerance(oracle.declaration, check), None

@@ -33,10 +33,7 @@ DEEPEST = -700.0  # log density below which a point says nothing
 
 
 def _compared(kernel: Kernel) -> dict[str, range]:
-    """Functions of the parameters that compare, with the numbers of their comparisons.
-
-    Inverses that iterate take long in plain Python.
-    """
+    """Functions of the parameters that compare, with their comparisons; none that iterate."""
     found = {}
     for name, marks in kernel.marks.items():
         nodes = [n for n in ast.walk(kernel.functions[name]) if isinstance(n, (ast.Name, ast.arg))]

@@ -31,11 +31,7 @@ def rational(ball: Any) -> Rational:
 
 
 def _total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: list[Any]) -> Any:
-    """Ball around the sum of `summand` over the integers between `ends`, +-oo allowed.
-
-    Raises:
-        NumericError: too many summands matter, or no majorant is found for an infinite end.
-    """
+    """Ball around the sum of `summand` over the integers between `ends`, +-oo allowed."""
     f = Compiler(index, values, _total).compile(summand)
     lo, hi = (end if end.is_finite() else None for end in ends)
     lo, hi = (None if end is None else int(end.unique_fmpz()) for end in (lo, hi))

@@ -21,12 +21,12 @@ from functools import lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol, erfc
+from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
-from mechc.symbolic.functions import QuadratureSum
+from mechc.symbolic.functions import QuadratureSum, argument_of_erfc
 
 BLOCK = 64
 LARGEST = 2**40  # order up to which neighbours are kept
@@ -53,14 +53,6 @@ def _block(number: int, middle: Any, radius: Any, bits: int) -> list[Any]:
             above, here = here, above + 2 * n / u * here
             found.append(here)
         return found[::-1]
-
-
-def erfc_argument(expr: Expr) -> Expr | None:
-    """The u of erfc(u), also where it is written 2 - erfc(-u), as SymPy does by itself."""
-    if isinstance(expr, erfc):
-        return expr.args[0]
-    rest = 2 - expr
-    return -rest.args[0] if isinstance(rest, erfc) else None
 
 
 def log_erfc(u: Any, analytic: bool) -> Any:
@@ -274,7 +266,7 @@ class Compiler:
 
     def _apply(self, expr: Any) -> Function:
         name = type(expr).__name__
-        if name == "log" and (inside := erfc_argument(expr.args[0])) is not None:
+        if name == "log" and (inside := argument_of_erfc(expr.args[0])) is not None:
             inner = self.compile(inside)
             return lambda x, analytic: log_erfc(inner(x, analytic), analytic)
         if name not in _FUNCTIONS:

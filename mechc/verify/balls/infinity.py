@@ -18,7 +18,8 @@ from typing import Any
 from flint import arb
 from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, exp, expand, log, pi, sqrt
 
-from mechc.verify.balls.functions import Compiler, erfc_argument
+from mechc.symbolic.functions import argument_of_erfc
+from mechc.verify.balls.functions import Compiler
 
 
 class Unknown(Exception):
@@ -216,7 +217,7 @@ def with_log_erfc(log_density: Expr) -> Expr:
     tails = {
         node: log_erfc(inside)
         for node in log_density.atoms(log)
-        if (inside := erfc_argument(node.args[0])) is not None
+        if (inside := argument_of_erfc(node.args[0])) is not None
     }
     return log_density.xreplace(tails)
 

@@ -264,11 +264,7 @@ def _zero(f: Any, a: float, b: float) -> float:
 
 
 def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
-    """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls.
-
-    Raises:
-        Open: `slope` has no finite enclosure, or too many boxes are needed.
-    """
+    """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls."""
     total, todo = arb(0), Boxes([(lo, hi)], BOXES)
     for a, b in todo:
         if next(boxes, None) is None:
