@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,23 @@ def test_versions_agree():
 def test_mechanisms_are_part_of_the_package():
     folder = Path(next(iter(mechc.mechanisms.__path__)))
     assert {"laplace.py", "gaussian.py"} <= {path.name for path in folder.iterdir()}
+
+
+def test_a_checkout_answers_from_its_root_without_being_installed(tmp_path):
+    """Its folder `mechc` hides an installed copy, and has the mechanisms beside it."""
+    code = "import mechc; print(mechc.__file__, mechc.available());"
+    code += "mechc.load('gdp')(mu=0.5).mechanism.is_compiled"
+    for folder in ("mechc", "mechanisms"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    hidden = "import importlib.metadata as m, sys; sys.meta_path = [f for f in sys.meta_path if "
+    hidden += "'mechc' not in str(getattr(f, '__module__', ''))];"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith(str(tmp_path)) and "laplace" in done.stdout
 
 
 def test_data_files_are_shipped():

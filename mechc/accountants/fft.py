@@ -148,7 +148,7 @@ class TiltedSum:
         """Add `count` copies of a law: one transform and one power."""
         spend(TRANSFORM * (self.size + law.mass.size))
         folded, centre, log_mgf, relative = _tilted(law, self.tilt, self.size)
-        spectrum = scipy.fft.rfft(folded)
+        spectrum = np.fft.rfft(folded)
         self.step, self.period = law.step, law.step * self.size
         self.log_scale += count * log_mgf
         self.log_finite += count * log1mexp(law.log_infinite)
@@ -165,7 +165,7 @@ class TiltedSum:
 
     def close(self) -> TiltedSum:
         """Transform back; nothing can be added afterwards."""
-        self._sum: Floats = scipy.fft.irfft(self._spectrum, self.size)
+        self._sum: Floats = np.fft.irfft(self._spectrum, self.size)
         del self._spectrum
         last = transform_error(self.size) + len(self._offsets) * 4 * U
         self._error += last * _norm(self._sum)

@@ -39,8 +39,8 @@ MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
-NARROW = 1e-10  # relative distance to it of a bracket that is narrow enough for an answer
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
+AT_TOP, NEAR_TOP = 1e-10, 1e-6  # where searches end there, and where delta is still told from 0
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
@@ -199,15 +199,15 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
+    found = _at_top(curve, start)
+    if found is not None:
+        return found
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
     found = _as_a_row(evaluation, direction, log_target, start, curve)
     if found is not None:
         return found
     first = curve.at(start)
-    if curve.high - curve.low <= NARROW * curve.low and not math.isnan(float(first.lower)):
-        detail = {**first.detail, "reason": "next to the largest loss"}
-        return Bound(curve.low, start, curve.high, first.method, first.status, detail)
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
     again = evaluation.method == "auto"  # when the place is known, by the narrowest method there
@@ -238,6 +238,22 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     why = next(filter(None, short), None)
     detail |= {"max_work": why} if why else {}
     return Bound(lower, estimate, upper, answer.method, answer.status, detail)
+
+
+def _at_top(curve: Curve, start: float) -> Bound | None:
+    """Answer next to the largest loss, where no search is worth its work; None elsewhere."""
+    top, low = curve.high, curve.low
+    if not (top * (1.0 - AT_TOP) <= max(start, low) <= top * (1.0 + AT_TOP)):
+        return None
+    first = curve.at(top)
+    if low < top * (1.0 - AT_TOP):
+        low = top * (1.0 - NEAR_TOP)
+        if not curve.excess("lower", low) > 0.0:
+            return None
+    if math.isnan(float(first.lower)) or math.isnan(float(first.upper)):
+        return None
+    detail = {**first.detail, "reason": "next to the largest loss"}
+    return Bound(low, min(max(start, low), top), top, first.method, first.status, detail)
 
 
 def _as_a_row(

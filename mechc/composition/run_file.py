@@ -26,12 +26,18 @@ from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError
+from mechc.errors import DeclarationError, MechcError, suggestion
 from mechc.verify.agreement import EPSILONS
 
 MOST_BYTES = 1 << 28
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
 SIDES = ("lower", "estimate", "upper")
+LINE = (MARK, "versions", "adjacency", "steps", "answers")
+STEP = ("mechanism", "digest", "text", "transforms", "parameters", "count")
+GIVEN = ("zcdp", "adjacency", "count")
+ANSWER = ("ask", *ASKED, "answer")
+TABLES = ("step", "epsilons", "adjacency")
+TABLE = ("mechanism", "parameters", "count", "poisson", "adjacency")
 
 
 class RunFileWarning(UserWarning):
@@ -157,7 +163,10 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     path = Path(path).expanduser()
     with _as_run_file(path, "[[step]] tables with mechanism and parameters"):
         content = tomllib.loads(path.read_text("utf-8"))
+        _check_words(path, content, TABLES)
         steps = content["step"]
+        for row in steps:
+            _check_words(path, row, TABLE)
         epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
         relation = content.get("adjacency")
         return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
@@ -194,6 +203,11 @@ def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[
             raise DeclarationError(
                 f"{path}: {MARK}={row.get(MARK)!r} is not a known format (expected {FORMAT})"
             )
+        _check_words(path, row, LINE)
+        for step in row["steps"]:
+            _check_words(path, step, GIVEN if "zcdp" in step else STEP)
+        for answer in row["answers"]:
+            _check_words(path, answer, ANSWER)
         steps = [_event(step, allow_files) for step in row["steps"]]
         added = compose(*steps)
         relation = Adjacency.of(row["adjacency"])
@@ -203,6 +217,16 @@ def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[
                 f"{added.adjacency.value!r}"
             )
         yield added, row
+
+
+def _check_words(path: Path, row: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse a word that would be passed over: a format with more words has another number."""
+    for word in dict(row):
+        if word not in known:
+            raise DeclarationError(
+                f"{path}: {word!r} is not known{suggestion(word, known)} (expected "
+                f"{', '.join(known)})"
+            )
 
 
 def _rows(path: Path, text: str) -> Iterator[dict[str, Any]]:

@@ -130,7 +130,11 @@ def _changed(folder: str | Path) -> int:
 
 
 def _built_in() -> Iterator[tuple[str, Path]]:
-    with resources.as_file(resources.files("mechc.mechanisms")) as folder:
+    try:
+        place = resources.files("mechc.mechanisms")
+    except ModuleNotFoundError:  # a checkout that is imported from its root, installed or not
+        place = resources.files("mechc").joinpath("..", "mechanisms")
+    with resources.as_file(place) as folder:
         yield from _in_folder(folder)
 
 

@@ -47,6 +47,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import platformdirs
 
+from mechc import __version__
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import closure
 from mechc.kernel.statements import TOLERANCE, refusal
@@ -160,7 +161,7 @@ class CacheEntry(NamedTuple):
 
 @functools.cache
 def _versions() -> tuple[str, str]:
-    return metadata.version("mechc"), metadata.version("sympy")
+    return __version__, metadata.version("sympy")
 
 
 def request_key(origin: str, transforms: Iterable[object] = ()) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from itertools import groupby
 
+from mechc import __version__
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import MARK, seal
@@ -312,7 +313,7 @@ def _digest(*parts: str) -> str:
 def _header(module: Module) -> str:
     """The module docstring: what this is, its formulas, versions and cost."""
     operations = sum(ir.count_operations(share(f.body)) for f in module.functions)
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("mechc", "sympy"))
+    versions = f"mechc {__version__}, sympy {metadata.version('sympy')}"
     lines = [
         f"{module.name}: {module.about or 'a pair (P, Q).'}",
         "",

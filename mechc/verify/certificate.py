@@ -19,6 +19,7 @@ from typing import Any
 
 from rich.table import Table
 
+from mechc import __version__
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.kernel import build
 from mechc.kernel.compiler import compile_declaration
@@ -26,7 +27,7 @@ from mechc.verify.result import Check
 
 SCHEMA = 3
 LEVELS = ("quick", "full")
-PACKAGES = ("mechc", "sympy", "numpy", "numba", "python-flint")
+PACKAGES = ("sympy", "numpy", "numba", "python-flint")
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         vectors=tuple(vectors),
         checks=tuple(runner.checks.values()),
         versions={
+            "mechc": __version__,
             **{name: metadata.version(name) for name in PACKAGES},
             "python": platform.python_version(),
         },

@@ -213,6 +213,30 @@ def test_hostile_files_are_read_or_refused(examples, tmp_path):
     assert "antigravity" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    "changed, word",
+    [
+        ({**RECORD, "step": []}, "steps"),
+        ({**RECORD, "steps": [{**STEP, "poison": 0.01}]}, "parameters"),
+        ({**RECORD, "steps": [{"zcdp": 0.5, "adjacency": "any", "count": 1, "cuont": 2}]}, "count"),
+        ({**RECORD, "answers": [{"ask": "epsilon", "dleta": 1e-5, "answer": {}}]}, "delta"),
+    ],
+)
+def test_a_word_that_is_not_known_is_refused(changed, word, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(changed) + "\n")
+    with pytest.raises(DeclarationError, match=f"run.json: '.*' is not known.*{word}"):
+        recheck(path)
+
+
+@pytest.mark.parametrize("text", ["[[step]]\nmechanism='gdp'\nrate=0.1", "deltas=[1]\nstep=[]"])
+def test_a_word_of_toml_that_is_not_known_is_refused(text, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(DeclarationError, match=r"is not known.*expected"):
+        mechc.open(path)
+
+
 def test_toml_opens_too(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text('[[step]]\nmechanism = "gdp"\nparameters = { mu = 0.5 }\ncount = 4\n')

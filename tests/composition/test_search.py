@@ -104,6 +104,24 @@ def test_start_where_a_far_mode_takes_over():
     assert 2.5 < epsilon < 10.0  # 4.9 for the near losses alone
 
 
+def test_no_search_next_to_the_largest_loss():
+    """50 Laplace(20) together lose at most 2.5, with mass 2^-50; Student t is largest inside."""
+    noise = [
+        (mechc.load("laplace")(scale=20.0), 50),
+        (mechc.load("student_t")(nu=3, scale=20.0), 10),
+    ]
+    for event, count in noise:
+        top = count * float(event.loss().support[1])
+        for log_delta in (-690.0, -300.0):
+            found = (count * event).epsilon(log_delta=log_delta)
+            assert found.lower <= top <= found.upper * (1 + 1e-15)
+            assert found.upper - found.lower <= 2e-6 * top
+            assert found.detail.get("evaluations", 2) <= 2
+    truth = 2.5 + math.log1p(-math.exp(-100.0 + 50.0 * math.log(2.0)))
+    found = (50 * noise[0][0]).epsilon(log_delta=-100.0)
+    assert found.lower <= truth <= found.upper
+
+
 @pytest.mark.parametrize("halfwidth", [2, 10])
 @pytest.mark.parametrize("count", [1, 5, 50])
 def test_a_delta_that_is_the_mass_at_infinity_up_to_rounding(halfwidth, count):

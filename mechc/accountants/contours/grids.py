@@ -23,7 +23,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.atoms import draws
@@ -411,7 +410,7 @@ def _tilted(parts: Parts, rung: Rung, size: int) -> tuple[Floats, float]:
         large = weight > 1e-20
         weight[weight < NOTHING] = 0.0
         off = eta + 4.0 * U * (8.0 + float(np.abs(exponent[large]).max()))
-        spectrum = scipy.fft.rfft(np.bincount(index % size, weight, size))
+        spectrum = np.fft.rfft(np.bincount(index % size, weight, size))
         most = np.minimum(np.abs(spectrum) + off, 1.0)
         faded = most < NOTHING ** (1.0 / count)  # what is left is slow to multiply
         spectrum[faded] = 0.0
@@ -424,5 +423,5 @@ def _tilted(parts: Parts, rung: Rung, size: int) -> tuple[Floats, float]:
             product *= np.exp(count * np.log(spectrum))
     each = np.full(product.size, 2.0 / size)
     each[0] = each[-1] = 1.0 / size
-    values: Floats = scipy.fft.irfft(product, size)
+    values: Floats = np.fft.irfft(product, size)
     return values, float(each @ near) + eta * float(each @ far)

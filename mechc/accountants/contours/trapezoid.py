@@ -552,6 +552,7 @@ class Blurred:
         self.contour = contour
         self._last = contour.h * contour.nodes
         self.blur = Blur(min(2.0 * RANK * LOST ** (-1.0 / RANK) / self._last, WIDEST))
+        self._factor: Complexes = np.empty(0, np.complex128)
 
     def answer(self, epsilon: float) -> Answer | None:
         """Return bounds at epsilon, None where that is too far or the sums are not positive."""
@@ -562,7 +563,9 @@ class Blurred:
         y, waves, noise = contour.waves(epsilon)
         spend(6.0 * WAVE * y.size)
         z = np.asarray(contour.c + 1j * y, np.complex128)
-        factor = blur.transform(z)
+        if self._factor.size != y.size:  # the same for every epsilon
+            self._factor = blur.transform(z)
+        factor = self._factor
         first = float(blur.transform(np.array([contour.c + 0j]))[0].real)
         bump = blur.excess / contour.payoff.transform(z, epsilon)
         upper = first + 2.0 * float((waves * factor).real[::-1].sum())
