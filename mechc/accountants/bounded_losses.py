@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
@@ -80,7 +80,7 @@ def run(
     return out
 
 
-@compiled("float64(float64[:,::1], int64, float64)")
+@subroutine("float64(float64[:,::1], int64, float64)")
 def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     """Return where the decreasing function falls to the target, in cells; nan outside."""
     i = min(max(hint, 0), cells.shape[0] - 1)
@@ -113,7 +113,7 @@ def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     return i + 0.5 * (1.0 + x)
 
 
-@compiled("float64(float64[:,::1], float64[::1], float64)")
+@subroutine("float64(float64[:,::1], float64[::1], float64)")
 def _floor(tilts, floors, epsilon):  # type: ignore[no-untyped-def]
     """Smallest of the bounds exp(floor - t epsilon)."""
     least = np.inf
@@ -122,7 +122,7 @@ def _floor(tilts, floors, epsilon):  # type: ignore[no-untyped-def]
     return math.exp(least)
 
 
-@compiled("float64(float64[:,::1], float64, float64)")
+@subroutine("float64(float64[:,::1], float64, float64)")
 def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
     """Doob's bound on the probability that a sum of up to n losses ever reaches `loss`."""
     least = 0.0
@@ -131,7 +131,7 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
     return math.exp(least)
 
 
-@compiled(
+@subroutine(
     "float64(float64[::1], float64[:,::1], int64, float64, float64, float64, float64[:,::1],"
     " float64[::1])"
 )
@@ -159,7 +159,7 @@ def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ig
     return worst
 
 
-@compiled(
+@subroutine(
     "boolean(float64[:,::1], float64, float64, float64, float64, float64[::1], float64[:,::1],"
     " float64[::1], float64[::1], float64[::1])"
 )

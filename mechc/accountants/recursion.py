@@ -48,7 +48,7 @@ from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
 from mechc.loss.rounding import EPS
@@ -575,7 +575,7 @@ def _longest(step: Step, numbers: Floats) -> float:
     return float(far[-1]) if dense and not step.loss.atom_loss.size else LONG  # kinks add up
 
 
-@compiled("UniTuple(float64, 3)(float64[::1], float64[:,::1], float64[::1], float64)")
+@subroutine("UniTuple(float64, 3)(float64[::1], float64[:,::1], float64[::1], float64)")
 def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-def]
     """Return lower bound, estimate and upper bound of log H."""
     shift, tilt, log_mgf, relative, floor = facts

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 Words = NDArray[np.uint64]
@@ -97,7 +97,7 @@ def first_invalid(values: Floats) -> int:
     return -1
 
 
-@compiled("uint64(float64, float64, boolean)", nogil=True)
+@subroutine("uint64(float64, float64, boolean)")
 def _units(value, scale, squared):  # type: ignore[no-untyped-def]
     """Return the integer that stands for a step: rounded up when squared, rounded down if not."""
     if not squared:
@@ -107,7 +107,7 @@ def _units(value, scale, squared):  # type: ignore[no-untyped-def]
     return max(m, np.uint64(value > 0.0))
 
 
-@compiled("uint64(float64, float64, uint64, boolean)", nogil=True)
+@subroutine("uint64(float64, float64, uint64, boolean)")
 def _low_word(value, scale, units, squared):  # type: ignore[no-untyped-def]
     """Return the lower 64 bits of units^2, or of (units + fraction) 2^62 rounded up."""
     if squared:
@@ -117,7 +117,7 @@ def _low_word(value, scale, units, squared):  # type: ignore[no-untyped-def]
     return (units << np.uint64(62)) + fraction + np.uint64(free)
 
 
-@compiled("uint64(uint64, uint64, boolean)", nogil=True)
+@subroutine("uint64(uint64, uint64, boolean)")
 def _high_word(units, low, squared):  # type: ignore[no-untyped-def]
     """Return the upper 64 bits that belong to `_low_word`."""
     if squared:

@@ -93,9 +93,8 @@ class _Law:
         if self.weight.size * count >= GRIDDED:
             phi, error = gridding.transform(h * self.centred, self.weight, count)
             return np.log(np.maximum(np.abs(phi), 1e-300)), np.angle(phi), error
-        re, im, one = np.empty(count), np.empty(count), np.ones(1)
         ends = np.array([0, self.weight.size])
-        log_phi(ends, one, self.centred, self.weight, h, 1, count + 1, re, im)
+        re, im = log_phi(ends, np.ones(1), self.centred, self.weight, h, 1, count + 1)
         return re, im, 1e-15
 
 

@@ -36,7 +36,7 @@ from mechc.accountants.contours.trapezoid import (
     TAIL,
     C,
 )
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 
@@ -51,7 +51,7 @@ LEAST = 5e-324  # a positive delta that no double is as small as
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
 
-@compiled("float64(float64[::1], float64[::1], int64, float64, float64)", nogil=True)
+@subroutine("float64(float64[::1], float64[::1], int64, float64, float64)")
 def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     """Return the shortest period at c = t[i] that keeps all images below exp(goal)."""
     right = np.inf
@@ -161,7 +161,7 @@ def choose(  # type: ignore[no-untyped-def]
             out[p, TILT] = -2.0
 
 
-@compiled("float64(float64[::1])", nogil=True)
+@subroutine("float64(float64[::1])")
 def _total(x):  # type: ignore[no-untyped-def]
     """Return the sum of x, four at a time: no addition waits for the one before."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -172,10 +172,9 @@ def _total(x):  # type: ignore[no-untyped-def]
     return (a + b) + (c + d)
 
 
-@compiled(
+@subroutine(
     "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64,"
-    " float64[::1])",
-    nogil=True,
+    " float64[::1])"
 )
 def _moved(size, log_phi, growth, band, gamma, more, out):  # type: ignore[no-untyped-def]
     """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1.
@@ -196,10 +195,9 @@ def _moved(size, log_phi, growth, band, gamma, more, out):  # type: ignore[no-un
     return _total(out)
 
 
-@compiled(
+@subroutine(
     "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64, float64[::1],"
-    " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])",
-    nogil=True,
+    " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])"
 )
 def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
     """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from mechc.errors import DeclarationError
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
@@ -358,7 +358,7 @@ def _radii(  # type: ignore[no-untyped-def]
                 found[b, m] = error
 
 
-@compiled("void(float64, float64[::1], float64[::1])", nogil=True)
+@subroutine("void(float64, float64[::1], float64[::1])")
 def _add(share, values, total):  # type: ignore[no-untyped-def]
     """Add a share of some values to a total."""
     for m in range(values.size):

@@ -106,7 +106,8 @@ def find(origin: Origin, transforms: Transforms) -> Kernel | None:
     """Return the kernel if there is one already, without importing sympy."""
     if isinstance(origin, LoadedKernel):
         return _untransformed(origin, transforms)
-    return cache.lookup(key(origin, transforms))
+    name = key(origin, transforms)
+    return _loaded.get(name) or cache.lookup(name)
 
 
 def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = None) -> Kernel:

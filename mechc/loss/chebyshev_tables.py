@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved, losses
 
@@ -43,7 +43,7 @@ def series(c, x):  # type: ignore[no-untyped-def]
     return x * b1 - b2 + c[0], b1 + x * d1 - d2
 
 
-@compiled("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)")
+@subroutine("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)")
 def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-untyped-def]
     """Root of f = sum c_n T_n - target, monotone on [low, high], with its values at both ends.
 
@@ -79,7 +79,7 @@ def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-un
     return x
 
 
-@compiled("void(float64[::1], float64, float64, float64, float64)")
+@subroutine("void(float64[::1], float64, float64, float64, float64)")
 def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
     """Add mass * T_n(v), v in the panel (lo, hi), to the coefficients of that panel."""
     y = min(1.0, max(-1.0, (2.0 * v - lo - hi) / (hi - lo)))  # cuts are rounded
@@ -92,7 +92,7 @@ def _add(row, lo, hi, v, mass):  # type: ignore[no-untyped-def]
 
 # below, 16 nodes at a time: loops over them are the inner ones, for the vector units; five degrees
 # at a time stay in registers
-@compiled("void(float64[::1], float64[::1], float64, float64, float64[:,::1])")
+@subroutine("void(float64[::1], float64[::1], float64, float64, float64[:,::1])")
 def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
     """Write loss and weight at the Gauss nodes of [middle - half, middle + half] to rows 0, 1."""
     value, mass, xi, t0, t1 = work[0], work[1], work[2], work[3], work[4]
@@ -116,7 +116,7 @@ def _sample(loss, weight, middle, half, work):  # type: ignore[no-untyped-def]
         mass[j] *= half * WEIGHTS[j]
 
 
-@compiled("void(float64[::1], float64, float64, float64, b1, float64[:,::1])")
+@subroutine("void(float64[::1], float64, float64, float64, b1, float64[:,::1])")
 def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
     """Add to a panel's coefficients the masses of row 1 of `work` at u - L, the L in row 0."""
     value, mass, y, t0, t1 = work[0], work[1], work[2], work[3], work[4]

@@ -2,15 +2,20 @@
 
 numba compiles a function with a declared signature when its module is imported, used or not. Most
 queries use half of the functions, so a `Compiled` one waits for its first call, from Python or from
-another compiled function. Its types stay the declared ones: arguments are converted to them or
+another compiled function. A caller has the code of all that it calls compiled with its own once
+more, and half of a function's own compilation is its entry from Python: what runs a few times a
+question is left to Python and NumPy, and what compiled functions alone call is a `subroutine`. The
+types of a `Compiled` one stay the declared ones: arguments are converted to them or
 refused, never met with a specialisation of its own (an integer where a float is meant overflows).
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba as nb
@@ -61,11 +66,36 @@ class Compiled:
         # threads that get here at once one compiles in vain: their dispatchers do the same.
         made = self._made
         if made is None:
-            made = nb.njit(self._signatures, **self._options)(self.py_func)
+            with uncollected():
+                made = nb.njit(self._signatures, **self._options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made
         return made
+
+
+class Subroutine(Compiled):
+    """One that compiled functions alone call: without an entry from Python, half of the work."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Refuse: there is no such entry in the machine code.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.py_func.__name__} is called by compiled functions alone")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause the collection of garbage: it would pass over what a compiler makes again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:  # else a caller, or another thread, turns it on again
+            gc.enable()
 
 
 @functools.cache
@@ -90,3 +120,10 @@ def compiled(
             depends on what was loaded before, so that the same question would get other digits.
     """
     return lambda py_func: Compiled(py_func, signatures, options)
+
+
+def subroutine(
+    signatures: str | list[str], **options: Any
+) -> Callable[[Callable[..., Any]], Subroutine]:
+    """Decorate a function that compiled ones alone call; see `compiled` for the arguments."""
+    return lambda py_func: Subroutine(py_func, signatures, {"no_cpython_wrapper": True, **options})

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ _LN2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are zero: multiples o
 _LN2_LOW = 1.90821492927058770002e-10
 
 
-@compiled("void(float64[::1], float64[::1])", fastmath={"contract"})  # one way to contract it
+@subroutine("void(float64[::1], float64[::1])", fastmath={"contract"})  # one way to contract it
 def exponentials(x, out):  # type: ignore[no-untyped-def]
     """Write exp(x), x <= 700, to `out`."""
     bits = out.view(np.int64)
@@ -49,7 +49,7 @@ _MIDDLE = 6.077100506303966e-11
 _LOW = 2.0222662487959506e-21
 
 
-@compiled("void(float64[::1], float64[::1], float64[::1])")
+@subroutine("void(float64[::1], float64[::1], float64[::1])")
 def waves(x, cosine, sine):  # type: ignore[no-untyped-def]
     """Write cos x and sin x, good to 4 EPS and 2 EPS of the angle; the sine of small ones to 4."""
     for j in range(x.size):
@@ -104,7 +104,7 @@ def log_total(terms: np.ndarray) -> float:
     return top + math.log(float(np.exp(terms - top).sum()))
 
 
-@compiled("float64(float64)")
+@subroutine("float64(float64)")
 def excess(x):  # type: ignore[no-untyped-def]
     """Return exp(x) - 1 - x to full relative accuracy."""
     if abs(x) > 0.5:
@@ -115,14 +115,16 @@ def excess(x):  # type: ignore[no-untyped-def]
     return x * x * series
 
 
-@compiled("float64[::1](float64[::1], float64[::1], float64, float64, float64)")
-def generating(loss, log_weight, log_p_mass, log_q_mass, t):  # type: ignore[no-untyped-def]
+def generating(
+    loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float, t: float
+) -> Floats:
     """Return [K, K', K'', rounding of K] at real t for one step; see `generating_at`."""
-    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.full(1, t))[:, 0].copy()
+    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.array([t]))[:, 0]
 
 
-@compiled("float64[:,::1](float64[::1], float64[::1], float64, float64, float64[::1])", nogil=True)
-def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ignore[no-untyped-def]
+def generating_at(
+    loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float, tilts: Floats
+) -> Floats:
     """Return rows K, K', K'', rounding of K at real tilts for one step.
 
     The masses M(0) and M(-1) are known, so K comes from the deviation of M from the chord between
@@ -131,8 +133,20 @@ def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ign
     keeps its relative accuracy, which a composition of 1e12 steps needs. The rounding bound takes
     kernels to be good to 4 ulp: log p is off by |log p| ulp, exp(tL) by |tL| ulp.
     """
-    out, n = np.empty((4, tilts.size)), 0
-    v, lw, p, back = np.empty((4, loss.size))
+    out = np.empty((4, tilts.size))
+    work = np.empty((10, loss.size))
+    _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out)
+    return out
+
+
+@compiled(
+    "void(float64[::1], float64[::1], float64, float64, float64[::1], float64[:,::1],"
+    " float64[:,::1])",
+    nogil=True,
+)
+def _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out):  # type: ignore[no-untyped-def]
+    """Write to `out` what `generating_at` returns; `work` is room for ten numbers a node."""
+    n, v, lw, p, back = 0, work[0], work[1], work[2], work[3]
     bottom = -np.inf  # the largest log of a term of M(-1)
     for j in range(loss.size):
         if log_weight[j] > -np.inf:
@@ -145,8 +159,7 @@ def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ign
         p[j] = math.exp(lw[j])
         far = -v[j] >= _FAR
         back[j] = math.exp(lw[j] - v[j]) - p[j] * (1.0 - v[j]) if far else p[j] * excess(-v[j])
-    w, x, over = np.empty(n), np.empty(n), np.empty(n)
-    step, rise, noisy = np.empty(n), np.empty(n), np.empty(n)
+    w, x, over, step, rise, noisy = work[4, :n], work[5, :n], work[6], work[7], work[8], work[9]
     for i in range(tilts.size):
         t, top, largest = tilts[i], -np.inf, 0.0
         for j in range(n):
@@ -210,7 +223,6 @@ def generating_at(loss, log_weight, log_p_mass, log_q_mass, tilts):  # type: ign
             mean += drift / total
         out[0, i], out[1, i], out[2, i] = k, mean, second / total
         out[3, i] = EPS * (noise / total + 2.0 * abs(k))
-    return out
 
 
 @compiled(

@@ -43,6 +43,12 @@ PROBE = np.ascontiguousarray(_ANALYSIS[[ORDER - 1, ORDER - 2, 7, 6]])  # top two
 DERIVATIVE = np.ascontiguousarray(_SLOPES @ _ANALYSIS)  # values at nodes -> d/dxi at nodes
 
 
+def nodes(lo: Floats, hi: Floats) -> Floats:
+    """Nodes of panels from lo to hi, shape (panels, 16)."""
+    x: Floats = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
+    return x
+
+
 def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
     """Return log(p/q) at outputs x; inf or -inf where one density is zero, nan where both are.
 

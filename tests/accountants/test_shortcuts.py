@@ -18,8 +18,7 @@ def test_transform_over_several_blocks(nodes, h):
     loss -= loss.mean()
     weight = np.full(nodes, 1.0 / nodes)
     count = 1500
-    re, im = np.empty(count), np.empty(count)
-    log_phi(np.array([0, nodes]), np.ones(1), loss, weight, h, 1, count + 1, re, im)
+    re, im = log_phi(np.array([0, nodes]), np.ones(1), loss, weight, h, 1, count + 1)
     n = np.array([1, 2, 31, 32, 33, 64, 65, 1024, 1025, 1026, 1500])
     theta = np.asarray(h * loss, np.longdouble)[:, None] * n
     x, y = -2 * np.sin(theta / 2) ** 2, np.sin(theta) - theta

@@ -11,7 +11,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import mechc
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 
 
 @compiled("float64(float64)")
@@ -42,6 +42,22 @@ def test_arguments_become_what_is_declared():
     assert sum_of_cubes(np.array([1.0, 2.0])) == 9.0
     with pytest.raises(TypeError):
         sum_of_cubes(np.array([1, 2]))
+
+
+def test_a_subroutine_is_called_by_compiled_functions_alone():
+    """Its machine code has no entry from Python, and a call of none would end the process."""
+
+    @subroutine("float64(float64)")
+    def halved(x):
+        return 0.5 * x
+
+    @compiled("float64(float64)")
+    def quartered(x):
+        return halved(halved(x))
+
+    assert quartered(3.0) == 0.75
+    with pytest.raises(TypeError, match="halved is called by compiled functions alone"):
+        halved(3.0)
 
 
 def test_threads_may_compile_at_once():

@@ -46,7 +46,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted, variation
 from mechc.accountants.contours.trapezoid import Complexes, Contour, Floats
 from mechc.accountants.fft import periodic_payoff
 from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ENDS, NODES, ORDER, WEIGHTS, halved
@@ -59,7 +59,7 @@ SAFETY = 8.0  # on the size of the coefficients that are cut off, judged by the 
 _ANALYSIS = legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None] * (np.arange(ORDER) + 0.5)
 
 
-@compiled("UniTuple(float64, 2)(float64[::1], float64)")
+@subroutine("UniTuple(float64, 2)(float64[::1], float64)")
 def _filon(coefficient, w):  # type: ignore[no-untyped-def]
     """Return sum_n coefficient_n i^n j_n(w)."""
     inverse = 1.0 / w
@@ -120,14 +120,14 @@ def _log(z: Complexes) -> Complexes:
     return log
 
 
-@compiled("float64(float64, float64, float64, float64, float64)")
+@subroutine("float64(float64, float64, float64, float64, float64)")
 def _payoff(x, c, period, further, share):  # type: ignore[no-untyped-def]
     """The periodic payoff G at x (see `fft.periodic_payoff`)."""
     x -= period * math.floor(x / period)
     return math.exp(-c * x) * (-math.expm1(-x) + further * math.exp(-x)) * share
 
 
-@compiled("float64(float64[::1], float64)")
+@subroutine("float64(float64[::1], float64)")
 def _series(coefficient, u):  # type: ignore[no-untyped-def]
     """Return sum_n coefficient_n P_n(u)."""
     before = 1.0
@@ -397,7 +397,7 @@ def all_sums(steps: Sequence[Step], weights: Sequence[Floats], less: int = -1) -
     return sums
 
 
-@compiled(
+@subroutine(
     "float64(float64[:,:,::1], float64[::1], float64[::1], float64[::1], int64, float64)",
 )
 def _excess(tables, atoms, density, counts, order, y):  # type: ignore[no-untyped-def]

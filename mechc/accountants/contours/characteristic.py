@@ -31,10 +31,12 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.saddle import tilt
 from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, generating, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
+
+Floats = NDArray[np.float64]
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
@@ -43,7 +45,7 @@ TILE = 256  # nodes whose recurrences fit the first cache together
 LANES = 8  # of a sum that are added up side by side
 
 
-@compiled("float64(float64)")
+@subroutine("float64(float64)")
 def _sin_excess(x):  # type: ignore[no-untyped-def]
     """Return sin(x) - x to full relative accuracy."""
     if abs(x) > 0.5:
@@ -55,7 +57,7 @@ def _sin_excess(x):  # type: ignore[no-untyped-def]
     return x * q * series
 
 
-@compiled("void(float64[::1], int64, float64[:,::1])")
+@subroutine("void(float64[::1], int64, float64[:,::1])")
 def _turn(theta, n, out):  # type: ignore[no-untyped-def]
     """Rows cos(n theta) - 1, sin(n theta) - n theta and sin(n theta)."""
     for j in range(theta.size):
@@ -66,7 +68,7 @@ def _turn(theta, n, out):  # type: ignore[no-untyped-def]
         out[2, j] = out[1, j] + angle
 
 
-@compiled(
+@subroutine(
     "void(float64[::1], int64, float64[:,::1], float64[:,::1])",
     inline="always",
 )
@@ -79,31 +81,48 @@ def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
         now[1, j] = now[1, j] + step[1, j] + c * sine1 + sine * c1
 
 
-@compiled(
-    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, int64,"
-    " float64[::1], float64[::1])",
-)
-def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: ignore[no-untyped-def]
+def log_phi(
+    offsets: NDArray[np.int64],
+    counts: Floats,
+    centred: Floats,
+    weight: Floats,
+    h: float,
+    begin: int,
+    end: int,
+) -> tuple[Floats, Floats]:
     """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
 
     Per node u_n = exp(i n theta) - 1 - i n theta follows from u_{n-1} by additions of terms of
     one sign while n theta is small, so that phi - 1 = sum w u_n (the loss is centred) never
-    cancels. It runs through `BLOCK` frequencies, whose first
-    follow from one another likewise.
+    cancels. It runs through `BLOCK` frequencies, whose first follow from one another likewise.
+
+    Returns:
+        Its real part and its imaginary part.
     """
-    re[:] = 0.0
-    im[:] = 0.0
-    x, y = np.empty(end - begin), np.empty(end - begin)
-    one, block = np.empty((3, TILE)), np.empty((3, TILE))
-    mark, now = np.empty((3, TILE)), np.empty((2, TILE))
+    re, im = np.zeros(end - begin), np.zeros(end - begin)
+    tiles, sums = np.empty((12, TILE)), np.empty((2, end - begin))
+    _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im)
+    return re, im
+
+
+@compiled(
+    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64, int64, float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1])"
+)
+def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  # type: ignore[no-untyped-def]
+    """See `log_phi`: adds to `re` and `im`, with room beside the nodes of a tile."""
+    one, block, mark, now = tiles[:3], tiles[3:6], tiles[6:9], tiles[9:11]
+    x, y, end = sums[0], sums[1], begin + re.size
     for i in range(counts.size):
-        x[:] = 0.0
-        y[:] = 0.0
+        for n in range(re.size):
+            x[n] = y[n] = 0.0
         for start in range(offsets[i], offsets[i + 1], TILE):
             stop = min(start + TILE, offsets[i + 1])
-            w, theta = weight[start:stop], h * centred[start:stop]
+            w, theta = weight[start:stop], tiles[11, : stop - start]
+            for j in range(w.size):
+                theta[j] = h * centred[start + j]
             _turn(theta, 1, one)
-            if end - begin > BLOCK:
+            if re.size > BLOCK:
                 _turn(theta, BLOCK, block)
             for first in range(begin, end, BLOCK):
                 if (first - begin) % FRESH == 0:
@@ -123,7 +142,7 @@ def log_phi(offsets, counts, centred, weight, h, begin, end, re, im):  # type: i
                         imaginary += w[j] * now[1, j]
                     x[n - begin] += real
                     y[n - begin] += imaginary
-        for n in range(end - begin):
+        for n in range(re.size):
             inner = 2.0 * x[n] + x[n] * x[n] + y[n] * y[n]
             if inner > -0.9:
                 re[n] += counts[i] * 0.5 * math.log1p(inner)
@@ -153,12 +172,15 @@ def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-u
     return value, noise
 
 
-@compiled("UniTuple(float64, 2)(float64[::1], float64[::1], float64)", nogil=True)
+@subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64)")
 def turned(centred, weight, y):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""
-    half, cosine, sine = np.empty(TILE), np.empty(TILE), np.empty(TILE)
-    real, imaginary = np.zeros(LANES), np.zeros(LANES)
-    half[:] = 0.0
+    work = np.empty((5, TILE))
+    half, cosine, sine, real, imaginary = work[0], work[1], work[2], work[3], work[4]
+    for m in range(LANES):
+        real[m] = imaginary[m] = 0.0
+    for j in range(TILE):
+        half[j] = 0.0
     for first in range(0, centred.size, TILE):
         size = min(TILE, centred.size - first)
         for j in range(size):
@@ -173,10 +195,11 @@ def turned(centred, weight, y):  # type: ignore[no-untyped-def]
             w = 2.0 * weight[first + j]
             real[0] += w * sine[j] * sine[j]
             imaginary[0] += w * sine[j] * cosine[j]
-    return real.sum(), imaginary.sum()
+    a, b = 0.0, 0.0
+    for m in range(LANES):
+        a, b = a + real[m], b + imaginary[m]
+    return a, b
 
-
-Floats = NDArray[np.float64]
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
@@ -194,7 +217,7 @@ FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a pro
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
-@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
+@subroutine("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
 def log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
     """Log of the bound on |phi(y')|, y' >= y, by rows of `variation` and `smoothness`."""
     total = 0.0
@@ -228,32 +251,43 @@ def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
 
 @compiled(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64)",
+    " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64,"
+    " float64[:,::1], float64[::1])",
 )
 def decay_integral(  # type: ignore[no-untyped-def]
-    offsets, counts, centred, weight, spread, slack, atoms, tables, start, reach, edge, goal
+    offsets,
+    counts,
+    centred,
+    weight,
+    spread,
+    slack,
+    atoms,
+    tables,
+    start,
+    reach,
+    edge,
+    goal,
+    cells,
+    root,
 ):
     """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
 
     `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
-    integrand's half period, or infinity; `goal` is the log of |phi| that is small enough. The
-    supremum makes the bound valid for the trapezoid sum as well.
+    integrand's half period, or infinity; `goal` is the log of |phi| that is small enough; `cells`
+    and `root` are room for two rows of cells, and for a number a step. The supremum makes the bound
+    valid for the trapezoid sum as well.
 
     Returns the bound, and what it would be if only frequencies that total variation has to
     account for were large: they lift the supremum everywhere before them.
     """
-    left = np.empty(CELLS + 1)
-    log_b = np.empty(CELLS)
-    count = 0
-    y = start
-    root = np.empty(counts.size)
+    left, log_b, count, y = cells[0], cells[1], 0, start
     while y < min(reach, edge) and count < CELLS:
         far = log_variation(tables, atoms, counts, y)
         if far < goal:
             break
         for i in range(counts.size):
-            mine = slice(offsets[i], offsets[i + 1])
-            a, b = turned(centred[mine], weight[mine], y)
+            here, end = offsets[i], offsets[i + 1]
+            a, b = turned(centred[here:end], weight[here:end], y)
             g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
             root[i] = math.sqrt(g) if g > 0.0 else 0.0
         # the widest cell that meets the goal; where no cell does, one in which phi changes little
@@ -294,7 +328,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
     return total, beyond
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[:,::1], float64[:,:,::1])",
 )
@@ -309,12 +343,15 @@ def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no
 
 
 @compiled(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)"
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
+    " float64[:,::1], float64[:,:,::1], float64[::1])"
 )
-def _saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[no-untyped-def]
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
-    work, out = np.empty((2, loss.size)), np.empty((1, counts.size, 4))
-    at = np.zeros(1)
+def _saddle(offsets, counts, loss, log_weight, epsilon, limit, work, out, at):  # type: ignore[no-untyped-def]
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
+
+    `work` and `out` are as in `sum_tilted`, `at` is room for one tilt.
+    """
+    at[0] = 0.0
     mean, variance = _slopes(offsets, counts, loss, log_weight, at, work, out)
     gap, variance = epsilon - mean, max(variance, 1e-300)
     root = math.sqrt(gap * gap + 8.0 * variance)
@@ -341,11 +378,14 @@ def _saddle(offsets, counts, loss, log_weight, epsilon, limit):  # type: ignore[
     return t, bend
 
 
-@compiled("float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64)")
-def _fading(offsets, counts, loss, log_weight, t, near):  # type: ignore[no-untyped-def]
+@compiled(
+    "float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
+    " float64[:,::1])"
+)
+def _fading(offsets, counts, loss, log_weight, t, near, work):  # type: ignore[no-untyped-def]
     """Frequency at which the log of the share of `Law.fading` comes down to -near."""
-    n, variance = loss.size, 0.0
-    w, squares = np.empty(n), np.empty((2, n))  # halves of squared distances to mean and mode
+    # tilted weights, and halves of squared distances to mean and mode
+    w, by_mean, by_mode, variance = work[0], work[1], work[2], 0.0
     for i in range(counts.size):
         a, b = offsets[i], offsets[i + 1]
         total, mean, second, top, mode = 0.0, 0.0, 0.0, -math.inf, 0.0
@@ -362,9 +402,9 @@ def _fading(offsets, counts, loss, log_weight, t, near):  # type: ignore[no-unty
         mean /= total
         for j in range(a, b):
             w[j] /= total
-            squares[0, j] = 0.5 * (loss[j] - mean) ** 2
-            squares[1, j] = 0.5 * (loss[j] - mode) ** 2
-            second += w[j] * squares[0, j]
+            by_mean[j] = 0.5 * (loss[j] - mean) ** 2
+            by_mode[j] = 0.5 * (loss[j] - mode) ** 2
+            second += w[j] * by_mean[j]
         variance += 2.0 * counts[i] * second
     y = math.sqrt(2.0 * near / max(variance, 1e-300))
     for _ in range(12):
@@ -372,8 +412,8 @@ def _fading(offsets, counts, loss, log_weight, t, near):  # type: ignore[no-unty
         for i in range(counts.size):
             lost, other = 0.0, 0.0
             for j in range(offsets[i], offsets[i + 1]):
-                lost += w[j] * min(y * y * squares[0, j], 1.0)
-                other += w[j] * min(y * y * squares[1, j], 1.0)
+                lost += w[j] * min(y * y * by_mean[j], 1.0)
+                other += w[j] * min(y * y * by_mode[j], 1.0)
             faded -= counts[i] * math.log(max(1.0 - min(lost, other), 0.02))
         if faded > near:
             break
@@ -415,10 +455,11 @@ class Law:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
         k, first, second, error = 0.0, 0.0, 0.0, self.unresolved(t)
-        for count, (a, b), masses in zip(
+        rows = zip(
             self.counts.tolist(), pairwise(self.offsets.tolist()), self._log_mass, strict=True
-        ):
-            row = generating(self.loss[a:b], self.log_weight[a:b], *masses, float(t)).tolist()
+        )
+        for count, (a, b), (p, q) in rows:
+            row = generating(self.loss[a:b], self.log_weight[a:b], p, q, float(t)).tolist()
             k, first, second = k + count * row[0], first + count * row[1], second + count * row[2]
             error += count * row[3]
         return k, first, second, error
@@ -428,9 +469,9 @@ class Law:
         return math.fsum(s.count * s.loss.unresolved(t) for s in self._open)
 
     @cached_property
-    def _log_mass(self) -> Floats:
-        """Logs of P(L < inf) and Q(p > 0) of each step, shape (steps, 2)."""
-        return np.array([[s.loss.log_finite, s.loss.log_q_finite] for s in self.steps])
+    def _log_mass(self) -> list[tuple[float, float]]:
+        """Logs of P(L < inf) and Q(p > 0) of each step."""
+        return [(s.loss.log_finite, s.loss.log_q_finite) for s in self.steps]
 
     @cached_property
     def _open(self) -> tuple[Step, ...]:
@@ -459,7 +500,9 @@ class Law:
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
         spend(30.0 * self.loss.size)
-        t, bend = _saddle(self.offsets, self.counts, self.loss, self.log_weight, epsilon, limit)
+        room = np.empty((2, self.loss.size)), np.empty((1, self.counts.size, 4)), np.empty(1)
+        nodes = self.offsets, self.counts, self.loss, self.log_weight
+        t, bend = _saddle(*nodes, epsilon, limit, *room)
         return float(t), float(bend)
 
     def fading(self, t: float, log_share: float) -> float:
@@ -472,7 +515,8 @@ class Law:
         """
         spend(10.0 * self.loss.size)
         near = min(-log_share, HALF * float(self.counts.sum()))
-        found = _fading(self.offsets, self.counts, self.loss, self.log_weight, float(t), near)
+        nodes = self.offsets, self.counts, self.loss, self.log_weight
+        found = _fading(*nodes, float(t), near, np.empty((3, self.loss.size)))
         return float(found) * math.sqrt(-log_share / near)
 
 
@@ -512,9 +556,7 @@ class Tilted:
         The loss is centred at its tilted mean.
         """
         spend(FREQUENCY * self.weight.size * (end - begin))
-        re, im = np.empty(end - begin), np.empty(end - begin)
-        log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end, re, im)
-        return re, im
+        return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
 
     def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
         """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
@@ -537,6 +579,8 @@ class Tilted:
             reach,
             edge,
             goal,
+            np.empty((2, CELLS + 1)),
+            np.empty(self.counts.size),
         )
         return float(total), float(beyond)
 
@@ -606,10 +650,10 @@ def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np
     return found
 
 
-@compiled("float64[:,::1](float64[::1], float64[::1], int64[::1])")
-def _variation(weight, spacing, branch):  # type: ignore[no-untyped-def]
+@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
+def _variation(weight, spacing, branch, table):  # type: ignore[no-untyped-def]
     """See `variation`."""
-    table, per = np.zeros((LEVELS, 2)), weight.size // max(branch.size, 1)
+    per = weight.size // max(branch.size, 1)
     mass, squares = 0.0, 0.0
     for j in range(weight.size):
         mass += weight[j]
@@ -629,7 +673,6 @@ def _variation(weight, spacing, branch):  # type: ignore[no-untyped-def]
             before = f
         table[g, 0], table[g, 1] = SAMPLED * (total + before), SAMPLED * excess
         level *= STRIDE
-    return table
 
 
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
@@ -638,5 +681,6 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
     node, or of every panel of nodes.
     """
-    table: Floats = _variation(weight.ravel(), spacing.ravel(), branch)
+    table = np.empty((LEVELS, 2))
+    _variation(weight.ravel(), spacing.ravel(), branch, table)
     return table

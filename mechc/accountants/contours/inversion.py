@@ -41,7 +41,7 @@ from mechc.accountants.contours.trapezoid import (
     conclude,
     moved,
 )
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.rounding import EPS
 
 BLOCK = 32  # counts between fresh starts of the powers of phi
@@ -58,7 +58,7 @@ CLOSE = 1e-12  # the same between lattice points, where each step leads to the r
 AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
-@compiled("UniTuple(float64, 2)(complex128[::1], float64)")
+@subroutine("UniTuple(float64, 2)(complex128[::1], float64)")
 def horner(g, turn):  # type: ignore[no-untyped-def]
     """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
 
@@ -85,7 +85,7 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * value.real, -2.0 * slope.imag
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
 )
 def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
@@ -100,7 +100,7 @@ def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     return d0 + 2.0 * p, b0 + 2.0 * u
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
     " float64[::1], float64[:,::1])",
 )
@@ -154,7 +154,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
 )
@@ -176,7 +176,7 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     return 2.0 * EPS * total, bend
 
 
-@compiled(
+@subroutine(
     "float64(float64, float64, float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -201,7 +201,7 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
     return np.nan
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -249,7 +249,7 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
     return np.nan, off, lower, middle, upper, slope
 
 
-@compiled(
+@subroutine(
     "UniTuple(float64, 3)(UniTuple(float64, 6), float64, float64, float64, complex128[::1],"
     " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
 )

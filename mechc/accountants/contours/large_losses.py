@@ -110,6 +110,5 @@ class Wave:
         offsets = np.array([0, loss.size], np.int64)
         _, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, DROPPED)
         self.error += 2.0 * float(rows[2, 0])
-        re, im = np.empty(nodes), np.empty(nodes)
-        log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1, re, im)
+        re, im = log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1)
         self.log_phi = re + 1j * (im + float(rows[0, 0]) * h * np.arange(1.0, nodes + 1.0))

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import LEAST, exponentials
 from mechc.loss.roots import root
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _LARGEST = 1e15
 _SMALLEST = 1e-150  # 1/t^2 is still a double
@@ -116,9 +117,9 @@ def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float
     return float(mean) - value, float(variance) - derivative
 
 
-@compiled("float64(float64[::1], float64[::1])")
+@subroutine("float64(float64[::1], float64[::1])")
 def _inner(a, b):  # type: ignore[no-untyped-def]
-    """Inner product with compensated summation."""
+    """Subroutine product with compensated summation."""
     total = 0.0
     carry = 0.0
     for j in range(a.size):
@@ -129,11 +130,9 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(
-    "Tuple((float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1]))("
-    "int64[::1], float64[::1], float64[::1], float64, float64)"
-)
-def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
+def tilt(
+    offsets: Integers, loss: Floats, log_weight: Floats, c: float, floor: float
+) -> tuple[Floats, Floats, Integers, Floats, Floats]:
     """Tilt the nodes of every step at c, normalise and centre them.
 
     Nodes stay out of the second half of the answer while they carry at most `floor` of a step.
@@ -141,26 +140,41 @@ def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
     Returns the weights of all nodes; rows means, standard deviations, weights left out of the
     steps; and offsets, centred losses and weights of the nodes that stay.
     """
-    steps = offsets.size - 1
-    weights, one = log_weight + c * loss, np.ones(loss.size)
-    kept, weight, centred = np.zeros(steps + 1, np.int64), np.empty(loss.size), np.empty(loss.size)
-    rows, place = np.zeros((3, steps)), 0
-    for i in range(steps):
+    weights, work = log_weight + c * loss, np.empty((4, loss.size))
+    kept, rows = np.zeros(offsets.size, np.int64), np.zeros((3, offsets.size - 1))
+    work[0] = 1.0
+    _tilt(offsets, loss, floor, weights, work, kept, rows)
+    size = int(kept[-1])
+    return weights, rows, kept, work[2, :size].copy(), work[3, :size].copy()
+
+
+@compiled(
+    "void(int64[::1], float64[::1], float64, float64[::1], float64[:,::1], int64[::1],"
+    " float64[:,::1])"
+)
+def _tilt(offsets, loss, floor, weights, work, kept, rows):  # type: ignore[no-untyped-def]
+    """See `tilt`; `weights` are logs at first, the first row of `work` ones, all is written."""
+    centred, weight, place = work[2], work[3], 0
+    for i in range(offsets.size - 1):
         a, b = offsets[i], offsets[i + 1]
-        w, x = weights[a:b], loss[a:b]
-        top = -math.inf
+        w, x, one, d = weights[a:b], loss[a:b], work[0, a:b], work[1, a:b]
+        top, square = -math.inf, 0.0
         for j in range(b - a):
             top = max(top, w[j])
         for j in range(b - a):
             w[j] -= top
-        far = w < LEAST
-        exponentials(w, w)
-        w[far] = 0.0
-        w /= _inner(w, one[a:b])
+            d[j] = w[j]
+        exponentials(d, w)
+        for j in range(b - a):
+            if d[j] < LEAST:
+                w[j] = 0.0
+        total = _inner(w, one)
+        for j in range(b - a):
+            w[j] /= total
         first = _inner(w, x)
-        d = x - first
+        for j in range(b - a):
+            d[j] = x[j] - first
         second = _inner(w, d)  # what rounding has left of the mean
-        square = 0.0
         for j in range(b - a):
             d[j] -= second
             square += w[j] * d[j] * d[j]
@@ -171,4 +185,3 @@ def tilt(offsets, loss, log_weight, c, floor):  # type: ignore[no-untyped-def]
                 rows[2, i] += w[j]
         rows[0, i], rows[1, i] = first + second, math.sqrt(square)
         kept[i + 1] = place
-    return weights, rows, kept, centred[:place].copy(), weight[:place].copy()

@@ -41,7 +41,7 @@ from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.jit import compiled
+from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 
@@ -403,7 +403,7 @@ OFFSET, STEP, STRAYED, STRAYED_MOST = range(11, 15)  # of a lattice
 FACTS = 15
 
 
-@compiled("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
+@subroutine("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it.
 

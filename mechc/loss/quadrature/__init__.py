@@ -24,13 +24,13 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
+from mechc.loss.quadrature.resolution import Edges, Far, Panels
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses
+from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses, nodes
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Far = tuple[Floats, Integers, Floats, Floats, Floats]  # how far panels reach; see `panels.beyond`
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
@@ -91,7 +91,7 @@ class Quadrature:
         self._spread: tuple[Floats, Floats] | None = None
         none = np.empty(0)
         reached = np.full((len(self._rows), 2), np.nan)
-        self._far: Far = reached, np.zeros(2 * len(edges) + 1, np.int64), none, none, none
+        self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), none, none, none)
 
     def __copy__(self) -> Quadrature:
         """Copy references, as `copy` does, but without its protocol, which costs more."""
@@ -102,7 +102,7 @@ class Quadrature:
     @property
     def x(self) -> Floats:
         """Nodes, shape (panels, 16)."""
-        return panels.nodes(self.lo, self.hi)
+        return nodes(self.lo, self.hi)
 
     @property
     def half(self) -> Floats:
@@ -119,7 +119,7 @@ class Quadrature:
 
     def log_masses(self) -> tuple[float, float]:
         """Return the logs of what the panels hold of the masses of P and of Q."""
-        p, q = resolution.log_totals(self.lo, self.hi, self.log_p, self.loss, np.array([0.0, -1.0]))
+        p, q = self._log_totals(0.0, -1.0)
         return float(p), float(q)
 
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
@@ -174,8 +174,12 @@ class Quadrature:
 
     def _far_apart(self) -> bool:
         """Whether too many tilts between -1 and 0 would have to be resolved."""
-        middle = resolution.log_totals(self.lo, self.hi, self.log_p, self.loss, np.array([-0.5]))
-        return bool(middle[0] < FARTHEST)
+        return bool(self._log_totals(-0.5)[0] < FARTHEST)
+
+    def _log_totals(self, *tilts: float) -> Floats:
+        """Logs of the integrals of p exp(zL) over all panels."""
+        log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
+        return resolution.log_totals(log_weight, self.loss, np.array(tilts))
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
@@ -183,27 +187,25 @@ class Quadrature:
         Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
         between are covered by their neighbours only if these overlap.
         """
-        count, work, unit = tilts.size, 0, np.full(tilts.size, np.nan)
-        new, x, values = np.empty(0, np.int64), np.empty(0), (np.empty(0), np.empty(0))
-        now = (self.region, self.lo, self.hi, self.log_p, self.loss)
-        report, ended = np.empty((self.region.size, count, 2, 3)), resolution.MORE
+        now, count, work = self._panels, tilts.size, 0
+        unit, report = np.full(count, np.nan), np.empty((self.region.size, count, 2, 3))
+        ended = resolution.MORE
         while ended in (resolution.MORE, resolution.UNSEEN) and rounds and work < MAX_WORK:
-            rounds, work = rounds - 1, work + now[0].size
-            spend(SUMMED * now[0].size * count)
-            ended, *panels_, new, x, reach, error, found = resolution.turn(
-                *now, report, new, *values, tilts, unit, self._goal, self._rows,
-                self._mass_of != "", *self._far,
-            )  # fmt: skip
-            now, report = panels_[:5], panels_[5]
+            rounds, work = rounds - 1, work + now.lo.size
+            spend(SUMMED * now.lo.size * count)
+            turn = resolution.turn(
+                now, report, tilts, unit, self._goal, self._rows, self._mass_of != "", self._far
+            )
+            ended = turn.ended
             if ended == resolution.UNSEEN:
-                spend(SEARCHED * ORDER * now[0].size * count)
-                self._far = reach, *panels.beyond(reach, self._rows, self._values)
+                spend(SEARCHED * ORDER * now.lo.size * count)
+                self._far = panels.beyond(turn.reach, self._rows, self._values)
             if ended == resolution.MORE:
-                spend(JUDGED * ORDER * count * new.size)
-                values = self._values(x)
-        if now[0].size != self.region.size:
-            self._spread = None
-        self.region, self.lo, self.hi, self.log_p, self.loss = now
+                now, origin = self._laid(now, turn.parts, turn.edges)
+                spend(JUDGED * ORDER * count * int((origin < 0).sum()))
+                report = report.take(origin, axis=0)
+                report[origin < 0, 0, 0, 0] = -1.0
+        self._hold(now)
         at = f"at parameters {self._theta.tolist()}"
         if ended == resolution.ENDLESS:
             raise NumericError(
@@ -219,8 +221,8 @@ class Quadrature:
                 f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels "
                 f"{at}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
             )
-        self.log_totals, self.error = found[:count], error
-        return rounds, found[count:]
+        self.log_totals, self.error = turn.logs, turn.error
+        return rounds, turn.affinity
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -230,9 +232,10 @@ class Quadrature:
         integrate a wave of TURN radians to 1e-17.
         """
         turns = frequency / TURN
-        return self.cut(
-            panels.waved(self.lo, self.hi, self.log_p, self.loss, contour, turns, floor)
-        )
+        at = self.lo, self.hi, self.log_p, self.loss
+        total, parts = self._log_totals(contour)[0], np.empty(self.region.size, np.int64)
+        panels.waved(*at, contour, total, turns, floor, parts)
+        return self.cut(parts)
 
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
@@ -248,15 +251,28 @@ class Quadrature:
                 f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                 f"panels at parameters {self._theta.tolist()}"
             )
-        nothing = np.empty((len(self._rows), 2, 1)), np.zeros((len(self._rows), 2), np.int64)
-        other.region, other.lo, other.hi, origin = resolution.lay(
-            self.region, self.lo, self.hi, parts, *nothing
-        )
-        new = origin < 0
-        x = panels.nodes(other.lo[new], other.hi[new])
-        other.log_p, other.loss, other._spread = self.log_p[origin], self.loss[origin], None
-        other.log_p[new], other.loss[new] = (v.reshape(x.shape) for v in self._at(x.ravel()))
+        other._hold(self._laid(self._panels, parts, {})[0])
         return other
+
+    @property
+    def _panels(self) -> Panels:
+        return Panels(self.region, self.lo, self.hi, self.log_p, self.loss)
+
+    def _hold(self, panels: Panels) -> None:
+        """Take panels for one's own, in a copy of one's own."""
+        if panels.lo is not self.lo:
+            self._spread = None
+        self.region, self.lo, self.hi, self.log_p, self.loss = panels
+
+    @resolution.SILENT
+    def _laid(self, old: Panels, parts: Integers, edges: Edges) -> tuple[Panels, Integers]:
+        """Cut panels and add others, see `resolution.lay`, with values; and where they were."""
+        region, lo, hi, origin = resolution.lay(*old[:3], parts, edges)
+        new = np.flatnonzero(origin < 0)
+        log_p, loss = old.log_p.take(origin, axis=0), old.loss.take(origin, axis=0)
+        x = nodes(lo[new], hi[new])
+        log_p[new], loss[new] = (v.reshape(x.shape) for v in self._at(x.ravel()))
+        return Panels(region, lo, hi, log_p, loss), origin
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""

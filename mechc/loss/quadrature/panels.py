@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
-from mechc.loss.quadrature.resolution import SILENT, log_totals
-from mechc.loss.rule import NODES, ORDER, WEIGHTS
+from mechc.loss.quadrature.resolution import SILENT, Far
+from mechc.loss.rule import ORDER, WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -32,16 +32,8 @@ Density = Callable[[Floats], Floats]
 OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
 
 
-def nodes(lo: Floats, hi: Floats) -> Floats:
-    """Nodes of panels, shape (panels, 16)."""
-    x: Floats = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
-    return x
-
-
 @SILENT
-def beyond(
-    reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]
-) -> tuple[Integers, Floats, Floats, Floats]:
+def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
     """Return points beyond both edges of every branch, as far as they may have mass.
 
     They lie at geometric distances: under sparse sampling exp(zL) outgrows p only far out, where
@@ -53,8 +45,7 @@ def beyond(
         values: for the log density and the loss.
 
     Returns:
-        Where those of each edge begin; the points; log of the density times the distance from the
-        edge, -inf where the kernel has no answer; the loss.
+        Points, with log densities of -inf where the kernel has no answer.
     """
     points, gaps = [], []
     for (lo, hi), (least, most) in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
@@ -67,15 +58,15 @@ def beyond(
     sound = np.isfinite(log_p) & np.isfinite(loss)
     log_size = np.where(sound, log_p + np.log(np.concatenate(gaps)), -np.inf)
     offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
-    return offsets, x, log_size, np.where(sound, loss, 0.0)
+    return Far(reached, offsets, x, log_size, np.where(sound, loss, 0.0))
 
 
 @compiled(
-    "int64[::1](float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64, float64,"
-    " float64)"
+    "int64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64, float64, float64,"
+    " float64, int64[::1])"
 )
-def waved(lo, hi, log_p, loss, contour, turns, floor):  # type: ignore[no-untyped-def]
-    """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
+def waved(lo, hi, log_p, loss, contour, total, turns, floor, parts):  # type: ignore[no-untyped-def]
+    """Write into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
         lo: their lower ends.
@@ -83,20 +74,29 @@ def waved(lo, hi, log_p, loss, contour, turns, floor):  # type: ignore[no-untype
         log_p: log density at the nodes, shape (panels, 16).
         loss: the loss there.
         contour: real part of the contour.
+        total: log of the tilted mass.
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
+        parts: to be written.
+
+    Returns:
+        How many panels there will be.
     """
-    total = log_totals(lo, hi, log_p, loss, np.array([contour]))[0]
-    parts = np.ones(lo.size, np.int64)
+    all_parts = 0
     for i in range(lo.size):
-        wanted = (loss[i].max() - loss[i].min()) * turns
+        least, most, mass = loss[i, 0], loss[i, 0], 0.0
+        for j in range(ORDER):
+            least, most = min(least, loss[i, j]), max(most, loss[i, j])
+        wanted = (most - least) * turns
+        parts[i] = 1
         if wanted > 1.0:
-            mass = 0.0
             for j in range(ORDER):
                 at = min(log_p[i, j] + contour * loss[i, j] - total, 300.0)
                 mass += 0.5 * (hi[i] - lo[i]) * math.exp(at) * WEIGHTS[j]
-            parts[i] = math.ceil(min(wanted, 1e6)) if mass > floor else 1
-    return parts
+            if mass > floor:
+                parts[i] = math.ceil(min(wanted, 1e6))
+        all_parts += parts[i]
+    return all_parts
 
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)

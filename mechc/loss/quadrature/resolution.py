@@ -2,14 +2,17 @@
 
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
-tilt; `look` says which panels to cut and `_grow` where branches end too early; where nothing is
+tilt, and says which panels to cut; `_grow` where branches end too early; where nothing is
 lacking, `_far_modes` and `_summits` look for modes that no node has seen, and `_finish` judges what
-stays. A round of all that is one call of `turn`, compiled; between two of them the kernel is asked.
+stays. A round of all that is one call of `turn`; between two of them the kernel is asked. Compiled
+is what looks at every node by itself: a driver costs numba as much as all that it calls.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +20,13 @@ from numpy.typing import NDArray
 from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
 from mechc.loss.rounding import EPS, U
-from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS
+from mechc.loss.rule import ORDER, PROBE, WEIGHTS, nodes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Edges = dict[
+    tuple[int, int], list[float]
+]  # outwards from the lower (0) or upper (1) end of a branch
 
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
@@ -40,43 +46,73 @@ GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
 
-@compiled("float64[::1](float64[::1], float64[::1], float64[:,::1])")
-def log_weights(lo, hi, log_p):  # type: ignore[no-untyped-def]
+class Panels(NamedTuple):
+    """Branch, ends, and log density and loss at the nodes, of panels in order."""
+
+    region: Integers
+    lo: Floats
+    hi: Floats
+    log_p: Floats
+    loss: Floats
+
+
+class Far(NamedTuple):
+    """Points beyond the panels, as far as they may have mass; see `panels.beyond`.
+
+    Attributes:
+        reached: from where to where panels of each branch reached when they were looked at.
+        offsets: where those beyond each end begin.
+        x: these points.
+        log_size: log of the density times the distance from the panels.
+        loss: the loss there.
+    """
+
+    reached: Floats
+    offsets: Integers
+    x: Floats
+    log_size: Floats
+    loss: Floats
+
+
+@SILENT  # a panel may be narrower than twice the smallest double
+def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
     """Log weights of all nodes."""
-    out = np.empty(log_p.size)
-    for i in range(lo.size):
-        log_half = math.log(0.5 * (hi[i] - lo[i]))  # may be below the smallest double
-        for j in range(ORDER):
-            out[i * ORDER + j] = log_p[i, j] + (log_half + LOG_WEIGHTS[j])
-    return out
+    out: Floats = np.add.outer(np.log(0.5 * (hi - lo)), LOG_WEIGHTS)
+    out += log_p
+    return out.ravel()
 
 
-@compiled("float64[::1](float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1])")
-def log_totals(lo, hi, log_p, loss, tilts):  # type: ignore[no-untyped-def]
+def log_totals(log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
     """Log of the integral of p exp(z L) over all panels, for every tilt z."""
-    log_weight = log_weights(lo, hi, log_p)
-    out = np.empty((tilts.size, 1, 4))
+    out, work = np.empty((tilts.size, 1, 4)), np.empty((2, loss.size))
     everywhere = np.array([0, loss.size])
-    sum_tilted(everywhere, loss.ravel(), log_weight, tilts, np.empty((2, loss.size)), out)
-    return out[:, 0, 0].copy()
+    sum_tilted(everywhere, loss.ravel(), log_weight, tilts, work, out)
+    return out[:, 0, 0]
 
 
 @compiled(
-    "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
-    " float64[:,:,:,::1], float64[:,::1])"
+    "int64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,::1], float64[::1], int64[::1])"
 )
-def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[no-untyped-def]
-    """Write to `out`, of panels of which that says -1, per tilt and integrand three numbers.
+def judge(  # type: ignore[no-untyped-def]
+    lo, hi, log_p, loss, tilts, log_total, goal, work, out, totals, share, parts
+):
+    """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
-    They are the sum of absolute values, its estimated error, and its displacement, in units of
-    exp(log_total): what the rounding of nodes may change, at most its size times the total
-    variation. Integrand 0 is p exp(zL), judged by its top coefficients alone, for the mass;
-    integrand 1 is the deviation from the chord, or, where M(z) is far below M(0) and M(-1),
-    p exp(zL) again. Nodes are rounded to an ulp of the larger of |lo| and |hi|, which moves log p
-    and the loss by that share of their change over the panel. The first number, summed over the
-    panels, goes to `totals`.
+    Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
+    of absolute values, its estimated error, and its displacement, in units of exp(log_total): what
+    the rounding of nodes may change, at most its size times the total variation. Integrand 0 is
+    p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is the deviation from
+    the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again. Nodes are rounded to an
+    ulp of the larger of |lo| and |hi|, which moves log p and the loss by that share of their change
+    over the panel. The first number, summed over the panels, goes to `totals`, and the largest
+    share of each panel at any tilt to `share`. A panel is cut if its error at some tilt exceeds the
+    goal, which is one for each integrand, as a share of the total.
+
+    `work` is room for the values at the nodes of a panel, shape (4, 16). Returns how many panels
+    there will be; 0 where sums have left their units, which have to be set anew.
     """
-    p, back, top, plain = np.empty(ORDER), np.empty(ORDER), np.empty(ORDER), np.empty(ORDER)
+    p, back, top, plain = work[0], work[1], work[2], work[3]
     for i in range(lo.size):
         if out[i, 0, 0, 0] >= 0.0:
             continue
@@ -157,125 +193,84 @@ def judge(lo, hi, log_p, loss, tilts, log_total, out, totals):  # type: ignore[n
             totals[a, b] = 0.0
             for i in range(lo.size):
                 totals[a, b] += out[i, a, b, 0]
-
-
-@compiled(
-    "int64(float64[::1], float64[::1], float64[::1], float64[:,:,:,::1], float64[:,::1],"
-    " float64[::1], int64[::1])"
-)
-def look(lo, hi, goal, report, totals, share, parts):  # type: ignore[no-untyped-def]
-    """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
-
-    A panel is cut if its error at some tilt exceeds the goal.
-
-    Args:
-        lo: lower ends of the panels.
-        hi: upper ends.
-        goal: the error of a panel to aim for in each integrand, as a share of the total.
-        report: what `judge` says of the panels.
-        totals: its sums over them.
-        share: room for the largest share of each panel.
-        parts: room for how many each is to be cut into.
-
-    Returns:
-        How many there will be; 0 where sums have left their units, which have to be set anew.
-    """
-    wanted = 0
-    for a in range(len(totals)):
         if not 1.0 / DRIFT < totals[a, 0] < DRIFT:
             return 0
+    wanted = 0
     for i in range(lo.size):
-        short, share[i] = 0.0, 0.0
-        for a in range(len(totals)):
-            share[i] = max(share[i], report[i, a, 0, 0] / totals[a, 0])
+        short, most = 0.0, 0.0
+        for a in range(tilts.size):
+            most = max(most, out[i, a, 0, 0] / totals[a, 0])
             for b in range(2):
-                short = max(short, report[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
+                short = max(short, out[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
         thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
+        share[i] = most
         parts[i] = (4 if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
         wanted += parts[i]
     return wanted
 
 
-@compiled(
-    "int64(float64, float64, float64, float64, float64, float64, float64, float64[::1])",
-)
-def _outward(edge, sign, limit, reach, last, share, before, edges):  # type: ignore[no-untyped-def]
-    """Write edges from the end of a branch outwards, to its limit at most; return how many.
+def _outward(
+    edge: float, sign: float, limit: float, reach: float, last: float, share: float, before: float
+) -> list[float]:
+    """Edges from the end of a branch outwards, to its limit at most.
 
     Panels are each as long as all before, as many as are needed if shares go on falling as from
     `before` to `share`; `last` is the length of the outermost. inf is the end of all numbers.
     """
-    most, count, step = 1.0, 1, reach
-    edges[0] = edge
+    most, step, edges = 1.0, reach, [edge]
     if last > 0.4 * reach and share < before:  # laid so, and out in the tail
         most = math.log(NEGLIGIBLE / share) / math.log(share / before)
     for _ in range(max(1, math.ceil(min(most, DOUBLINGS)))):
         at = edge + sign * step
-        if math.isinf(limit) and math.isinf(at) and count > 1:
+        if math.isinf(limit) and math.isinf(at) and len(edges) > 1:
             break
         if not math.isinf(limit) and not step < abs(limit - edge):
-            edges[count] = limit
-            return count + 1
-        edges[count] = at
-        count += 1
+            return [*edges, limit]
+        edges.append(at)
         step = 2.0 * step + reach
-    return count
+    return edges
 
 
-@compiled(
-    "boolean(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[::1],"
-    " float64[:,:,::1], int64[:,::1])"
-)
-def _grow(region, lo, hi, rows, share, edges, sizes):  # type: ignore[no-untyped-def]
-    """Write edges outwards from ends of branches whose panel matters; whether there are any."""
-    grown, first = False, 0
-    for last in range(region.size):
-        r = region[last]
-        if last + 1 < region.size and region[last + 1] == r:
-            continue
-        reach = hi[last] - lo[first]
-        if share[first] > NEGLIGIBLE and lo[first] > rows[r, 0]:
-            width, inner = hi[first] - lo[first], share[min(first + 1, last)]
-            sizes[r, 0] = _outward(
-                lo[first], -1.0, rows[r, 0], reach, width, share[first], inner, edges[r, 0]
-            )
-            grown = True
-        if share[last] > NEGLIGIBLE and hi[last] < rows[r, 1]:
-            width, inner = hi[last] - lo[last], share[max(last - 1, first)]
-            sizes[r, 1] = _outward(
-                hi[last], 1.0, rows[r, 1], reach, width, share[last], inner, edges[r, 1]
-            )
-            grown = True
-        first = last + 1
+def _grow(
+    spans: list[tuple[int, int, int]], lo: Floats, hi: Floats, rows: Floats, share: Floats
+) -> Edges:
+    """Edges outwards from ends of branches whose panel matters."""
+    grown: Edges = {}
+    for r, first, last in spans:
+        (least, most), reach = rows[r, :2].tolist(), float(hi[last] - lo[first])
+        ends = (
+            (first, -1.0, least, lo, min(first + 1, last)),
+            (last, 1.0, most, hi, max(last - 1, first)),
+        )
+        for side, (i, sign, limit, edges, inner) in enumerate(ends):
+            if share[i] > NEGLIGIBLE and sign * edges[i] < sign * limit:
+                width = float(hi[i] - lo[i])
+                grown[r, side] = _outward(
+                    float(edges[i]), sign, limit, reach, width, float(share[i]), float(share[inner])
+                )
     return grown
 
 
-@compiled(
-    "boolean(float64[::1], float64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,:,::1], int64[:,::1])"
-)
-def _far_modes(tilts, logs, reached, offsets, x, log_size, loss, edges, sizes):  # type: ignore[no-untyped-def]
-    """Write edges up to the farthest point beyond each end of a branch that has mass at a tilt."""
-    found = False
-    for k in range(offsets.size - 1):
-        for m in range(offsets[k + 1] - 1, offsets[k] - 1, -1):
-            some = False
-            for a in range(tilts.size):
-                some |= log_size[m] + tilts[a] * loss[m] - logs[a] > LOG_NEGLIGIBLE
-            if some:
-                edge = edges[k // 2, k % 2]
-                edge[0], edge[1] = reached[k // 2, k % 2], x[min(m + 1, offsets[k + 1] - 1)]
-                sizes[k // 2, k % 2] = 2
-                found = True
-                break
+def _far_modes(tilts: Floats, logs: Floats, far: Far) -> Edges:
+    """Edges up to the farthest point beyond each end of a branch that has mass at a tilt."""
+    found: Edges = {}
+    exponents = np.multiply.outer(tilts, far.loss)
+    exponents += far.log_size
+    exponents -= logs[:, None]
+    seen = np.flatnonzero((exponents > LOG_NEGLIGIBLE).any(axis=0))
+    for m in seen.tolist():  # the last one of each end is the farthest
+        k = int(np.searchsorted(far.offsets, m, side="right")) - 1
+        beyond = far.x[min(m + 1, int(far.offsets[k + 1]) - 1)]
+        found[k // 2, k % 2] = [float(far.reached[k // 2, k % 2]), float(beyond)]
     return found
 
 
 @compiled(
-    "int64(float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64, float64, int64[::1])"
+    "int64(float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
+    " int64[::1])"
 )
-def _summits(xs, log_p, loss, region, z, total, parts):  # type: ignore[no-untyped-def]
-    """Cut panels where slopes around a local maximum point to a higher summit that matters at z.
+def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore[no-untyped-def]
+    """Cut panels where slopes around a local maximum point to a higher summit that matters.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
     above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
@@ -284,85 +279,74 @@ def _summits(xs, log_p, loss, region, z, total, parts):  # type: ignore[no-untyp
     Writes two to `parts` where a panel is to be halved; returns whether there is one.
     """
     found = 0
-    before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
-    for i in range(region.size):
-        for j in range(ORDER):
-            # four nodes in a row, the last of them node j of panel i; two and three between
-            p3 = log_p[i, j] + z * loss[i, j]
-            k = i * ORDER + j
-            if k >= 3 and region[before] == region[i]:
-                cliff = abs(p2 - p1) > CLIFF
-                if cliff or (p1 > p0 and p3 < p2):
-                    gap = xs[k - 1] - xs[k - 2]
-                    known, floor = max(p1, p2), total + LOG_NEGLIGIBLE - math.log(gap)
-                    if cliff and known > floor:
-                        parts[after if p1 > p2 else here] = 2
-                        found = 1
-                    left = (p1 - p0) / (xs[k - 2] - xs[k - 3])
-                    right = (p3 - p2) / (xs[k] - xs[k - 1])
-                    step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
-                    summit = p1 + left * step
-                    if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
-                        parts[here] = parts[after] = 2
-                        found = 1
-            before, here, after = here, after, i
-            p0, p1, p2 = p1, p2, p3
+    for a in range(tilts.size):
+        z, total = tilts[a], totals[a]
+        before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
+        for i in range(region.size):
+            for j in range(ORDER):
+                # four nodes in a row, the last of them node j of panel i; two and three between
+                p3 = log_p[i, j] + z * loss[i, j]
+                k = i * ORDER + j
+                if k >= 3 and region[before] == region[i]:
+                    cliff = abs(p2 - p1) > CLIFF
+                    if cliff or (p1 > p0 and p3 < p2):
+                        gap = xs[k - 1] - xs[k - 2]
+                        known, floor = max(p1, p2), total + LOG_NEGLIGIBLE - math.log(gap)
+                        if cliff and known > floor:
+                            parts[after if p1 > p2 else here] = 2
+                            found = 1
+                        left = (p1 - p0) / (xs[k - 2] - xs[k - 3])
+                        right = (p3 - p2) / (xs[k] - xs[k - 1])
+                        step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
+                        summit = p1 + left * step
+                        if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
+                            parts[here] = parts[after] = 2
+                            found = 1
+                before, here, after = here, after, i
+                p0, p1, p2 = p1, p2, p3
     return found
 
 
-@compiled(
-    "Tuple((float64, float64, float64[::1]))(float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[:,:,:,::1])"
-)
-def _finish(lo, hi, log_p, loss, tilts, logs, report):  # type: ignore[no-untyped-def]
+def _finish(
+    lo: Floats,
+    hi: Floats,
+    log_p: Floats,
+    loss: Floats,
+    tilts: Floats,
+    logs: Floats,
+    report: Floats,
+) -> tuple[float, float, Floats]:
     """Judge panels that are to stay.
 
     Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
     sums as a share of the mass, misplaced nodes included, and the affinity of the laws at
     neighbouring tilts.
     """
-    count = tilts.size
-    total, off = np.zeros(count), np.zeros(count)
-    affinity, worst, narrow, error = np.zeros(count - 1), 0.0, 0.0, 0.0
-    for i in range(lo.size):
-        for a in range(count):
-            total[a] += report[i, a, 0, 0]
-            off[a] += report[i, a, 1, 1] + report[i, a, 1, 2]
-    for i in range(lo.size):
-        for a in range(count - 1):
-            product = (report[i, a, 0, 0] / total[a]) * (report[i, a + 1, 0, 0] / total[a + 1])
-            affinity[a] += math.sqrt(product)
-    moved = np.zeros(count)
-    for i in range(lo.size):
-        place, width = max(abs(lo[i]), abs(hi[i])), hi[i] - lo[i]
-        if width > 2.0 * FINE * place:
-            continue
-        most_p, least_p = -math.inf, math.inf
-        most, least = -math.inf, math.inf
-        for j in range(ORDER):
-            most_p = max(most_p, log_p[i, j])
-            least_p = min(least_p, log_p[i, j] if log_p[i, j] > -math.inf else math.inf)
-            most, least = max(most, loss[i, j]), min(least, loss[i, j])
-        # next to an end where q vanishes the loss changes by its own size from a double to the next
-        for a in range(count):
-            size = 0.0
-            for j in range(ORDER):
-                v = log_p[i, j] + tilts[a] * loss[i, j] - logs[a]
-                size += WEIGHTS[j] * math.exp(v) if v > LEAST else 0.0
-            by = max(most_p - least_p, 0.0) + abs(tilts[a]) * max(most - least, 0.0)
-            moved[a] += EPS * place * size * by
-            if width <= FINEST * place:
-                narrow = max(narrow, report[i, a, 0, 0] / total[a])
-    for a in range(count):
-        error, worst = max(error, off[a] / total[a]), max(worst, moved[a])
-    return narrow, error + worst, affinity
+    total = report[:, :, 0, 0].sum(axis=0)
+    shares = report[:, :, 0, 0] / total
+    affinity = np.sqrt(shares[:, :-1] * shares[:, 1:]).sum(axis=0)
+    off = (report[:, :, 1, 1] + report[:, :, 1, 2]).sum(axis=0) / total
+    place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
+    fine = np.flatnonzero(width <= 2.0 * FINE * place)
+    if not fine.size:
+        return 0.0, float(off.max()), affinity
+    # next to an end where q vanishes the loss changes by its own size from a double to the next
+    log_p, loss, place, width = log_p[fine], loss[fine], place[fine], width[fine]
+    least = np.where(log_p > -math.inf, log_p, math.inf).min(axis=1)
+    fall = np.maximum(log_p.max(axis=1) - least, 0.0)
+    rise = loss.max(axis=1) - loss.min(axis=1)
+    moved = 0.0
+    for z, log_total in zip(tilts.tolist(), logs.tolist(), strict=True):
+        exponents = log_p + z * loss - log_total
+        size = np.where(exponents > LEAST, np.exp(exponents), 0.0) @ WEIGHTS
+        moved = max(moved, float((EPS * place * size * (fall + abs(z) * rise)).sum()))
+    narrow = shares[fine[width <= FINEST * place]].max(initial=0.0)
+    return float(narrow), float(off.max()) + moved, affinity
 
 
-@compiled(
-    "Tuple((int64[::1], float64[::1], float64[::1], int64[::1]))(int64[::1], float64[::1],"
-    " float64[::1], int64[::1], float64[:,:,::1], int64[:,::1])"
-)
-def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
+def lay(
+    region: Integers, lo: Floats, hi: Floats, parts: Integers, edges: Edges
+) -> tuple[Integers, Floats, Floats, Integers]:
     """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
 
     Args:
@@ -370,39 +354,31 @@ def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
         lo: lower ends.
         hi: upper ends.
         parts: see above.
-        edges: outwards from the lower and the upper end of each branch.
-        sizes: how many of these there are, shape (branches, 2).
+        edges: outwards from the lower and the upper end of branches.
 
     Returns:
         Branch and ends of all panels, and the place that each had before, -1 for a new one.
     """
-    count = 0
-    for i in range(region.size):
-        count += parts[i]
-    for r in range(sizes.shape[0]):
-        count += max(sizes[r, 0] - 1, 0) + max(sizes[r, 1] - 1, 0)
-    branch, origin = np.empty(count, np.int64), np.empty(count, np.int64)
-    start, end = np.empty(count), np.empty(count)
-    k = 0
-    for i in range(region.size):
-        r = region[i]
-        if i == 0 or region[i - 1] != r:
-            for m in range(sizes[r, 0] - 1, 0, -1):
-                branch[k], start[k], end[k] = r, edges[r, 0, m], edges[r, 0, m - 1]
-                origin[k] = -1
-                k += 1
-        of = parts[i]
-        step = (hi[i] - lo[i]) / of
-        for m in range(of):
-            branch[k], origin[k] = r, i if of == 1 else -1
-            start[k] = lo[i] + m * step if m > 0 else lo[i]
-            end[k] = lo[i] + (m + 1) * step if m + 1 < of else hi[i]
-            k += 1
-        if i + 1 == region.size or region[i + 1] != r:
-            for m in range(1, sizes[r, 1]):
-                branch[k], start[k], end[k] = r, edges[r, 1, m - 1], edges[r, 1, m]
-                origin[k] = -1
-                k += 1
+    last = parts.cumsum()
+    origin = np.arange(region.size).repeat(parts)
+    piece = np.arange(origin.size) - (last - parts)[origin]
+    start, inner = lo[origin], np.flatnonzero(piece)
+    start[inner] += piece[inner] * ((hi - lo) / parts)[origin[inner]]
+    end = np.append(start[1:], 0.0)
+    end[last - 1] = hi
+    branch = region[origin]
+    origin[(parts > 1)[origin]] = -1
+    if edges:
+        more = [
+            (r, *((b, a) if side == 0 else (a, b)))
+            for (r, side), outward in edges.items()
+            for a, b in pairwise(outward)
+        ]
+        which, lower, upper = (np.array(v) for v in zip(*more, strict=True))
+        branch, origin = np.append(branch, which), np.append(origin, np.full(which.size, -1))
+        start, end = np.append(start, lower), np.append(end, upper)
+        order = np.lexsort((start, branch))
+        branch, origin, start, end = branch[order], origin[order], start[order], end[order]
     return branch, start, end, origin
 
 
@@ -410,137 +386,83 @@ def lay(region, lo, hi, parts, edges, sizes):  # type: ignore[no-untyped-def]
 SETTLED, MORE, UNSEEN, ENDLESS, CROWDED, NARROW, LOST = range(7)
 
 
-@compiled(
-    "Tuple((int64, int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,:,:,::1], int64[::1], float64[::1], float64[:,::1], float64, float64[::1]))("
-    "int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,:,:,::1],"
-    " int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], boolean, float64[:,::1], int64[::1], float64[::1], float64[::1],"
-    " float64[::1])"
-)
-def turn(  # type: ignore[no-untyped-def]
-    region, lo, hi, log_p, loss, report, new, new_log_p, new_loss, tilts, unit, goal, rows, alone,
-    reached, offsets, far_x, far_size, far_loss
-):  # fmt: skip
+class Turn(NamedTuple):
+    """What a turn of the adaptation has found.
+
+    Attributes:
+        ended: the sums are SETTLED; MORE panels are wanted; what is beyond is UNSEEN; or why there
+            is no way on.
+        logs: log totals at the tilts.
+        error: of sums that are settled, see `_finish`.
+        affinity: see there.
+        reach: from where to where the panels reach, where what is beyond is unseen.
+        parts: into how many each panel is to be cut.
+        edges: of panels to be added.
+    """
+
+    ended: int
+    logs: Floats
+    error: float = 0.0
+    affinity: Floats = np.empty(0)
+    reach: Floats = np.empty(0)
+    parts: Integers = np.empty(0, np.int64)
+    edges: Edges = {}  # noqa: RUF012
+
+
+@SILENT
+def turn(
+    panels: Panels, report: Floats, tilts: Floats, unit: Floats, goal: Floats, rows: Floats,
+    alone: bool, far: Far,
+) -> Turn:  # fmt: skip
     """One turn of the adaptation: judge the panels, and cut or extend what is short at some tilt.
 
     Args:
-        region: branch of each panel; all that follow stand in that order.
-        lo: lower ends.
-        hi: upper ends.
-        log_p: log density at the nodes, shape (panels, 16).
-        loss: the loss there.
-        report: see `judge`, -1 for panels that it has not seen.
-        new: panels without values so far; they are written here.
-        new_log_p: log density at their nodes in a row, as the kernel has it.
-        new_loss: the loss there.
+        panels: all of them, with values.
+        report: see `judge`, -1 for panels that it has not seen; written.
         tilts: where sums have to be good.
         unit: the log totals in whose units the report is, nan at first; written.
-        goal: see `look`.
+        goal: see `judge`.
         rows: ends of the branches.
         alone: the integrand is a density alone, and modes beyond the panels are not looked for.
-        reached: from where to where panels reached when points beyond them were looked at.
-        offsets: where those beyond each end begin.
-        far_x: these points.
-        far_size: see `panels.beyond`.
-        far_loss: the loss there.
+        far: what is known beyond the panels.
 
     Returns:
-        How it ended: the sums are SETTLED; MORE panels want values; what is beyond is UNSEEN; or
-        why there is no way on. Then the panels with their values and their report, which of them
-        want values, at which nodes; how far the panels reach; the error and the affinity of
-        `_finish`, and log totals in front.
+        How it ended, and what there is to say about it.
     """
-    n, none = region.size, np.empty(0)
-    for k in range(new.size):
-        for j in range(ORDER):
-            at, gain = new_log_p[k * ORDER + j], new_loss[k * ORDER + j]
-            sound = math.isfinite(at) and math.isfinite(gain)  # else the kernel has no answer
-            log_p[new[k], j], loss[new[k], j] = at if sound else -math.inf, gain if sound else 0.0
-    totals, share, parts = np.empty((tilts.size, 2)), np.empty(n), np.empty(n, np.int64)
-    judged = 0
+    region, lo, hi, log_p, loss = panels
+    n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
+    share, parts, wanted = np.empty(n), np.empty(n, np.int64), 0
     for again in range(2):
         if again or math.isnan(unit[0]):
-            fresh_unit = log_totals(lo, hi, log_p, loss, tilts)
-            for a in range(tilts.size):
-                unit[a] = fresh_unit[a]
-            for i in range(n):
-                report[i, 0, 0, 0] = -1.0
-        judge(lo, hi, log_p, loss, tilts, unit, report, totals)
-        judged = look(lo, hi, goal, report, totals, share, parts)
-        if judged:
+            unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
+            report[:, 0, 0, 0] = -1.0
+        wanted = judge(lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts)
+        if wanted:
             break
-    logs = np.empty(tilts.size)
-    for a in range(tilts.size):
-        logs[a] = unit[a] + math.log(totals[a, 0])
-    edges = np.empty((rows.shape[0], 2, DOUBLINGS + 2))
-    sizes, reach = np.zeros((rows.shape[0], 2), np.int64), reached
-    ended, error, affinity = MORE if judged else LOST, 0.0, none
-    more = judged > n
-    if judged:
-        more |= _grow(region, lo, hi, rows, share, edges, sizes)
-    if ended == MORE and not more and not alone:
-        reach = np.full((rows.shape[0], 2), np.nan)  # of branches without panels
-        for i in range(n):
-            if i == 0 or region[i - 1] != region[i]:
-                reach[region[i], 0] = lo[i]
-            reach[region[i], 1] = hi[i]
-        for r in range(rows.shape[0]):
-            for side in range(2):
-                known = reach[r, side] == reached[r, side] or math.isnan(reach[r, side])
-                ended = ended if known else UNSEEN
-        if ended == MORE:
-            more = _far_modes(tilts, logs, reach, offsets, far_x, far_size, far_loss, edges, sizes)
-    if ended == MORE and not more:
-        x = np.empty(n * ORDER)
-        for i in range(n):
-            for j in range(ORDER):
-                x[i * ORDER + j] = 0.5 * (lo[i] + hi[i]) + 0.5 * (hi[i] - lo[i]) * NODES[j]
-        for a in range(tilts.size):
-            more |= _summits(x, log_p, loss, region, tilts[a], logs[a], parts) > 0
-        if more:  # the rounding of x and of the loss looks like summits too, never resolved
-            more = False
-            for i in range(n):
-                if hi[i] - lo[i] <= GRAIN * max(abs(lo[i]), abs(hi[i])):
-                    parts[i] = 1
-                more |= parts[i] > 1
-    if ended == MORE and not more:
+    logs = unit + np.log(totals[:, 0])
+    if not wanted:
+        return Turn(LOST, logs)
+    starts = [0, *(np.flatnonzero(region[1:] != region[:-1]) + 1).tolist()]
+    spans = [(int(region[a]), a, b - 1) for a, b in pairwise([*starts, n])]
+    edges = _grow(spans, lo, hi, rows, share)
+    more = bool(edges) or wanted > n
+    if not more and not alone:
+        reach = np.full((len(rows), 2), np.nan)  # of branches without panels
+        for r, first, last in spans:
+            reach[r] = lo[first], hi[last]
+        if not ((reach == far.reached) | np.isnan(reach)).all():
+            return Turn(UNSEEN, logs, reach=reach)
+        edges = _far_modes(tilts, logs, far)
+        more = bool(edges)
+    if not more and _summits(nodes(lo, hi).ravel(), log_p, loss, region, tilts, logs, parts):
+        # the rounding of x and of the loss looks like summits too, never resolved
+        parts[hi - lo <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))] = 1
+        more = bool((parts > 1).any())
+    if not more:
         narrow, error, affinity = _finish(lo, hi, log_p, loss, tilts, logs, report)
-        ended = NARROW if narrow > MOST_NARROW else SETTLED
-    for r in range(rows.shape[0]):
-        for side in range(2):
-            if sizes[r, side] > 0 and math.isinf(edges[r, side, sizes[r, side] - 1]):
-                ended = ENDLESS
-    panels, kept = 0, 0
-    for i in range(n):
-        panels += parts[i]
-        kept += parts[i] == 1
-    if ended == MORE and panels > MAX_PANELS:
-        ended = CROWDED
-    if ended != MORE:
-        nothing, found = np.empty(0, np.int64), np.empty(logs.size + affinity.size)
-        for a in range(found.size):
-            found[a] = logs[a] if a < logs.size else affinity[a - logs.size]
-        return ended, region, lo, hi, log_p, loss, report, nothing, none, reach, error, found
-    branch, start, end, origin = lay(region, lo, hi, parts, edges, sizes)
-    fresh = np.empty(origin.size - kept, np.int64)
-    x = np.empty(fresh.size * ORDER)
-    old_log_p, old_loss, old_report = log_p, loss, report
-    log_p, loss = np.empty((origin.size, ORDER)), np.empty((origin.size, ORDER))
-    report = np.empty((origin.size, tilts.size, 2, 3))
-    k = 0
-    for i in range(origin.size):
-        if origin[i] < 0:
-            report[i, 0, 0, 0] = -1.0
-            fresh[k] = i
-            for j in range(ORDER):
-                x[k * ORDER + j] = 0.5 * (start[i] + end[i]) + 0.5 * (end[i] - start[i]) * NODES[j]
-            k += 1
-            continue
-        for j in range(ORDER):
-            log_p[i, j], loss[i, j] = old_log_p[origin[i], j], old_loss[origin[i], j]
-        for a in range(tilts.size):
-            for b in range(2):
-                for m in range(3):
-                    report[i, a, b, m] = old_report[origin[i], a, b, m]
-    return ended, branch, start, end, log_p, loss, report, fresh, x, reach, error, logs
+        return Turn(NARROW if narrow > MOST_NARROW else SETTLED, logs, error, affinity)
+    if any(math.isinf(outward[-1]) for outward in edges.values()):
+        return Turn(ENDLESS, logs)
+    if parts.sum() > MAX_PANELS:
+        return Turn(CROWDED, logs)
+    return Turn(MORE, logs, parts=parts, edges=edges)
