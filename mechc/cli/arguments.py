@@ -70,9 +70,9 @@ Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
 Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
 Direction = Annotated[str, typer.Option(help="both, remove or add.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Delta = Annotated[
-    Number, typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
-]
+_DELTA = typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
+Delta = Annotated[Number, _DELTA]
+GivenDelta = Annotated[float, _DELTA]
 LogDelta = Annotated[Number, typer.Option(help="Natural log of delta.")]
 Epsilon = Annotated[Number, typer.Option("--epsilon", "-e", help="Epsilon.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]

@@ -32,6 +32,7 @@ from mechc.cli.arguments import (
     Densities,
     Direction,
     Epsilon,
+    GivenDelta,
     Json,
     LogDelta,
     Method,
@@ -107,7 +108,10 @@ class _Group(TyperGroup):
             bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
             _fail(ctx, f"mechc: {error}", 2 if bad_input else 1)
         except SystemError as error:
-            if isinstance(error.__cause__, KeyboardInterrupt):  # inside of machine code
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):  # one for each call that machine code was in
+                cause = cause.__cause__
+            if isinstance(cause, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
             raise
 
@@ -341,7 +345,7 @@ def compare(
 def curve(
     ctx: typer.Context,
     what: Settings,
-    delta: Annotated[float, typer.Option("--delta", "-d", help="Target delta.")] = 1e-5,
+    delta: GivenDelta = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
     method: Method = "auto",
     plot: Plot = None,

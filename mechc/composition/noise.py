@@ -91,6 +91,10 @@ class Noise:
         self.mechanism, self._event = mechanism, event
         self.lattice = mechanism.kernel.MEASURE == Measure.LATTICE
 
+    def __repr__(self) -> str:
+        """Say whose noise it is."""
+        return f"noise of {self.mechanism.name if self._event is None else self._event}"
+
     def at(self, **values: float) -> Noise:
         """Return the noise at values of some parameters, by name.
 

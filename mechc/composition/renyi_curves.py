@@ -130,8 +130,8 @@ def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.
 
 
 def rdp(
-    orders: Sequence[float],
-    epsilons: Sequence[float],
+    orders: Sequence[float] | float,
+    epsilons: Sequence[float] | float,
     *,
     adjacency: Adjacency | str = Adjacency.ANY,
 ) -> CurveEvent:
@@ -141,14 +141,15 @@ def rdp(
     chords.
 
     Args:
-        orders: increasing numbers > 1.
-        epsilons: bounds on the divergences, >= 0.
+        orders: increasing numbers > 1, or one.
+        epsilons: bounds on the divergences, >= 0; as many.
         adjacency: neighbouring relation of the guarantee; "any" leaves it open.
 
     Raises:
         DeclarationError: the arrays are not of this kind.
     """
-    alphas, bounds = as_array("rdp: orders", orders), as_array("rdp: epsilons", epsilons)
+    alphas = np.atleast_1d(as_array("rdp: orders", orders))
+    bounds = np.atleast_1d(as_array("rdp: epsilons", epsilons))
     if alphas.ndim != 1 or alphas.shape != bounds.shape or not alphas.size:
         raise DeclarationError("rdp: orders and epsilons are not two lists of one length")
     if not (alphas > 1).all() or not np.isfinite(alphas).all() or not (np.diff(alphas) > 0).all():

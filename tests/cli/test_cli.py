@@ -209,6 +209,8 @@ def test_emit_into_a_missing_folder_leaves_nothing(tmp_path):
 def test_curve_and_compare(tmp_path):
     words = ["laplace", "--set", "scale=20"]
     curve = json.loads(run("curve", *words, "--counts", "1,10,100", "--json").stdout)
+    given = run("curve", *words, "--counts", "1,10,100", "--delta", "1/100000", "--json").stdout
+    assert json.loads(given)["upper"] == curve["upper"]
     assert curve["count"] == [1, 10, 100]
     assert sorted(curve["upper"]) == curve["upper"]
     asked = ["compare", *words, "--count", "100", "--epsilon", "1"]
@@ -269,10 +271,9 @@ def test_an_interruption_ends_without_words(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     def inside(*_, **__):
-        try:
-            interrupted()
-        except KeyboardInterrupt as error:
-            raise SystemError("returned a result with an exception set") from error
+        inner = SystemError("returned a result with an exception set")
+        inner.__cause__ = KeyboardInterrupt()
+        raise SystemError("returned a result with an exception set") from inner
 
     for where, what in ((commands, interrupted), (Composition, inside)):
         name = "run" if where is commands else "epsilon"

@@ -50,6 +50,11 @@ def test_the_largest_loss_of_the_others_is_no_end_of_the_search():
     assert run.delta(epsilon).upper == pytest.approx(1e-6, rel=1e-9)
 
 
+def test_one_order_needs_no_list():
+    at = mechc.rdp(8.0, 0.4).delta(1.0).upper
+    assert at == mechc.rdp([8.0], [0.4]).delta(1.0).upper
+
+
 def test_mass_at_infinity_of_the_others_is_added():
     leaky = mechc.load("approximate_dp")(epsilon=0.1, delta=1e-3)
     assert (mechc.zcdp(RHO) + leaky).delta(30.0).upper == pytest.approx(1e-3, rel=1e-6)

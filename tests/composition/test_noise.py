@@ -59,6 +59,11 @@ def test_errors_are_as_large_as_said(gaussian):
     assert abs(gumbel.variance().value - math.pi**2 / 6 * 4) <= gumbel.variance().error
 
 
+def test_noise_says_whose_it_is(gaussian):
+    assert repr(gaussian.noise) == "noise of gaussian"
+    assert repr(gaussian(sigma=2.0).noise) == "noise of gaussian(sigma=2, sensitivity=1)"
+
+
 def test_moments_that_do_not_exist_are_infinite():
     cauchy = mechc.load("cauchy")(scale=2.0).noise
     assert cauchy.variance().value == cauchy.absolute_error().value == math.inf
