@@ -349,8 +349,8 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
             return info
     listed = [*(p.name for p in mechanism.parameters), "count"]
     hint = suggestion(name, listed, WORDS)
-    if WORDS.get(name) == "sampling_rate" and not hint:
-        hint = "; did you mean sampling_rate, a parameter of mechc.poisson(mechanism)?"
+    if WORDS.get(name, name) == "sampling_rate" and not hint:
+        hint = "; did you mean mechc.poisson(mechanism), which has a sampling_rate?"
     raise DeclarationError(
         f"{mechanism.name}: solve_for={name!r} is not a parameter{hint} "
         f"(expected one of {', '.join(listed)})"

@@ -58,6 +58,8 @@ def test_the_home_folder_and_spaces_in_paths(gaussian, tmp_path, monkeypatch):
         (lambda m: mechc.dpsgd(dataset_size=9, batch_size=3, stpes=2), "steps"),
         (lambda m: mechc.dpsgd(dataset_size=9, sample_rate=0.3, steps=2), "batch_size"),
         (lambda m: mechc.load("gausian"), "gaussian"),
+        (lambda m: mechc.calibrate(m, solve_for="sampling_rate", epsilon=1, delta=1e-5),
+         "mechc.poisson"),
         (lambda m: mechc.calibrate(mechc.poisson(m), solve_for="sample_rate", epsilon=1,
                                    delta=1e-5, sigma=1.0), "sampling_rate"),
     ],
