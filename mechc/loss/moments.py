@@ -119,7 +119,7 @@ def generating(
     loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float, t: float
 ) -> Floats:
     """Return [K, K', K'', rounding of K] at real t for one step; see `generating_at`."""
-    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.array([t]))[:, 0]
+    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.array([t], float))[:, 0]
 
 
 def generating_at(
