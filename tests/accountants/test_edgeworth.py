@@ -38,20 +38,9 @@ TILTED = {  # relative errors of orders 1 to 4, from an independent implementati
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cases():
-    logistic = laws.logistic(0.1732)
-    exact = laws.contour_delta(*logistic.nodes(), 20, 0.5, 4.3, 200.0, 3000)
-    sgb = laws.subsampled_gaussian(0.1, 1.0)
-    sgb_exact = laws.contour_delta(*sgb.nodes(), 200, 4.0, 1.0, 30.0, 3000)
-    return {
-        "SGK": (laws.subsampled_gaussian(0.01, 1.5), 10000, 1.0, laws.truth("SGK_rem")),
-        "SGS1": (laws.subsampled_gaussian(0.01, 2.0), 3000, 1.0, laws.truth("SGS1_rem")),
-        "SGS3": (laws.subsampled_gaussian(0.01, 2.0), 3000, 3.0, laws.truth("SGS3_rem")),
-        "SGB": (sgb, 200, 4.0, sgb_exact),
-        "Laplace": (laws.laplace(0.1), 20, 0.5, laws.truth("L2")),
-        "logistic": (logistic, 20, 0.5, exact),
-    }
+    return laws.published()
 
 
 def polynomials_by_partitions(lambdas, order):

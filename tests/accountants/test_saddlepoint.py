@@ -24,23 +24,9 @@ TABLE = {
 FINITE_ORDERS = ("msd0", "msd1", "msd2", "clt")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cases():
-    """Loss, count, epsilon and true delta of the table's rows."""
-    sgb, logistic = laws.subsampled_gaussian(0.1, 1.0), laws.logistic(0.1732)
-    return {
-        "SGK": (laws.subsampled_gaussian(0.01, 1.5), 10000, 1.0, laws.truth("SGK_rem")),
-        "SGS1": (laws.subsampled_gaussian(0.01, 2.0), 3000, 1.0, laws.truth("SGS1_rem")),
-        "SGS3": (laws.subsampled_gaussian(0.01, 2.0), 3000, 3.0, laws.truth("SGS3_rem")),
-        "SGB": (sgb, 200, 4.0, laws.contour_delta(*sgb.nodes(), 200, 4.0, 1.0, 30.0, 3000)),
-        "Laplace": (laws.laplace(0.1), 20, 0.5, laws.truth("L2")),
-        "logistic": (
-            logistic,
-            20,
-            0.5,
-            laws.contour_delta(*logistic.nodes(), 20, 0.5, 4.3, 200.0, 3000),
-        ),
-    }
+    return laws.published()
 
 
 def ask(case, **options):

@@ -4,6 +4,7 @@ The losses are built here from their formulas, on fixed Gauss-Legendre panels; t
 are integrals of the definition on other nodes, closed forms, or the arbitrary-precision corpus.
 """
 
+import functools
 import json
 import math
 from pathlib import Path
@@ -116,8 +117,24 @@ def gaussian_log_delta(mu, epsilon):
 
 def contour_delta(loss, log_weight, count, epsilon, c, height, points):
     """Inversion integral (I4) over Re z = c by the trapezoid rule on a fine grid."""
+    seen = np.maximum(log_weight, log_weight + c * loss) > -90.0  # 1e-39 of what is summed
+    loss, log_weight = loss[seen], log_weight[seen]
     y = (np.arange(points) + 0.5) * height / points
     z = c + 1j * y
     k = np.log1p(np.expm1(z[:, None] * loss[None, :]) @ np.exp(log_weight))
     terms = np.exp(count * k - epsilon * z) / (z * (z + 1))
     return float(terms.real.sum() * (height / points) / math.pi)
+
+
+@functools.cache
+def published():
+    """Loss, count, epsilon and true delta of the compositions whose errors the tables state."""
+    sgb, steep = subsampled_gaussian(0.1, 1.0), logistic(0.1732)
+    return {
+        "SGK": (subsampled_gaussian(0.01, 1.5), 10000, 1.0, truth("SGK_rem")),
+        "SGS1": (subsampled_gaussian(0.01, 2.0), 3000, 1.0, truth("SGS1_rem")),
+        "SGS3": (subsampled_gaussian(0.01, 2.0), 3000, 3.0, truth("SGS3_rem")),
+        "SGB": (sgb, 200, 4.0, contour_delta(*sgb.nodes(), 200, 4.0, 1.0, 30.0, 3000)),
+        "Laplace": (laplace(0.1), 20, 0.5, truth("L2")),
+        "logistic": (steep, 20, 0.5, contour_delta(*steep.nodes(), 20, 0.5, 4.3, 200.0, 3000)),
+    }
