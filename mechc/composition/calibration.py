@@ -413,7 +413,7 @@ def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, f
     words = profile.turn(info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
     word = "every" if at_lo <= 0 else "no"
     tried = f" that was tried meets the target, and {words}" if words else " meets the target"
-    end = "on" if hi >= min(info.hi, LARGE) else f"to {hi:g}"
+    end = "on" if hi >= info.hi else f"to {hi:g}"
     raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} {end}{tried}")
 
 

@@ -79,7 +79,7 @@ class Event(Queries):
         if claim.group and not claim.group.isdigit():
             named = self.parameters
             size = math.prod(named.get(word, word) for word in claim.group.split("*"))
-            return replace(claim, group="" if size == 1 else f"{size:g}")
+            return replace(claim, group="" if size == 1 else f"{size:.0f}")
         return claim
 
     @property
@@ -378,19 +378,18 @@ class Composition(Queries):
         key = (self, name, str(direction), rtol, settled, allowed())
         known = current().evaluations
         if key not in known:
-            known[key] = self._evaluate(name, direction, rtol, settled)
+            known[key] = self._evaluate(name, self.directions(direction), rtol, settled)
         evaluation: Evaluation = known[key]
         evaluation.methods_used = self._used  # names, for `cite`; they change no answer
         return evaluation
 
     def _evaluate(
-        self, name: str, direction: str, rtol: float, settled: tuple[tuple[str, Any], ...]
+        self, name: str, wanted: tuple[str, ...], rtol: float, settled: tuple[tuple[str, Any], ...]
     ) -> Evaluation:
         from mechc.composition.evaluation import Evaluation
         from mechc.loss.discretise import shortened
         from mechc.loss.truncated_loss import is_resolved
 
-        wanted = self.directions(direction)
         curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
         if curves:
             others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
@@ -405,7 +404,7 @@ class Composition(Queries):
         steps = {d: self._steps_for(name, d) for d in wanted}
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         below = self._beneath() if no_lower else None
-        lower = None if below is None else below._evaluate(name, direction, rtol, settled)
+        lower = None if below is None else below._evaluate(name, wanted, rtol, settled)
         if name == "auto" and self.count > 1 and not no_lower:
             sides = {
                 d: shortened(s) if all(is_resolved(step.loss) for step in s) else None

@@ -417,6 +417,7 @@ def truncated_poisson(
         )
     if not isinstance(event, Event):
         event = load("gaussian")(sigma=event)
+    _opened(name, event)  # a table has no mechanism to be sampled
     plain = poisson(event, sampling_rate)
     q = plain.parameters[plain.mechanism.rates[-1]]
     if most >= n or q == 0.0:

@@ -376,7 +376,8 @@ def mixture(
         beneath: where a mixture stands for what reveals less, an event that this reveals at least.
 
     Raises:
-        DeclarationError: the lists differ in length, or are not of this kind.
+        DeclarationError: the lists differ in length, or are not of this kind; `beneath` is for
+            another neighbouring relation.
         UnsupportedError: a tail of a loss without an exponential bound.
     """
     asked = as_array("mixture: weights", weights)
@@ -393,12 +394,18 @@ def mixture(
     if len(shares) != len(parts):
         raise DeclarationError(f"mixture: {len(parts)} events and {len(shares)} weights")
     step = inputs.check("mixture", STEP, step)
+    if isinstance(assumed, str) or not isinstance(assumed, Sequence):
+        raise DeclarationError(f"mixture: assumed={assumed!r} (expected a list of sentences)")
     used = [(event, w) for event, w in zip(parts, shares, strict=True) if w > 0]
     for event, _ in used:
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
     claim = _claim_of_mixture(used, adjacency)
     claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
+    if beneath is not None:
+        if not isinstance(beneath, Event):
+            raise DeclarationError(f"mixture: beneath={beneath!r} is not one use of a mechanism")
+        joined([("the mixture", claim), (str(beneath), beneath.claim)], "mixture")
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"

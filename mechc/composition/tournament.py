@@ -223,6 +223,10 @@ def tournament(
             f"tournament: rank={rank!r} is not known{suggestion(rank, ERRORS)} (expected one of "
             f"{', '.join(ERRORS)})"
         )
+    if not (progress is None or callable(progress)):
+        raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
+    if isinstance(mechanisms, (str, bytes)) or not isinstance(mechanisms, (Iterable, type(None))):
+        raise DeclarationError(f"tournament: mechanisms={mechanisms!r} (expected a list of them)")
     known = [load(what) for what in (available() if mechanisms is None else mechanisms)]
     entrants = []
     for mechanism in known:
@@ -316,9 +320,9 @@ def optimise(
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
     kept = load(mechanism).bind(**(parameters or {}))
     error = _error(minimise)
+    if not isinstance(over, Mapping) or not over:
+        raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
     names, ranges = list(over), [_range(kept, name, ends) for name, ends in over.items()]
-    if not names:
-        raise DeclarationError("optimise: over={} (expected such as {'beta': (1, 4)})")
     tried: dict[tuple[float, ...], tuple[float, Event, Bound]] = {}
     failed: list[MechcError] = []
 

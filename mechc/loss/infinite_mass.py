@@ -143,9 +143,12 @@ def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
     if infinite.error == 0.0 and (epsilon >= 0 or opposite.error == 0.0):
         return -math.inf
     moved = [(infinite, 0.0), (opposite, epsilon)] if epsilon < 0 else [(infinite, 0.0)]
-    return log_total(
-        np.array([m.log + e + math.log(math.expm1(m.error)) for m, e in moved if m.error > 0.0])
-    )
+    return log_total(np.array([m.log + e + _log_expm1(m.error) for m, e in moved if m.error > 0.0]))
+
+
+def _log_expm1(x: float) -> float:
+    """Return log(exp(x) - 1) for x > 0, however large."""
+    return x + math.log(-math.expm1(-x))
 
 
 def with_infinite(log_mass: float, finite: Iterable[float]) -> tuple[float, float, float]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
+from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import Measure
 from mechc.report import labels
@@ -85,6 +86,10 @@ def run(
     own = label or ("this run" if beside else "")
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
     runs += [(name, other, how) for name, other in (beside or {}).items()]
+    relations = [one.composition().claim.adjacency for _, one, _ in runs]
+    if {Adjacency.ADD_REMOVE, Adjacency.REPLACE} <= {*relations}:  # curves are compared by eye
+        named = zip(runs, relations, strict=True)
+        runs = [(f"{name} ({known.words})", one, asked) for (name, one, asked), known in named]
     figure: Any
     figure, axes = blank() if ax is None else (ax.figure, ax)
     for index, (name, one, asked) in enumerate(runs):

@@ -44,6 +44,7 @@ def test_relations_are_not_mixed(other):
         lambda: mechc.compose((adding(), 3), other()),
         lambda: mechc.product(other(), adding()),
         lambda: mechc.mixture([adding(), other()], [0.5, 0.5]),
+        lambda: mechc.mixture([adding()], [1.0], beneath=other()),
     ):
         with pytest.raises(
             DeclarationError, match=r"add/remove .* replace |replace .* add/remove "
@@ -65,6 +66,22 @@ def test_equal_tables_for_different_relations_are_different_events():
     assert one != other
     with pytest.raises(DeclarationError, match="pmfs"):
         one + other
+
+
+def test_a_mixture_above_an_event_of_fewer_directions(gaussian):
+    """A sampled pair is not symmetric, the event below it is."""
+    above = mechc.mixture([mechc.poisson(gaussian, 0.5)(sigma=1.0)], [1.0],
+                          beneath=gaussian(sigma=4.0))  # fmt: skip
+    assert above.delta(0.0).lower == pytest.approx(2 * ndtr(0.125) - 1, rel=1e-9)
+    assert above.delta(0.0).upper == pytest.approx(ndtr(0.5) - 0.5, rel=1e-3)
+
+
+def test_figures_of_several_relations_name_them():
+    from matplotlib.text import Text
+
+    drawn = adding().plot(kind="steps", counts=[1, 2], beside={"other": replacing()})
+    words = " ".join(text.get_text() for text in drawn.findobj(Text))
+    assert "this run (add/remove)" in words and "other (replace)" in words
 
 
 def test_a_mixture_for_another_relation_is_declared():
@@ -273,6 +290,9 @@ def test_groups_compose_with_groups_of_their_size(gaussian):
     for other in (grouped(4)(sigma=9.0), adding()):
         with pytest.raises(DeclarationError, match="differ in"):
             run + other
+    many, more = (mechc.group(gaussian, 1_234_567 + i)(sigma=9.0) for i in range(2))
+    with pytest.raises(DeclarationError, match=r"1234567 .* 1234568"):
+        many + more
 
 
 def test_the_sensitivity_of_a_subset_has_to_be_given(gaussian):

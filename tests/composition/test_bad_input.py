@@ -213,9 +213,12 @@ def test_counts_of_a_curve_are_several():
 
 
 @pytest.mark.filterwarnings("error")
-def test_noise_too_narrow_for_doubles():
-    bound = mechc.load("gaussian")(sigma=5e-324).delta(1.0)
-    assert 0.0 <= bound.lower <= bound.upper == 1.0
+@pytest.mark.parametrize(("sigma", "least"), [(5e-324, 0.0), (1e-8, 1.0 - 1e-12)])
+def test_noise_too_narrow_for_doubles(sigma, least):
+    """Delta is 1 - exp(-1 / 8 sigma^2) and more."""
+    for epsilon in (-1.0, 0.0, 1.0):
+        bound = mechc.load("gaussian")(sigma=sigma).delta(epsilon)
+        assert least <= bound.lower <= bound.upper == 1.0
 
 
 WRONG = [
@@ -242,7 +245,10 @@ def right_calls():
         (mechc.vector, {"what": event, "norm": "l2"}),
         (lambda part: mechc.product(part, event), {"part": event}),
         (mechc.mixture, {"events": [rr, rr], "weights": [0.5, 0.5], "step": 1e-2,
-                         "adjacency": "replace", "revealing": 0.0}),
+                         "adjacency": "replace", "revealing": 0.0, "assumed": ["a"],
+                         "beneath": rr}),
+        (mechc.optimise, {"mechanism": gaussian, "over": {}, "target": (1.0, 1e-5)}),
+        (mechc.tournament, {"target": (1.0, 1e-5), "mechanisms": [gaussian], "progress": len}),
         (mechc.post_process, {"event": rr, "edges": [0.5]}),
         (mechc.from_losses, {"losses": [1, -1], "masses": [0.5, 0.25], "infinite_mass": 0.25,
                              "step": 0.1, "symmetric": False, "name": "t", "because": "b",
@@ -267,7 +273,7 @@ def test_wrong_arguments_are_our_errors(place):
     function, given = right_calls()[place]
     refused = 0
     for name in given:
-        for wrong in WRONG:
+        for wrong in (*WRONG, mechc.from_pmfs([0.5, 0.5], [0.25, 0.75])):
             try:
                 function(**{**given, name: wrong})
             except MechcError:
