@@ -80,9 +80,10 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
 ADD_BRANCH_TYPE = f"int64(float64[:, ::1], int64{6 * ', float64'})"
 
 
-def jitted(signature: str, text: str, *, plain: bool = False) -> str:
+def jitted(signature: str, text: str, *, plain: bool = False, inline: bool = False) -> str:
     """A function text under its compile decorator."""
-    return f'@compiled("{signature}"{", plain=True" if plain else ""})\n{text}'
+    how = ", plain=True" * plain + ", inline=True" * inline
+    return f'@compiled("{signature}"{how})\n{text}'
 
 
 class Writer:
@@ -201,12 +202,19 @@ class Writer:
 
     def _inverse_many(self) -> str:
         """The inverse on any branch."""
-        lines = ["for i in range(ells.size):", "    out[i] = math.nan"]
+        lines = self._unpack(*(i.body for i in self.module.inverses if i.body is not None))
+        arms: list[tuple[ir.Expr | None, list[str]]] = []
         for inverse in self.module.inverses:
-            lines += [
-                f"    if branch == {inverse.index}:",
-                f"        out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
+            loop = [
+                "for i in range(ells.size):",
+                f"    out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
             ]
+            arms.append((
+                ir.Compare("==", ir.Var("branch"), ir.Local(str(inverse.index))),
+                loop if inverse.body is None else list(self._loops(inverse.body, "ell")),
+            ))  # fmt: skip
+        arms.append((None, ["for i in range(ells.size):", "    out[i] = math.nan"]))
+        lines += self.printer.chain(arms)
         head = "loss_inverse_many(branch, ells, theta, out)"
         doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
         return self._define(SELECTED_ARRAY, head, doc, lines)
@@ -287,7 +295,10 @@ def emit(module: Module) -> str:
     """
     writer = Writer(module)
     kernels = list(writer.kernels())
-    prelude = [jitted(p.signature, p.source, plain=True) for p in closure(writer.used())]
+    prelude = [
+        jitted(p.signature, p.source, plain=not p.inline, inline=p.inline)
+        for p in closure(writer.used())
+    ]
     parts = [DECORATOR, *prelude, *kernels, _checks(module.checks) + "\n\n\n" + SELF_CHECK]
     body = "\n\n\n".join(parts)
     header, constants = _header(module), _constants(module)

@@ -48,7 +48,7 @@ IEEE = SimpleNamespace(
 
 @cache
 def _prelude() -> dict[str, Any]:
-    namespace: dict[str, Any] = {"math": IEEE}
+    namespace: dict[str, Any] = {"math": IEEE, "np": np}
     for name, known in PRIMITIVES.items():
         namespace[name] = FunctionType(known.function.__code__, namespace)
     return namespace

@@ -39,15 +39,16 @@ class Compiled:
     A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
     """
 
-    def __init__(self, function, types, plain):
+    def __init__(self, function, types, plain, inline):
         self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.options = {"forceinline": True, **COMPILE} if inline else COMPILE
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     @property
     def machine_code(self):
         """The function that numba made."""
         if self.made is None:
-            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+            self.made = numba.njit(self.types, **self.options)(self.py_func)
         return self.made
 
     @property
@@ -64,9 +65,9 @@ class Compiled:
         return self.machine_code(*arguments)
 
 
-def compiled(types, plain=False):
+def compiled(types, plain=False, inline=False):
     """Declare the types of a function."""
-    return lambda function: Compiled(function, types, plain)'''
+    return lambda function: Compiled(function, types, plain, inline)'''
 
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""
@@ -96,8 +97,8 @@ if __name__ == "__main__":
     raise SystemExit(any(error > {TOLERANCE} for _, _, error in rows))'''
 
 BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})
-NUMPY = frozenset({"array", "concatenate", "empty", "unique"})
-FIELDS = frozenset({"real", "imag", "size", "shape"})
+NUMPY = frozenset({"array", "concatenate", "empty", "float64", "int64", "unique"})
+FIELDS = frozenset({"real", "imag", "size", "shape", "view"})
 MATH = frozenset(name for name in vars(math) if not name.startswith("_"))
 TYPES = re.compile(r"(?:void|boolean|(?:float|int|complex)\d+|[\[\]():, 1])+")  # numba evaluates it
 ANNOTATIONS = frozenset({"float", "int", "complex"})
@@ -196,8 +197,8 @@ def _is_compiled(node: ast.stmt) -> bool:
     types = call.args[0] if isinstance(call, ast.Call) and call.args else None
     if not isinstance(types, ast.Constant) or not TYPES.fullmatch(str(types.value)):
         return False
-    decorators = f"compiled({types.value!r})", f"compiled({types.value!r}, plain=True)"
-    return plain and ast.unparse(call) in decorators
+    ways = ("", ", plain=True", ", inline=True")
+    return plain and ast.unparse(call) in {f"compiled({types.value!r}{way})" for way in ways}
 
 
 def _strangers(function: ast.FunctionDef, functions: frozenset[str]) -> Iterator[ast.expr]:

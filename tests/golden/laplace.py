@@ -34,7 +34,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "0b7f08086a4ff651"
+DIGEST = "3f2aed10dcafa076"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -75,15 +75,16 @@ class Compiled:
     A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
     """
 
-    def __init__(self, function, types, plain):
+    def __init__(self, function, types, plain, inline):
         self.py_func, self.types, self.plain, self.made = function, types, plain, None
+        self.options = {"forceinline": True, **COMPILE} if inline else COMPILE
         self.__name__, self.__doc__ = function.__name__, function.__doc__
 
     @property
     def machine_code(self):
         """The function that numba made."""
         if self.made is None:
-            self.made = numba.njit(self.types, **COMPILE)(self.py_func)
+            self.made = numba.njit(self.types, **self.options)(self.py_func)
         return self.made
 
     @property
@@ -100,9 +101,9 @@ class Compiled:
         return self.machine_code(*arguments)
 
 
-def compiled(types, plain=False):
+def compiled(types, plain=False, inline=False):
     """Declare the types of a function."""
-    return lambda function: Compiled(function, types, plain)
+    return lambda function: Compiled(function, types, plain, inline)
 
 
 @compiled("complex128(complex128)", plain=True)
@@ -283,10 +284,14 @@ def loss_inverse_1(ell, theta):
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
-    for i in range(ells.size):
-        out[i] = math.nan
-        if branch == 1:
-            out[i] = loss_inverse_1(ells[i], theta)
+    scale, sensitivity = theta[0], theta[1]
+    if branch == 1:
+        for i in range(ells.size):
+            ell = ells[i]
+            out[i] = 0.5 * (sensitivity + ell * scale)
+    else:
+        for i in range(ells.size):
+            out[i] = math.nan
 
 
 @compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
@@ -556,4 +561,4 @@ if __name__ == "__main__":
         verdict = "ok" if error <= 1e-10 else "FAILED"
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: fee7ce3b2fc52c30594ba5189454782062ec38dd28f409bb83ee09e0042a1ac7
+# sha256 of the text above: 6bb6c11ef2ef6eaa2ca9fa03cea4a4cd5062cb170357ee75319feb4391f430bb

@@ -26,7 +26,7 @@ def compiled():
     namespace = {"math": math, "np": np, "numba": numba, "COMPILE": {"error_model": "numpy"}}
     exec(DECORATOR, namespace)
     for function in closure(PRIMITIVES):
-        exec(jitted(function.signature, function.source), namespace)
+        exec(jitted(function.signature, function.source, inline=function.inline), namespace)
     return namespace
 
 
@@ -47,9 +47,10 @@ REAL = {
     "softplus": (lambda x: mp.log1p(mp.exp(x)), [(x,) for x in WIDE], 4),
     "log1mexp": (lambda x: mp.log1p(-mp.exp(x)), [(-x,) for x in POSITIVE], 6),
     "log_mix": (
-        lambda q, d: mp.log(1 - q + q * mp.exp(d)),
-        [(q, d) for q in RATES for d in WIDE],
-        8,
+        lambda q, d: mp.log1p(q * mp.expm1(d)),
+        [(q, d) for q in (*RATES, 1e-100) for d in WIDE]
+        + [(1.0 / q, abs(d)) for q in RATES for d in WIDE],
+        4,
     ),
     "log_mix_rest": (
         lambda r, d: mp.log(r + (1 - r) * mp.exp(d)),
@@ -214,7 +215,8 @@ def test_log_sum_with_weights_of_a_mixture_keeps_small_values(compiled, weight):
         ("log_mix", (0.25, math.inf), math.inf),
         ("log_mix", (0.25, -math.inf), math.log(0.75)),
         ("log_mix", (0.0, 800.0), 0.0),
-        ("log_mix", (1.0, -800.0), -math.inf),
+        ("log_mix", (1.0, -800.0), -800.0),
+        ("log_mix", (1e-100, 1e4), 1e4 + math.log(1e-100)),
         ("log_mix_rest", (0.25, math.inf), math.inf),
         ("log_mix_rest", (0.25, -math.inf), math.log(0.25)),
         ("log_mix_rest", (0.0, -800.0), -800.0),

@@ -69,4 +69,5 @@ def module(text):
     namespace["_as_it_is"] = lambda *_, **__: lambda function: function
     tree = ast.fix_missing_locations(_Quotients().visit(ast.parse(body)))
     exec(compile(tree, "kernel", "exec"), namespace)
+    namespace["log_mix"] = lambda q, d: _log(1 - q + q * mp.exp(d))  # made of the bits of doubles
     return SimpleNamespace(**namespace)

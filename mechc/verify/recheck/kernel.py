@@ -53,12 +53,12 @@ _NODES = tuple(
         "cmpop expr_context arguments arg",
     )
 )
-_NP = {name: getattr(np, name) for name in words("array concatenate empty unique")}
+_NP = {name: getattr(np, name) for name in words("array concatenate empty float64 int64 unique")}
 _NP_OF_LAW = SimpleNamespace(**{name: getattr(np, name) for name in words("""
     abs all arange array bincount concatenate cos cosh diff empty errstate exp expm1 full log log1p
     max maximum min minimum searchsorted sinh sum where zeros
 """)})  # fmt: skip
-_FIELDS = {"real", "imag", "size", "shape", *_NP, *vars(_MATH)}
+_FIELDS = {"real", "imag", "size", "shape", "view", *_NP, *vars(_MATH)}
 _BUILTINS = {"math", "np", "max", "min", "range", "abs", "float", "int", "complex"}
 OF_THETA = (
     "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
@@ -70,16 +70,16 @@ LAW = words("""
 """The law of one step, by functions that all kernels have in common, with what they call."""
 OF_LAW = (*LAW, *words("weighed outputs nodes summed log_masses"))
 SHARED = words("""
-    01a3b291dd96 0387d8b7c396 15d4db44d927 1e63189f3a1c 20730431c611 223869f6b28a 22925868fc58
+    01a3b291dd96 0387d8b7c396 0d89416efc2f 15d4db44d927 1e63189f3a1c 20730431c611 22925868fc58
     230521ac7554 2416a73deaf4 2ae07b2b3e16 2d23bf7935e8 2e1649acae48 2f51b9233560 318f5a18818c
-    3218d73b0d9e 34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35 501509bff09c 5037e109a700
-    597ca9a9bb20 64fc0230d2fd 66901849ebb0 688c8b133f1c 745694c6d1d0 74ed6e3323e9 787a71d868ca
+    3218d73b0d9e 34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35 5037e109a700 597ca9a9bb20
+    5f9a96135a9f 64fc0230d2fd 66901849ebb0 688c8b133f1c 745694c6d1d0 74ed6e3323e9 787a71d868ca
     7e5375eab738 7f72917a3893 86e5b4338b3f 872bdf89706f 9244bf5b1856 92a36ea5dadd 94c530e0fdd5
     96d0a847a63b 973350af9834 9817c3a33e3e 9adaf3fb74ef 9b9079c31b41 9b989e9f12f5 9d1462e571ee
-    a4cd1bddad0f a70ecd2c8f0f b658cd5aaf53 bb0f05c6f4c8 bbc16700270d c01eff54dbe8 c1cd74830b23
-    c4ac7b0a378c cb40e0f12fe1 cc148edfe96f d356ab1af090 d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e
-    dbda9298dd90 dda9b80a8ae9 decbbcbd8feb e370b215514d e4c1e360f3cb eff3be0b570c f97aa686e641
-    fa60dcb658b4 fee7b9ab257b
+    a4cd1bddad0f b658cd5aaf53 bb0f05c6f4c8 bbc16700270d c01eff54dbe8 c1cd74830b23 c4ac7b0a378c
+    cb40e0f12fe1 cc148edfe96f d356ab1af090 d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e dbda9298dd90
+    dda9b80a8ae9 decbbcbd8feb e370b215514d e4c1e360f3cb eff3be0b570c f97aa686e641 fa60dcb658b4
+    fee7b9ab257b ff2fb116a79f
 """)
 """Digests of the functions that kernels share, as mechc ships them."""
 
