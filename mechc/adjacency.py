@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, not_one_of
 
 
 class Adjacency(StrEnum):
@@ -45,9 +45,7 @@ class Adjacency(StrEnum):
         for adjacency in known:
             if isinstance(value, str) and value == adjacency:
                 return adjacency
-        raise DeclarationError(
-            f"adjacency={value!r} is not known (expected one of {', '.join(known)})"
-        )
+        raise not_one_of("adjacency", value, known)
 
 
 @dataclass(frozen=True)

@@ -58,5 +58,22 @@ class CacheError(MechcError, OSError):
     """The kernel cache cannot be read or written."""
 
 
+def not_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> DeclarationError:
+    """Return the refusal of a value that is none of the known words.
+
+    Args:
+        name: the argument.
+        value: what was given for it.
+        known: the words that would be accepted.
+        owner: what the argument is of, for the message.
+    """
+    known = list(known)
+    hint = suggestion(value, known) if isinstance(value, str) else ""
+    about = f"{owner}: {name}" if owner else name
+    return DeclarationError(
+        f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"
+    )
+
+
 class InternalError(MechcError):
     """A broken invariant inside mechc: please report it."""

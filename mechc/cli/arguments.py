@@ -73,8 +73,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DELTA = typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
 Delta = Annotated[Number, _DELTA]
 GivenDelta = Annotated[float, _DELTA]
-LogDelta = Annotated[Number, typer.Option(help="Natural log of delta.")]
-Epsilon = Annotated[Number, typer.Option("--epsilon", "-e", help="Epsilon.")]
+LogDelta = Annotated[Number, typer.Option(parser=_number, help="Natural log of delta.")]
+Epsilon = Annotated[
+    Number, typer.Option("--epsilon", "-e", metavar="NUMBER", parser=_number, help="Epsilon.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a figure to this file.")]
 Advantage = Annotated[Number, typer.Option(parser=_number, help="Target: largest advantage.")]
@@ -87,7 +89,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Mechanisms; by default 
 Target = Annotated[
     tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
 ]
-Sensitivity = Annotated[float, typer.Option(help="How far the query moves.")]
+Sensitivity = Annotated[float, typer.Option(parser=_number, help="How far the query moves.")]
 
 MOST_COUNTS = 1_000_000  # of one table
 
@@ -155,7 +157,7 @@ class Settings(Sample):
             kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
         else:
             kept = self.under({*values, solve_for})
-        kept.check({**kept.bound, **values}, partial=True)
+        kept.check({**kept.bound, **values}, solve_for or None)
         return kept, values
 
     def run(self, count: str = "1") -> Composition:
@@ -215,7 +217,9 @@ class Training:
         str, typer.Option(help="poisson, truncated, fixed, allocation or shuffled.")
     ] = "poisson"
     adjacency: Adjacency = None
-    clip_norm: Annotated[float, typer.Option(help="Largest norm of one gradient.")] = 1.0
+    clip_norm: Annotated[
+        float, typer.Option(parser=_number, help="Largest norm of one gradient.")
+    ] = 1.0
     batch_cap: Annotated[int | None, typer.Option(help="Largest batch of --sampler truncated.")] = (
         None
     )

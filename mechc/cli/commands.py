@@ -82,7 +82,7 @@ def _meant(word: str, ctx: Any) -> str:
 
     options = {option.name for option in ctx.command.params}
     sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
-    for meant in ({"steps": "count", **sampled}, MEANT, training.MEANT):
+    for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
     is_parameter = word in MEANT or word in MEANT.values()
@@ -444,7 +444,13 @@ def verify(
     level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     against: Annotated[
-        Path | None, typer.Option("--certificate", help="A certificate that should be this one.")
+        Path | None,
+        typer.Option(
+            "--certificate",
+            exists=True,
+            dir_okay=False,
+            help="A certificate that should be this one.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -508,6 +514,7 @@ def record(
     """Add steps to a run file, one line that is on disk when the command ends."""
     from mechc.composition import run_record
 
+    writable(path)
     run = what.run(what.count)
     before = mechc.open(path, allow_files=allow_files) if path.exists() else 0
     whole = run + before  # refuses what cannot be composed before it is written

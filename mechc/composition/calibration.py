@@ -143,15 +143,14 @@ def calibrate(
         own = frozenset(p.name for p in mechanism.parameters)
     for word in sorted(MEANT.keys() & fixed.keys() - own):
         raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?")
-    if others.get(solve_for) is not None:
+    counting = isinstance(mechanism, Mechanism) and solve_for == "count"
+    taken = count if counting and count != 1 else others.get(solve_for)
+    if taken is not None:
         raise DeclarationError(
-            f"calibrate: {solve_for}={others[solve_for]!r} is given and solved for (expected one "
-            "of the two)"
+            f"calibrate: {solve_for}={taken!r} is given and solved for (expected one of the two)"
         )
     if beside is not None and not isinstance(beside, (Event, Composition)):
         raise DeclarationError(f"beside={beside!r} (expected an event or a composition)")
-
-    counting = isinstance(mechanism, Mechanism) and solve_for == "count"
 
     def run(value: float) -> Composition:
         if counting:
@@ -207,13 +206,24 @@ def _target(
         raise DeclarationError(
             "calibrate: give a target, epsilon= with delta=, or advantage=, or tpr= with fpr="
         )
+    at = attainable("calibrate", epsilon, delta)
+    return (Profile if advantage is None else Advantage)(run, how, *at)
+
+
+def attainable(owner: str, epsilon: Any, delta: Any) -> tuple[float, float]:
+    """Return a target as epsilon and log delta, refused where no mechanism meets it.
+
+    Raises:
+        DeclarationError: one of them is no number, or out of range.
+        UnsupportedError: delta is below 1 - exp(epsilon), what any mechanism has at epsilon < 0.
+    """
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
-            f"calibrate: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
+            f"{owner}: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
         )
-    return (Profile if advantage is None else Advantage)(run, how, at, log_target)
+    return at, log_target
 
 
 @dataclass

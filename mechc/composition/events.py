@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current
 from mechc.composition.queries import Queries
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, not_one_of
 from mechc.loss.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
@@ -434,9 +434,7 @@ class Composition(Queries):
             DeclarationError: the direction is none of these.
         """
         if not isinstance(direction, str) or direction not in DIRECTIONS:
-            raise DeclarationError(
-                f"direction={direction!r} is not known (expected one of {', '.join(DIRECTIONS)})"
-            )
+            raise not_one_of("direction", direction, DIRECTIONS)
         if direction == "both":
             return ("remove",) if self.symmetric else ("remove", "add")
         return (direction,)

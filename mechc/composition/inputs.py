@@ -114,11 +114,12 @@ def as_order(value: Any) -> float:
     return _number("orders", value, "orders > 0", LEAST)
 
 
-def as_count(count: Any) -> int:
+def as_count(count: Any, name: str = "count") -> int:
     """Return a count as an int.
 
     Args:
         count: an integer, or a float with an integral value such as 1e6, from 0 to 10**12.
+        name: of the argument.
 
     Raises:
         DeclarationError: anything else.
@@ -131,17 +132,19 @@ def as_count(count: Any) -> int:
     except TypeError:
         value = None
     if value is None or isinstance(count, (bool, np.bool_)):
-        raise DeclarationError(f"count={count!r} is not an integer (expected 0 <= count <= 10**12)")
-    check_count(value)
+        raise DeclarationError(
+            f"{name}={count!r} is not an integer (expected 0 <= {name} <= 10**12)"
+        )
+    check_count(value, name=name)
     return value
 
 
-def check_count(value: int, event: object = None) -> None:
+def check_count(value: int, event: object = None, name: str = "count") -> None:
     """Refuse a count outside [0, MAX_COUNT]; `event` names it, if it is the sum of several."""
     if not 0 <= value <= MAX_COUNT:
         where = f"{event}: " if event else ""
         problem = "is negative" if value < 0 else "is too large"
-        raise DeclarationError(f"{where}count={value} {problem} (expected 0 <= count <= 10**12)")
+        raise DeclarationError(f"{where}{name}={value} {problem} (expected 0 <= {name} <= 10**12)")
 
 
 LARGEST = 1e15  # size of anything counted: doubles hold all integers up to it
@@ -241,7 +244,7 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
         number = math.nan
     problem = _problem(info, number)
     if problem:
-        shown = value if isinstance(value, str) or not math.isfinite(number) else f"{number:g}"
+        shown = f"{number:g}" if math.isfinite(number) else repr(value)
         raise DeclarationError(
             f"{mechanism}: {info.name}={shown} {problem} (expected {domain(info)})"
         )

@@ -241,12 +241,12 @@ class Mechanism:
         known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
         return tuple(ParameterInfo(*p) for p in known)
 
-    def check(self, values: Mapping[str, Any], partial: bool = False) -> None:
+    def check(self, values: Mapping[str, Any], missing: str | None = "") -> None:
         """Refuse parameters from the declaration, without compiling anything.
 
         Args:
             values: by name, those that are bound already included.
-            partial: others may be missing.
+            missing: the one that may be missing; any may where it is none of them.
 
         Raises:
             DeclarationError: a parameter is unknown, out of its domain, or missing.
@@ -258,8 +258,10 @@ class Mechanism:
         declared = self.declaration
         open_to_users = declared.parameters[: -1 if declared.tag else None]
         known = [ParameterInfo(*p.info) for p in open_to_users]
-        if partial and values.keys() <= {p.name for p in known}:
-            known = [p for p in known if p.name in values]
+        names = {p.name for p in known}
+        if missing != "" and values.keys() <= names:
+            needed = names - {missing} if missing in names else set(values)
+            known = [p for p in known if p.name in needed or p.name in values]
         try:
             inputs.bind(self.name, known, values)
         except DeclarationError:
@@ -330,12 +332,22 @@ class Mechanism:
             return None
         return Event(whole, theta[:-1])
 
-    def __call__(self, **values: Any) -> Event:
+    def __call__(self, *unnamed: Any, **values: Any) -> Event:
         """Bind all parameters; defaults fill the rest.
 
+        Args:
+            *unnamed: refused, since a mechanism has parameters of its own order.
+            **values: the parameters.
+
         Raises:
-            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
+            DeclarationError: a parameter is unknown, missing, bound already, out of its domain or
+                without its name.
         """
+        if unnamed:
+            known = ", ".join(p.name for p in self.declaration.parameters)
+            raise DeclarationError(
+                f"{self.name}: {unnamed[0]!r} has no name (expected keywords: {known})"
+            )
         lists, values = inputs.without_lists(self.name, values)
         if lists and lists != self._length:
             return self._of_length(lists)(**values)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mechc.composition.inputs import check
 from mechc.errors import UnsupportedError
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
-from mechc.protocol import Floats, Measure
+from mechc.protocol import Floats, Measure, ParameterInfo
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Use
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 AGREEMENT = 1e-12  # relative error that halved panels leave
 FAR = 1e150  # where the power of a tail is read off
+PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
 
 class Moment(float):
@@ -274,8 +276,7 @@ class Noise:
         return sorted({0.0, *(float(x) for x in ends if math.isfinite(x))})
 
     def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
-        if not 0.0 < probability < 1.0:
-            raise UnsupportedError(f"probability={probability!r} (expected 0 < probability < 1)")
+        probability = check("quantile", PROBABILITY, probability)
         hi = 1.0
         while mass(hi) < probability and hi < 1e300:
             hi *= 2.0

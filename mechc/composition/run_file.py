@@ -182,6 +182,7 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
     except (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
             RecursionError) as error:  # fmt: skip
         why = getattr(error, "strerror", None) or error
+        why = f"no {why}" if isinstance(error, KeyError) else why
         raise DeclarationError(f"{path}: {why} (expected {expected})") from error
 
 

@@ -25,13 +25,14 @@ import numpy as np
 
 from mechc.accountants.bound import Bound, as_table, plain
 from mechc.adjacency import joined, weakest
-from mechc.composition.calibration import calibrate
+from mechc.composition import inputs
+from mechc.composition.calibration import attainable, calibrate
 from mechc.composition.events import Event
-from mechc.composition.inputs import as_count, as_delta, as_epsilon, positive
+from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.noise import Noise
 from mechc.composition.operations import poisson
-from mechc.errors import DeclarationError, MechcError, UnsupportedError, suggestion
+from mechc.errors import DeclarationError, MechcError, UnsupportedError, not_one_of, suggestion
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
@@ -219,10 +220,7 @@ def tournament(
     """
     setting = Setting.of("tournament", target, count, sampling, sensitivity)
     if rank not in ERRORS:
-        raise DeclarationError(
-            f"tournament: rank={rank!r} is not known{suggestion(rank, ERRORS)} (expected one of "
-            f"{', '.join(ERRORS)})"
-        )
+        raise not_one_of("rank", rank, ERRORS, "tournament")
     if not (progress is None or callable(progress)):
         raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
     if isinstance(mechanisms, (str, bytes)) or not isinstance(mechanisms, (Iterable, type(None))):
@@ -318,11 +316,9 @@ def optimise(
     from scipy.optimize import minimize, minimize_scalar
 
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
+    error, wanted = _error(minimise), _ranges(over)
     kept = load(mechanism).bind(**(parameters or {}))
-    error = _error(minimise)
-    if not isinstance(over, Mapping) or not over:
-        raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
-    names, ranges = list(over), [_range(kept, name, ends) for name, ends in over.items()]
+    names, ranges = list(wanted), [_range(kept, *one) for one in wanted.items()]
     tried: dict[tuple[float, ...], tuple[float, Event, Bound]] = {}
     failed: list[MechcError] = []
 
@@ -375,12 +371,13 @@ class Setting:
         """
         if not isinstance(target, Sequence) or len(target) != 2:
             raise DeclarationError(f"{owner}: target={target!r} (expected (epsilon, delta))")
-        as_delta(target[1])
+        epsilon, _ = attainable(owner, *target)
         number = as_count(count)
+        rate = None if sampling is None else share(owner, "sampling", sampling)
         if not number:
             raise DeclarationError(f"{owner}: count=0 (expected at least one release)")
         distance = positive(owner, "sensitivity", sensitivity)
-        return cls(as_epsilon(target[0]), float(target[1]), number, sampling, distance)
+        return cls(epsilon, float(target[1]), number, rate, distance)
 
     def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Return one release with the least noise that meets the target, and all releases' delta.
@@ -529,8 +526,19 @@ def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]
     return lambda event: ERRORS[word](event.noise) ** power
 
 
+def _ranges(over: Any) -> dict[str, tuple[float, float]]:
+    """The ranges to look in, each from a lower to an upper end."""
+    if not isinstance(over, Mapping) or not over:
+        raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
+    for name, ends in over.items():
+        pair = inputs.as_array(f"optimise: over {name}", ends)
+        if pair.shape != (2,) or not pair[0] < pair[1]:
+            raise DeclarationError(f"optimise: over {name}: {ends!r} (expected (lower, upper))")
+    return dict(over)
+
+
 def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:
-    """The range of a parameter, checked."""
+    """The range of a parameter, inside its domain."""
     info = next((p for p in mechanism.parameters if p.name == name), None)
     if info is None or name in mechanism.bound:
         listed = [p.name for p in mechanism.parameters if p.name not in mechanism.bound]
@@ -538,7 +546,5 @@ def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:
             f"{mechanism.name}: over={name!r} is not open{suggestion(name, listed)} (open: "
             f"{', '.join(listed)})"
         )
-    lo, hi = (float(v) for v in ends)
-    if not lo < hi:
-        raise DeclarationError(f"optimise: over {name}: ({lo:g}, {hi:g}) (expected lower < upper)")
+    lo, hi = (inputs.check(mechanism.name, info, end) for end in ends)
     return lo, hi

@@ -149,7 +149,7 @@ def dpsgd(
         "dpsgd", "noise_multiplier", _given("noise_multiplier", noise_multiplier)
     )
     passes = None if epochs is None else _epochs(epochs)
-    number = None if steps is None else inputs.as_count(steps)
+    number = None if steps is None else inputs.as_count(steps, "steps")
     training = Training(size, batch, passes, number, relation, noise * clip, clip, cap)
     return RUNS[sampler](training)
 

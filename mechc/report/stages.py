@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
 
-from mechc.errors import DeclarationError
+from mechc.errors import not_one_of
 
 if TYPE_CHECKING:
     from mechc.protocol import Described
@@ -32,7 +32,7 @@ def show(mechanism: Described, stage: str) -> RenderableType:
         return explained
     if stage in STAGES:
         return Group(*(Text(line) for line in outline(_data(mechanism, stage))))
-    raise DeclarationError(f"stage={stage!r} is not known (expected one of {', '.join(STAGES)})")
+    raise not_one_of("stage", stage, STAGES)
 
 
 def _data(mechanism: Described, stage: str) -> Any:

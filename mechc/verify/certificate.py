@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 
 from mechc import __version__
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import UnsupportedError, not_one_of
 from mechc.kernel import build
 from mechc.kernel.compiler import compile_declaration
 from mechc.verify.result import Check
@@ -128,7 +128,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         DeclarationError: an unknown level.
     """
     if level not in LEVELS:
-        raise DeclarationError(f"level={level!r} is not known (expected one of {LEVELS})")
+        raise not_one_of("level", level, LEVELS)
     try:
         import flint  # noqa: F401
     except ImportError:

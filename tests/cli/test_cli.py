@@ -80,6 +80,13 @@ def test_densities_on_the_command_line(gaussian):
         (["calibrate", "laplace", "--solve-for", "shape", "-e", "1", "-d", "0.1"], "shape"),
         (["calibrate", "laplace", "--solve-for", "steps", "-e", "1", "-d", "0"], "mean count?"),
         (["calibrate", "gdp", "--solve-for", "sample_rate", "-e", "1", "-d", "0"], "sampling_rate"),
+        (["delta", "laplace", "--set", "scale=1", "-e", "two"], "'two' is not a number"),
+        (["curve", "laplace", "--set", "scale=1", "--count", "9"], "did you mean --counts?"),
+        (["tournament", "laplace", "--target", "-1", "1e-6"], "no mechanism meets epsilon=-1"),
+        (["tournament", "laplace", "--poisson", "5"], "sampling=5 is too large"),
+        (["verify", "laplace", "--certificate", "none.json"], "does not exist"),
+        (["verify", "laplace", "--level", "slow"], "expected one of quick, full"),
+        (["record", "none/x.json", "laplace", "--set", "scale=1"], "not a folder to write in"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(words, message):
@@ -121,6 +128,8 @@ odd = additive("odd", noise=exp(-x / width - exp(-x / width)) / width, variable=
         (["epsilon", "-d", "2", "--set", "width=1"], "delta=2 is out of range"),
         (["epsilon", "-d", "0.1", "--set", "width=1", "-k", "1.5"], "not an integer"),
         (["calibrate", "--solve-for", "width", "-e", "1", "-d", "-1"], "delta=-1 is out of range"),
+        (["calibrate", "--solve-for", "sampling_rate", "-e", "1", "-d", "0.1"], "width > 0"),
+        (["optimise", "--over", "width=4:1"], "expected (lower, upper)"),
         (["report", "-o", "x.html", "--set", "wdith=1"], "did you mean width?"),
         (["curve", "--set", "width=1", "--plot", "x.bmpp"], "no figures are written as 'bmpp'"),
     ],

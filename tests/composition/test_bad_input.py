@@ -31,7 +31,7 @@ from mechc.reductions import (
         ({"scale": 0}, r"scale=0 is not positive"),
         ({"scale": math.nan}, r"scale=nan is not a finite number"),
         ({"scale": math.inf}, r"scale=inf is not a finite number"),
-        ({"scale": "2"}, r"scale=2 is not a finite number"),
+        ({"scale": "2"}, r"scale='2' is not a finite number"),
         ({"scale": True}, r"scale=True is not a finite number"),
         ({"scale": None}, r"scale=None is not a finite number"),
         ({"scale": 1j}, r"scale=1j is not a finite number"),
@@ -62,6 +62,22 @@ def test_domains(name, values, message):
 def test_sampling_rate(gaussian, rate):
     with pytest.raises(DeclarationError, match="sampling_rate"):
         mechc.poisson(gaussian, sampling_rate=rate)
+
+
+def test_parameters_have_names(laplace):
+    with pytest.raises(DeclarationError, match=r"2\.0 has no name \(expected keywords: scale, s"):
+        laplace(2.0)
+
+
+@pytest.mark.parametrize("probability", [0, 1.5, math.nan, [], "half"])
+def test_probability(laplace, probability):
+    with pytest.raises(DeclarationError, match=r"probability=.* \(expected 0 < probability < 1"):
+        laplace(scale=1.0).noise.quantile(probability)
+
+
+def test_a_count_to_solve_for_is_not_given(laplace):
+    with pytest.raises(DeclarationError, match="count=5 is given and solved for"):
+        mechc.calibrate(laplace, solve_for="count", count=5, scale=9.0, epsilon=1.0, delta=0.1)
 
 
 def test_sampling_needs_a_known_adjacency(gaussian):

@@ -105,7 +105,13 @@ def test_between_laplace_and_gaussian(laplace, gaussian):
         (lambda: mechc.tournament(target=TARGET, rank="varianc"), "rank='varianc'"),
         (lambda: mechc.tournament(target=TARGET, mechanisms=[]), "at least one"),
         (lambda: mechc.optimise("subbotin", over={"bta": (1, 2)}, target=TARGET), "mean beta"),
-        (lambda: mechc.optimise("subbotin", over={"beta": (2, 1)}, target=TARGET), "lower < upper"),
+        (
+            lambda: mechc.optimise("subbotin", over={"beta": (2, 1)}, target=TARGET),
+            r"\(lower, upper",
+        ),
+        (lambda: mechc.optimise("subbotin", over={"beta": 2}, target=TARGET), r"\(lower, upper"),
+        (lambda: mechc.optimise("subbotin", over="beta", target=TARGET), "over='beta'"),
+        (lambda: mechc.tournament(target=TARGET, mechanisms="laplace"), "a list of them"),
         (lambda: mechc.optimise("subbotin", over={}, target=TARGET), "over="),
     ],
 )
