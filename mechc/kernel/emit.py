@@ -23,7 +23,7 @@ from mechc.kernel.cache import MARK, seal
 from mechc.kernel.ir import Check, Function, Inverse, Module, Root, Series, Table
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
-from mechc.kernel.prelude import closure
+from mechc.kernel.prelude import PRIMITIVES, closure
 from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
@@ -172,9 +172,14 @@ class Writer:
         for local, value in before:
             yield f"{local.name} = {self.printer(value)}"
         yield f"for i in range({variable}s.size):"
-        yield from indent(
-            [f"{variable} = {variable}s[i]", *self.printer.block(body, "out[i] = {}")]
-        )
+        x, element = ir.Var(variable), ir.Local(f"{variable}s[i]")
+        once = sum(node == x for expr in ir.expressions(body) for node in ir.walk(expr)) == 1
+        if once:
+            body = ir.map_block(
+                body, lambda e: ir.transform(e, lambda node: element if node == x else node)
+            )
+        assigned = [] if once else [f"{variable} = {element.name}"]
+        yield from indent([*assigned, *self.printer.block(body, "out[i] = {}")])
 
     def _inverses(self) -> Iterator[str]:
         if any(inverse.body is None for inverse in self.module.inverses):
@@ -202,19 +207,19 @@ class Writer:
 
     def _inverse_many(self) -> str:
         """The inverse on any branch."""
-        lines = self._unpack(*(i.body for i in self.module.inverses if i.body is not None))
+        bodies = {i: i.body for i in self.module.inverses if i.body and _is_inlined(i.body)}
         arms: list[tuple[ir.Expr | None, list[str]]] = []
         for inverse in self.module.inverses:
             loop = [
                 "for i in range(ells.size):",
                 f"    out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
             ]
-            arms.append((
-                ir.Compare("==", ir.Var("branch"), ir.Local(str(inverse.index))),
-                loop if inverse.body is None else list(self._loops(inverse.body, "ell")),
-            ))  # fmt: skip
+            if inverse in bodies:
+                loop = list(self._loops(bodies[inverse], "ell"))
+            code = ir.Local(str(inverse.index))
+            arms.append((ir.Compare("==", ir.Var("branch"), code), loop))
         arms.append((None, ["for i in range(ells.size):", "    out[i] = math.nan"]))
-        lines += self.printer.chain(arms)
+        lines = [*self._unpack(*bodies.values()), *self.printer.chain(arms)]
         head = "loss_inverse_many(branch, ells, theta, out)"
         doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
         return self._define(SELECTED_ARRAY, head, doc, lines)
@@ -261,7 +266,7 @@ class Writer:
             for i, row in enumerate(rows if table.columns else ()):
                 here = ", ".join(printed[i * table.columns :][: table.columns])
                 where = ", ".join(f"out[{i}, {j}]" for j in range(table.columns))
-                lines += textwrap.wrap(commentary(row.doc), WIDTH - 12, initial_indent="# ",
+                lines += textwrap.wrap(commentary(row.doc), WIDTH - 4, initial_indent="# ",
                                        subsequent_indent="#   ")  # fmt: skip
                 if skipping:
                     lines.append(f"n = add_branch(out, n, {here})")
@@ -278,6 +283,15 @@ class Writer:
     def _skips(self, table: Table) -> bool:
         """Whether a row of a table may be empty; a branch beside which there is none never is."""
         return table.name == "branches" and any(len(rows) > 1 for _, rows in table.cases)
+
+
+def _is_inlined(block: ir.Block) -> bool:
+    """Whether a loop over a block may be vector code, as one that calls a function is not."""
+    nodes = (node for expr in ir.expressions(block) for node in ir.walk(expr))
+    return any(
+        isinstance(node, ir.Call) and node.name in PRIMITIVES and PRIMITIVES[node.name].inline
+        for node in nodes
+    )
 
 
 def _block(expr: ir.Expr) -> ir.Block:
@@ -300,7 +314,7 @@ def emit(module: Module) -> str:
         for p in closure(writer.used())
     ]
     parts = [DECORATOR, *prelude, *kernels, _checks(module.checks) + "\n\n\n" + SELF_CHECK]
-    body = "\n\n\n".join(parts)
+    body = "\n\n\n".join(parts).replace("\n\n\n", "\n\n")
     header, constants = _header(module), _constants(module)
     digest = _digest(header, constants, body)
     text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
@@ -331,6 +345,7 @@ def _header(module: Module) -> str:
         f"Emitted by {versions}, kernel protocol {PROTOCOL}; do not edit.",
         f"Operations in the scalar functions: {operations}.",
         f"Parameters: theta = ({', '.join(module.names)}), in this order.",
+        "Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.",
         "",
         *_wrapped(module.formulas),
     ]

@@ -34,10 +34,8 @@ COMPILE = {
 
 DECORATOR = '''\
 class Compiled:
-    """A function of declared types, which numba compiles when it is first needed.
-
-    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
-    """
+    """A function of declared types, which numba compiles when it is first needed; a plain one,
+    called once a query, runs as Python where Python calls it and nothing overflows."""
 
     def __init__(self, function, types, plain, inline):
         self.py_func, self.types, self.plain, self.made = function, types, plain, None
@@ -46,7 +44,6 @@ class Compiled:
 
     @property
     def machine_code(self):
-        """The function that numba made."""
         if self.made is None:
             self.made = numba.njit(self.types, **self.options)(self.py_func)
         return self.made
@@ -78,12 +75,11 @@ def self_check():
     errors = {{}}
     for theta, rows in CHECKS:
         for x, p, q, ell, branch, back in rows:
-            asked = [("log_p", x, p), ("log_q", x, q), ("loss", x, ell)]
-            asked += [(f"loss_inverse_{{branch}}", ell, back)]
-            for name, at, value in asked:
+            values = ("log_p", x, p), ("log_q", x, q), ("loss", x, ell)
+            for name, at, value in (*values, (f"loss_inverse_{{branch}}", ell, back)):
                 if value is not None:
-                    error = abs(globals()[name](at, np.array(theta)) - value)
-                    error /= max(abs(value), 1e-300)
+                    gap = abs(globals()[name](at, np.array(theta)) - value)
+                    error = gap / max(abs(value), 1e-300)
                     errors.setdefault(name, []).append(error if error == error else math.inf)
     return [(name, len(found), max(found)) for name, found in errors.items()]
 
@@ -92,8 +88,8 @@ if __name__ == "__main__":
     rows = self_check()
     print(f"{{NAME}} {{DIGEST}}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= {TOLERANCE} else "FAILED"
-        print(f"  {{name:<18}} {{points:>3}} points  {{error:8.1e}}  {{verdict}}")
+        print(f"  {{name:<18}} {{points:>3}} points  {{error:8.1e}}  \
+{{'ok' if error <= {TOLERANCE} else 'FAILED'}}")
     raise SystemExit(any(error > {TOLERANCE} for _, _, error in rows))'''
 
 BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})

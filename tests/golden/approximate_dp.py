@@ -3,6 +3,7 @@
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 49.
 Parameters: theta = (epsilon, delta), in this order.
+Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 at 0: P has mass delta, Q has mass 0
 at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
@@ -26,7 +27,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "626000afb9823ad1"
+DIGEST = "79496dd165739aee"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -55,7 +56,6 @@ CLAIM = {
 REFS = ("kairouz2015composition",)
 ABOUT = "A mechanism of which only (epsilon, delta) is known."
 
-
 @compiled("float64(float64, float64, float64, float64)", plain=True)
 def log_sum(v: float, a: float, w: float, b: float) -> float:
     """Return log(v exp(a) + w exp(b)), where the sum is positive."""
@@ -68,7 +68,6 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
         return a + math.log1p((v - 1.0) + rest)
     return a + math.log(v + rest)
 
-
 @compiled("float64(float64)", plain=True)
 def softplus(x: float) -> float:
     """Return log(1 + exp(x))."""
@@ -76,13 +75,11 @@ def softplus(x: float) -> float:
         return x + math.log1p(math.exp(-x))
     return math.log1p(math.exp(x))
 
-
 @compiled("complex128(complex128)", plain=True)
 def complex_exp(z: complex) -> complex:
     """Return exp(z)."""
     size = math.exp(z.real)
     return complex(size * math.cos(z.imag), size * math.sin(z.imag))
-
 
 @compiled("complex128(complex128)", plain=True)
 def complex_log1p(z: complex) -> complex:
@@ -92,7 +89,6 @@ def complex_log1p(z: complex) -> complex:
         return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
     return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
 
-
 @compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
@@ -101,14 +97,12 @@ def complex_log(z: complex) -> complex:
         return complex_log1p(complex(x - 1.0, y))
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
-
 @compiled("complex128(complex128, complex128, complex128, complex128)", plain=True)
 def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
     """Return log(v exp(a) + w exp(b)) without overflow."""
     if b.real > a.real:
         v, a, w, b = w, b, v, a
     return a + complex_log(v + w * complex_exp(b - a))
-
 
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
@@ -125,7 +119,6 @@ def log_p(x, theta):
         return -math.inf
     else:
         return -math.inf
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
@@ -148,7 +141,6 @@ def log_p_many(xs, theta, out):
         else:
             out[i] = -math.inf
 
-
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log mass of Q at x."""
@@ -164,7 +156,6 @@ def log_q(x, theta):
         return math.log(delta)
     else:
         return -math.inf
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
@@ -187,7 +178,6 @@ def log_q_many(xs, theta, out):
         else:
             out[i] = -math.inf
 
-
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
@@ -202,7 +192,6 @@ def loss(x, theta):
         return -math.inf
     else:
         return math.nan
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
@@ -221,13 +210,11 @@ def loss_many(xs, theta, out):
         else:
             out[i] = math.nan
 
-
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     delta = theta[1]
     return math.log(delta)
-
 
 @compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
@@ -238,25 +225,21 @@ def cgf(z, theta):
     t2 = epsilon * z
     return complex_log_sum(t0 / t1, -t2, t0 * complex_exp(t2) / t1, epsilon)
 
-
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
     for i in range(ells.size):
         out[i] = math.nan
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
     """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     return np.empty((0, 6))
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
@@ -274,25 +257,21 @@ def atoms(theta):
     out[3, 0], out[3, 1], out[3, 2] = 3.0, -math.inf, math.log(delta)
     return out
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     return np.empty((0, 2))
-
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     epsilon = theta[0]
     return np.array([epsilon, 2.0 * epsilon])
-
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -311,12 +290,10 @@ CHECKS = (
     )),
 )
 
-
 if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-10 else "FAILED"
-        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 99a18a44e3ec7ef0c4e6f474679dc9eacc77eeeb2e0405c66a3d7524f619355e
+# sha256 of the text above: 3dbc77a28f547b763776f7eae42395b9aa5ba8963922c36fe3d55518c9d01fd2

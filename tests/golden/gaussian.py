@@ -3,6 +3,7 @@
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 56.
 Parameters: theta = (sigma, sensitivity), in this order.
+Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, oo), increasing:
     p = (sqrt(2)/(2*sqrt(pi)*sigma)) * exp(-(-sensitivity + x)**2/(2*sigma**2))
@@ -24,7 +25,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "d178442269fce7bf"
+DIGEST = "9e37cf810ae5842c"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -54,14 +55,12 @@ CLAIM = {
 REFS = ("dwork2006our", "balle2018improving")
 ABOUT = "Gaussian noise of standard deviation sigma on a real query."
 
-
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
     sigma, sensitivity = theta[0], theta[1]
     t0 = x - sensitivity
     return -0.9189385332046728 - 0.5 * (t0 * t0) / (sigma * sigma) - math.log(sigma)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
@@ -70,17 +69,14 @@ def log_p_many(xs, theta, out):
     c0 = 0.5 / (sigma * sigma)
     c1 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        x = xs[i]
-        t0 = x - sensitivity
+        t0 = xs[i] - sensitivity
         out[i] = c1 - c0 * (t0 * t0)
-
 
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     sigma = theta[0]
     return -0.9189385332046728 - 0.5 * (x * x) / (sigma * sigma) - math.log(sigma)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
@@ -89,16 +85,13 @@ def log_q_many(xs, theta, out):
     c0 = 0.5 / (sigma * sigma)
     c1 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        x = xs[i]
-        out[i] = c1 - c0 * (x * x)
-
+        out[i] = c1 - c0 * (xs[i] * xs[i])
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     sigma, sensitivity = theta[0], theta[1]
     return sensitivity * (x - 0.5 * sensitivity) / (sigma * sigma)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
@@ -107,15 +100,12 @@ def loss_many(xs, theta, out):
     c0 = sensitivity / (sigma * sigma)
     c1 = -0.5 * sensitivity
     for i in range(xs.size):
-        x = xs[i]
-        out[i] = c0 * (c1 + x)
-
+        out[i] = c0 * (c1 + xs[i])
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
-
 
 @compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
@@ -123,13 +113,11 @@ def cgf(z, theta):
     sigma, sensitivity = theta[0], theta[1]
     return 0.5 * (sensitivity * sensitivity) * z * (z + 1.0) / (sigma * sigma)
 
-
 @compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
     """Probability of (-inf, x] under P."""
     sigma, sensitivity = theta[0], theta[1]
     return 0.5 * math.erfc(0.7071067811865476 * (sensitivity - x) / sigma)
-
 
 @compiled("float64(float64, float64[::1])")
 def sf_p(x, theta):
@@ -137,13 +125,11 @@ def sf_p(x, theta):
     sigma, sensitivity = theta[0], theta[1]
     return 0.5 * math.erfc(0.7071067811865476 * (x - sensitivity) / sigma)
 
-
 @compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
     sigma = theta[0]
     return 0.5 * math.erfc(-0.7071067811865476 * x / sigma)
-
 
 @compiled("float64(float64, float64[::1])")
 def sf_q(x, theta):
@@ -151,28 +137,21 @@ def sf_q(x, theta):
     sigma = theta[0]
     return 0.5 * math.erfc(0.7071067811865476 * x / sigma)
 
-
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
     """x in (-oo, oo) with loss(x) = ell."""
     sigma, sensitivity = theta[0], theta[1]
     return 0.5 * sensitivity + ell * (sigma * sigma) / sensitivity
 
-
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
-    sigma, sensitivity = theta[0], theta[1]
     if branch == 0:
-        c0 = 0.5 * sensitivity
-        c1 = sigma * sigma / sensitivity
         for i in range(ells.size):
-            ell = ells[i]
-            out[i] = c0 + c1 * ell
+            out[i] = loss_inverse_0(ells[i], theta)
     else:
         for i in range(ells.size):
             out[i] = math.nan
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
@@ -180,36 +159,30 @@ def branches(theta):
     # increasing on (-oo, oo)
     return np.array([[-math.inf, math.inf, 1.0, -math.inf, math.inf, 0.0]])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     return np.empty((0, 3))
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     return np.empty((0, 2))
-
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
-
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -228,12 +201,10 @@ CHECKS = (
     )),
 )
 
-
 if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-10 else "FAILED"
-        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 5654dd9ee99750fd0c0f6909d6304c10886af9812eba62208bba40b562471434
+# sha256 of the text above: 4e1d137fd7da1512ba93e0f513ea117c08e8194223a441b33bde33196fa0e37d

@@ -3,6 +3,7 @@
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 113.
 Parameters: theta = (scale, sensitivity), in this order.
+Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, 0), plateau:
     p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
@@ -34,7 +35,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "3f2aed10dcafa076"
+DIGEST = "dc70ab6f4dd2cdcf"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -70,10 +71,8 @@ ABOUT = "Laplace noise on a real query."
 
 
 class Compiled:
-    """A function of declared types, which numba compiles when it is first needed.
-
-    A plain one, called once a query, runs as Python where Python calls it and nothing overflows.
-    """
+    """A function of declared types, which numba compiles when it is first needed; a plain one,
+    called once a query, runs as Python where Python calls it and nothing overflows."""
 
     def __init__(self, function, types, plain, inline):
         self.py_func, self.types, self.plain, self.made = function, types, plain, None
@@ -82,7 +81,6 @@ class Compiled:
 
     @property
     def machine_code(self):
-        """The function that numba made."""
         if self.made is None:
             self.made = numba.njit(self.types, **self.options)(self.py_func)
         return self.made
@@ -100,11 +98,9 @@ class Compiled:
                 pass
         return self.machine_code(*arguments)
 
-
 def compiled(types, plain=False, inline=False):
     """Declare the types of a function."""
     return lambda function: Compiled(function, types, plain, inline)
-
 
 @compiled("complex128(complex128)", plain=True)
 def complex_exp(z: complex) -> complex:
@@ -112,19 +108,16 @@ def complex_exp(z: complex) -> complex:
     size = math.exp(z.real)
     return complex(size * math.cos(z.imag), size * math.sin(z.imag))
 
-
 @compiled("complex128(complex128)", plain=True)
 def complex_sinh(z: complex) -> complex:
     """Return sinh(z)."""
     x, y = z.real, z.imag
     return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
 
-
 @compiled("complex128(complex128)", plain=True)
 def complex_sinhc(z: complex) -> complex:
     """Return sinh(z)/z, with 1 at z = 0."""
     return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
-
 
 @compiled("complex128(complex128)", plain=True)
 def complex_log1p(z: complex) -> complex:
@@ -134,7 +127,6 @@ def complex_log1p(z: complex) -> complex:
         return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
     return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
 
-
 @compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
@@ -142,7 +134,6 @@ def complex_log(z: complex) -> complex:
     if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
         return complex_log1p(complex(x - 1.0, y))
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
-
 
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
@@ -152,7 +143,6 @@ def log_p(x, theta):
         return -0.6931471805599453 + (x - sensitivity) / scale - math.log(scale)
     else:
         return -0.6931471805599453 - (x - sensitivity) / scale - math.log(scale)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
@@ -166,7 +156,6 @@ def log_p_many(xs, theta, out):
         else:
             out[i] = c0 - (x - sensitivity) / scale
 
-
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
@@ -175,7 +164,6 @@ def log_q(x, theta):
         return -0.6931471805599453 + x / scale - math.log(scale)
     else:
         return -0.6931471805599453 - x / scale - math.log(scale)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
@@ -189,7 +177,6 @@ def log_q_many(xs, theta, out):
         else:
             out[i] = c0 - x / scale
 
-
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
@@ -200,7 +187,6 @@ def loss(x, theta):
         return (2.0 * x - sensitivity) / scale
     else:
         return sensitivity / scale
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
@@ -217,12 +203,10 @@ def loss_many(xs, theta, out):
         else:
             out[i] = c0
 
-
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
-
 
 @compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
@@ -233,7 +217,6 @@ def cgf(z, theta):
     t2 = t0 + t1 / scale + 0.5 * complex_exp(sensitivity * z / scale)
     return complex_log(t2)
 
-
 @compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
     """Probability of (-inf, x] under P."""
@@ -242,7 +225,6 @@ def cdf_p(x, theta):
         return 0.5 * math.exp((x - sensitivity) / scale)
     else:
         return 1.0 - 0.5 * math.exp((sensitivity - x) / scale)
-
 
 @compiled("float64(float64, float64[::1])")
 def sf_p(x, theta):
@@ -253,7 +235,6 @@ def sf_p(x, theta):
     else:
         return 0.5 * math.exp((sensitivity - x) / scale)
 
-
 @compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
@@ -262,7 +243,6 @@ def cdf_q(x, theta):
         return 0.5 * math.exp(x / scale)
     else:
         return 1.0 - 0.5 * math.exp(-x / scale)
-
 
 @compiled("float64(float64, float64[::1])")
 def sf_q(x, theta):
@@ -273,26 +253,21 @@ def sf_q(x, theta):
     else:
         return 0.5 * math.exp(-x / scale)
 
-
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
     """x in (0, sensitivity) with loss(x) = ell."""
     scale, sensitivity = theta[0], theta[1]
     return 0.5 * (sensitivity + ell * scale)
 
-
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
-    scale, sensitivity = theta[0], theta[1]
     if branch == 1:
         for i in range(ells.size):
-            ell = ells[i]
-            out[i] = 0.5 * (sensitivity + ell * scale)
+            out[i] = loss_inverse_1(ells[i], theta)
     else:
         for i in range(ells.size):
             out[i] = math.nan
-
 
 @compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
@@ -302,7 +277,6 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     out[n, 0], out[n, 1], out[n, 2] = lo, hi, kind
     out[n, 3], out[n, 4], out[n, 5] = left, right, index
     return n + 1
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
@@ -319,42 +293,35 @@ def branches(theta):
     n = add_branch(out, n, sensitivity, math.inf, 0.0, t0, t0, 2.0)
     return out[:n]
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     return np.empty((0, 3))
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     return np.empty((0, 2))
-
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
 
-
 def weighed(t, ell, p, q, edges):
     """Losses, logs of p exp(t loss), or of q if t is -1, and the cells of edges they are in."""
     value = q if t == -1.0 else p + (0.0 if t == 0.0 else t * ell)
     return ell, np.where(value < math.inf, value, -math.inf), np.searchsorted(edges, ell)
-
 
 def outputs(t, x, theta, edges):
     """The same at outputs, an array of any shape."""
@@ -363,7 +330,6 @@ def outputs(t, x, theta, edges):
     log_q_many(x.ravel(), theta, q)
     loss_many(x.ravel(), theta, ell)
     return weighed(t, ell.reshape(x.shape), p.reshape(x.shape), q.reshape(x.shape), edges)
-
 
 @np.errstate(all="ignore")
 def nodes(t, edges, theta):
@@ -413,7 +379,6 @@ def nodes(t, edges, theta):
         found.append((best, best + math.nan, np.arange(best.size)))
     return [np.concatenate(part) for part in zip(*found)]
 
-
 @np.errstate(all="ignore")
 def summed(value, cell, cells):
     """Logs of the sums of exp(value) by cell; nan where that took too many outputs."""
@@ -421,36 +386,29 @@ def summed(value, cell, cells):
     np.maximum.at(top, cell, value)
     return top + np.log(np.bincount(cell, np.exp(value - top[cell]), cells))
 
-
 def log_masses(t, edges, theta):
     """Logs of what the losses in cells weigh, see nodes."""
     return np.minimum(summed(*nodes(t, edges, theta)[1:], edges.size + 1), 0.0)
-
 
 def loss_cdf_p(ell, theta):
     """P(loss <= ell)."""
     return math.exp(log_masses(0.0, np.array([ell]), theta)[0])
 
-
 def loss_sf_p(ell, theta):
     """P(loss > ell), infinite losses included."""
     return math.exp(log_masses(0.0, np.array([ell]), theta)[1])
-
 
 def loss_cdf_q(ell, theta):
     """Q(loss <= ell), losses of -inf included."""
     return math.exp(log_masses(-1.0, np.array([ell]), theta)[0])
 
-
 def loss_sf_q(ell, theta):
     """Q(loss > ell)."""
     return math.exp(log_masses(-1.0, np.array([ell]), theta)[1])
 
-
 def loss_masses(edges, theta, out):
     """Masses of the cells of rising edges, see nodes, under P and Q: shape (2, edges.size + 1)."""
     out[0], out[1] = np.exp(log_masses(0.0, edges, theta)), np.exp(log_masses(-1.0, edges, theta))
-
 
 @np.errstate(all="ignore")
 def log_delta(epsilon, theta):
@@ -459,11 +417,9 @@ def log_delta(epsilon, theta):
     gain = np.log(-np.expm1(np.minimum(epsilon - ell, 0.0)))
     return min(float(summed(value + gain, cell, 2)[1]), 0.0)
 
-
 def delta(epsilon, theta):
     """Delta of one step."""
     return math.exp(log_delta(epsilon, theta))
-
 
 @np.errstate(all="ignore")
 def cgf_derivatives(t, theta, out):
@@ -488,14 +444,12 @@ def cgf_derivatives(t, theta, out):
             blocks = [math.comb(k - 1, j - 1) * out[j] * moments[k - j] for j in range(2, k - 1)]
             out[k] = moments[k] - sum(blocks)
 
-
 def cumulants(theta, out):
     """Write the cumulants of orders 1 to 8 of finite losses, under P and Q, to the rows of out."""
     one = np.empty(9)
     for law in range(2):
         cgf_derivatives(0.0 - law, theta, one)
         out[law] = one[1:]
-
 
 def edgeworth_terms(theta, out):
     """Write Edgeworth's coefficients to out, shape (2, 4, 12), under Q to out[1]: n steps have
@@ -509,7 +463,6 @@ def edgeworth_terms(theta, out):
         out[law, 2, [4, 6, 8]] = c / 120.0, a * b / 144.0, a**3 / 1296.0
         out[law, 3, [5, 7]] = d / 720.0, b * b / 1152.0 + a * c / 720.0
         out[law, 3, [9, 11]] = a * a * b / 1728.0, a**4 / 31104.0
-
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -538,27 +491,23 @@ CHECKS = (
     )),
 )
 
-
 def self_check():
     """Return a list of (function, points, largest relative error) against CHECKS."""
     errors = {}
     for theta, rows in CHECKS:
         for x, p, q, ell, branch, back in rows:
-            asked = [("log_p", x, p), ("log_q", x, q), ("loss", x, ell)]
-            asked += [(f"loss_inverse_{branch}", ell, back)]
-            for name, at, value in asked:
+            values = ("log_p", x, p), ("log_q", x, q), ("loss", x, ell)
+            for name, at, value in (*values, (f"loss_inverse_{branch}", ell, back)):
                 if value is not None:
-                    error = abs(globals()[name](at, np.array(theta)) - value)
-                    error /= max(abs(value), 1e-300)
+                    gap = abs(globals()[name](at, np.array(theta)) - value)
+                    error = gap / max(abs(value), 1e-300)
                     errors.setdefault(name, []).append(error if error == error else math.inf)
     return [(name, len(found), max(found)) for name, found in errors.items()]
-
 
 if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-10 else "FAILED"
-        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 6bb6c11ef2ef6eaa2ca9fa03cea4a4cd5062cb170357ee75319feb4391f430bb
+# sha256 of the text above: 6ec1ed42db19876dc8c839cb1ef76186c0b30c42616bcd7ba4293d7610526b32

@@ -3,6 +3,7 @@
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 42.
 Parameters: theta = (sigma, sensitivity, sampling_rate), in this order.
+Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, oo), increasing:
     p = (sqrt(2)*sampling_rate/(2*sqrt(pi)*sigma)) * exp(-(-sensitivity + x)**2/(2*sigma**2)) +
@@ -25,7 +26,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "77db26ef5d5aedfa"
+DIGEST = "bb71da2e08991038"
 PROTOCOL = 2
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -60,7 +61,6 @@ CLAIM = {
 REFS = ("dwork2006our", "balle2018improving")
 ABOUT = "Gaussian noise of standard deviation sigma on a real query. On a Poisson sample."
 
-
 @compiled("float64(float64, float64)", plain=True)
 def log_add(a: float, b: float) -> float:
     """Return log(exp(a) + exp(b))."""
@@ -69,7 +69,6 @@ def log_add(a: float, b: float) -> float:
     if a > b:
         return a + math.log1p(math.exp(b - a))
     return b + math.log1p(math.exp(a - b))
-
 
 @compiled("float64(float64, float64)", inline=True)
 def log_mix(q: float, d: float) -> float:
@@ -107,7 +106,6 @@ def log_mix(q: float, d: float) -> float:
     value = above - near + value if q > 0.0 else value
     return d if q == 1.0 else (value if x > 0.0 else math.nan)
 
-
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
@@ -118,7 +116,6 @@ def log_p(x, theta):
     t3 = -0.9189385332046728 - 0.5 * (t0 * t0) / t1 + math.log(sampling_rate) + t2
     t4 = -0.9189385332046728 - 0.5 * (x * x) / t1 + t2 + math.log1p(-sampling_rate)
     return log_add(t3, t4)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
@@ -133,13 +130,11 @@ def log_p_many(xs, theta, out):
         t0 = x - sensitivity
         out[i] = log_add(c1 - c0 * (t0 * t0), c2 - c0 * (x * x))
 
-
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     sigma = theta[0]
     return -0.9189385332046728 - 0.5 * (x * x) / (sigma * sigma) - math.log(sigma)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
@@ -148,16 +143,13 @@ def log_q_many(xs, theta, out):
     c0 = 0.5 / (sigma * sigma)
     c1 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        x = xs[i]
-        out[i] = c1 - c0 * (x * x)
-
+        out[i] = c1 - c0 * (xs[i] * xs[i])
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
     """Privacy loss log(p/q); inf where only p > 0, -inf where only q > 0, nan where neither."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
     return log_mix(sampling_rate, sensitivity * (x - 0.5 * sensitivity) / (sigma * sigma))
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
@@ -166,22 +158,18 @@ def loss_many(xs, theta, out):
     c0 = sensitivity / (sigma * sigma)
     c1 = -0.5 * sensitivity
     for i in range(xs.size):
-        x = xs[i]
-        out[i] = log_mix(sampling_rate, c0 * (c1 + x))
-
+        out[i] = log_mix(sampling_rate, c0 * (c1 + xs[i]))
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
 
-
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
     """x in (-oo, oo) with loss(x) = ell."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
     return 0.5 * sensitivity + sigma * sigma * log_mix(1.0 / sampling_rate, ell) / sensitivity
-
 
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
@@ -192,12 +180,10 @@ def loss_inverse_many(branch, ells, theta, out):
         c1 = 1.0 / sampling_rate
         c2 = sigma * sigma / sensitivity
         for i in range(ells.size):
-            ell = ells[i]
-            out[i] = c0 + c2 * log_mix(c1, ell)
+            out[i] = c0 + c2 * log_mix(c1, ells[i])
     else:
         for i in range(ells.size):
             out[i] = math.nan
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
@@ -206,36 +192,30 @@ def branches(theta):
     # increasing on (-oo, oo)
     return np.array([[-math.inf, math.inf, 1.0, math.log1p(-sampling_rate), math.inf, 0.0]])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     return np.empty((0, 3))
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     return np.empty((0, 2))
-
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
-
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -254,12 +234,10 @@ CHECKS = (
     )),
 )
 
-
 if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-10 else "FAILED"
-        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 42860e9f75a248f15c713c865604307c1bb3f448617c2b7bebb50d0193a1c3c8
+# sha256 of the text above: bea42395ff95ed414be5c04c9c65597ecf61684ffa226795a697e73b841e0bf9

@@ -3,6 +3,7 @@
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
 Operations in the scalar functions: 66.
 Parameters: theta = (nu, scale, sensitivity), in this order.
+Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 c0 = gamma(nu/2 + 1/2)/(sqrt(pi)*sqrt(nu)*scale*gamma(nu/2))
 on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2), decreasing:
@@ -41,7 +42,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "2c35370b41c6f5a3"
+DIGEST = "081545f03df29970"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -76,7 +77,6 @@ CLAIM = {
 REFS = ("nissim2007smooth", "bun2019average")
 ABOUT = "Student-t noise with nu degrees of freedom: heavy tails, a bounded loss."
 
-
 @compiled("float64(float64, float64)", plain=True)
 def lgamma_difference(a: float, h: float) -> float:
     """Return lgamma(a + h) - lgamma(a) for a, a + h > 0, by Stirling's series for large a."""
@@ -87,7 +87,6 @@ def lgamma_difference(a: float, h: float) -> float:
     below = (1.0 - u * (1.0 - u * (2.0 / 7.0 - u * 3.0 / 14.0)) / 30.0) / (12.0 * a)
     above = (1.0 - v * (1.0 - v * (2.0 / 7.0 - v * 3.0 / 14.0)) / 30.0) / (12.0 * b)
     return (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + (above - below)
-
 
 @compiled("float64(float64, float64, float64)", plain=True)
 def log_ratio(n: float, d: float, gap: float) -> float:
@@ -101,7 +100,6 @@ def log_ratio(n: float, d: float, gap: float) -> float:
         n, d = -n, -d
     return math.log(max(n, 0.0)) - math.log(max(d, 0.0))
 
-
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
     """Log density of P at x."""
@@ -110,7 +108,6 @@ def log_p(x, theta):
     t1 = x - sensitivity
     t2 = (-t0 - 0.5) * math.log1p(t1 * t1 / (nu * (scale * scale)))
     return -lgamma_difference(t0 + 0.5, -0.5) - 0.5723649429247001 + t2 - 0.5 * math.log(nu) - math.log(scale)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
@@ -121,10 +118,8 @@ def log_p_many(xs, theta, out):
     c1 = -s0 - 0.5
     c2 = -lgamma_difference(s0 + 0.5, -0.5) - 0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
     for i in range(xs.size):
-        x = xs[i]
-        t0 = x - sensitivity
+        t0 = xs[i] - sensitivity
         out[i] = c1 * math.log1p(t0 * t0 / c0) + c2
-
 
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
@@ -133,7 +128,6 @@ def log_q(x, theta):
     t0 = 0.5 * nu
     t1 = (-t0 - 0.5) * math.log1p(x * x / (nu * (scale * scale)))
     return -lgamma_difference(t0 + 0.5, -0.5) - 0.5723649429247001 + t1 - 0.5 * math.log(nu) - math.log(scale)
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_q_many(xs, theta, out):
@@ -144,9 +138,7 @@ def log_q_many(xs, theta, out):
     c1 = -s0 - 0.5
     c2 = -lgamma_difference(s0 + 0.5, -0.5) - 0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
     for i in range(xs.size):
-        x = xs[i]
-        out[i] = c1 * math.log1p(x * x / c0) + c2
-
+        out[i] = c1 * math.log1p(xs[i] * xs[i] / c0) + c2
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -156,7 +148,6 @@ def loss(x, theta):
     t1 = x - sensitivity
     t2 = log_ratio(x * x + t0, t0 + t1 * t1, sensitivity * (2.0 * x - sensitivity))
     return 0.5 * (nu + 1.0) * t2
-
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_many(xs, theta, out):
@@ -170,12 +161,10 @@ def loss_many(xs, theta, out):
         t1 = log_ratio(x * x + c0, c0 + t0 * t0, sensitivity * (2.0 * x - sensitivity))
         out[i] = c1 * t1
 
-
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
     return -math.inf
-
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
@@ -189,7 +178,6 @@ def loss_inverse_0(ell, theta):
     t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
     t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
     return (t6 - sensitivity * t2) / -t4
-
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
@@ -205,7 +193,6 @@ def loss_inverse_1(ell, theta):
     t6 = math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5) - sensitivity * t2
     return t6 / -t4
 
-
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_2(ell, theta):
     """x in (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo) with loss(x) = ell."""
@@ -219,54 +206,21 @@ def loss_inverse_2(ell, theta):
     t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
     return (t6 - sensitivity * t2) / -t4
 
-
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])")
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
-    nu, scale, sensitivity = theta[0], theta[1], theta[2]
     if branch == 0:
-        c0 = sensitivity * sensitivity
-        c1 = nu * (scale * scale)
-        s0 = nu + 1.0
-        c2 = 2.0 / s0
-        c3 = 4.0 / s0
         for i in range(ells.size):
-            ell = ells[i]
-            t0 = c2 * ell
-            t1 = math.exp(t0)
-            t2 = math.expm1(t0)
-            t3 = c0 * math.exp(c3 * ell) + t2 * (-c1 * t2 - c0 * t1)
-            out[i] = (-sensitivity * t1 - math.sqrt(t3)) / -t2
+            out[i] = loss_inverse_0(ells[i], theta)
     elif branch == 1:
-        c0 = sensitivity * sensitivity
-        c1 = nu * (scale * scale)
-        s0 = nu + 1.0
-        c2 = 2.0 / s0
-        c3 = 4.0 / s0
         for i in range(ells.size):
-            ell = ells[i]
-            t0 = c2 * ell
-            t1 = math.exp(t0)
-            t2 = math.expm1(t0)
-            t3 = c0 * math.exp(c3 * ell) + t2 * (-c1 * t2 - c0 * t1)
-            out[i] = (math.sqrt(t3) - sensitivity * t1) / -t2
+            out[i] = loss_inverse_1(ells[i], theta)
     elif branch == 2:
-        c0 = sensitivity * sensitivity
-        c1 = nu * (scale * scale)
-        s0 = nu + 1.0
-        c2 = 2.0 / s0
-        c3 = 4.0 / s0
         for i in range(ells.size):
-            ell = ells[i]
-            t0 = c2 * ell
-            t1 = math.exp(t0)
-            t2 = math.expm1(t0)
-            t3 = c0 * math.exp(c3 * ell) + t2 * (-c1 * t2 - c0 * t1)
-            out[i] = (-sensitivity * t1 - math.sqrt(t3)) / -t2
+            out[i] = loss_inverse_2(ells[i], theta)
     else:
         for i in range(ells.size):
             out[i] = math.nan
-
 
 @compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
@@ -276,7 +230,6 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     out[n, 0], out[n, 1], out[n, 2] = lo, hi, kind
     out[n, 3], out[n, 4], out[n, 5] = left, right, index
     return n + 1
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
@@ -297,43 +250,37 @@ def branches(theta):
     n = 0
     # decreasing on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2)
     n = add_branch(out, n, -math.inf, t0 - t3, -1.0, 0.0, 0.5 * t4 * log_ratio(t1 + t6 * t6, t1 + t7 * t7, -t8), 0.0)
-    # increasing on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2,
-    #   sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2)
+    # increasing on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 +
+    #   sqrt(4*nu*scale**2 + sensitivity**2)/2)
     n = add_branch(out, n, t0 - t3, t0 + t3, 1.0, 0.5 * t4 * log_ratio(t1 + t6 * t6, t1 + t7 * t7, -t8), 0.5 * t4 * log_ratio(t1 + t9 * t9, t1 + t10 * t10, t8), 1.0)
     # decreasing on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo)
     n = add_branch(out, n, t0 + t3, math.inf, -1.0, 0.5 * t4 * log_ratio(t1 + t9 * t9, t1 + t10 * t10, t8), 0.0, 2.0)
     return out[:n]
-
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
 
-
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     return np.empty((0, 3))
-
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def atom_errors(theta):
     """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
     return np.empty((0, 2))
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
     return np.array([-math.inf, math.inf])
 
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
-
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -362,12 +309,10 @@ CHECKS = (
     )),
 )
 
-
 if __name__ == "__main__":
     rows = self_check()
     print(f"{NAME} {DIGEST}: relative error against values to 50 digits")
     for name, points, error in rows:
-        verdict = "ok" if error <= 1e-10 else "FAILED"
-        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {verdict}")
+        print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 57b7a452e270c1ea4405714f6964c9de7ec910b82a5ab4f3a878b2848f812d3e
+# sha256 of the text above: 60babd5952a0b84fb1ddcaccc4b94de823203e8e4e572a8a50ab93f78d9cd7fd

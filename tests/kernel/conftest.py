@@ -39,7 +39,8 @@ def kernel_of(kernel_directory, monkeypatch):
 def own(text):
     """A kernel text without what all kernels share: the frame and one step's law."""
     shared = re.compile(rf"(class|def) (Compiled|compiled|self_check|{'|'.join(OF_LAW)})\b")
-    return "\n\n\n".join(part for part in text.split("\n\n\n") if not shared.search(part))
+    parts = re.split(r"\n\n+(?=@|def |class |# theta|if )", text)
+    return "\n\n".join(part for part in parts if not shared.search(part))
 
 
 def unversioned(text):
