@@ -108,9 +108,10 @@ class _CaseChecker:
         for side in SIDES[1:] if shifted else SIDES:
             mass, doubt = self._mass(side, theta)
             if not abs(mass - 1) <= TOLERANCE + doubt:
+                hint = "; write shape(f) for noise that is f but for a constant" * shifted
                 raise DeclarationError(
                     f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
-                    f"{self._words(theta)}"
+                    f"{self._words(theta)}{hint}"
                 )
             worst = max(worst, abs(mass - 1))
         return worst

@@ -57,6 +57,11 @@ from mechc.symbolic.parameters import (
     real,
 )
 
+SPECIAL = (
+    sp.erf, sp.erfc, sp.gamma, sp.loggamma, sp.besseli, sp.besselk, sp.zeta, sp.Heaviside,
+)  # fmt: skip
+"""Of SymPy's special functions, those that kernels compute."""
+
 Masses = tuple[tuple[Expr, Expr, Expr], ...]
 
 
@@ -106,6 +111,13 @@ class Reader:
             raise DeclarationError(f"{where}={value!r} is not an expression")
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
         read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
+        for call in sorted(read.atoms(sp.Function), key=str):
+            if ".special." in (type(call).__module__ or "") and not isinstance(call, SPECIAL):
+                known = ", ".join(function.__name__ for function in SPECIAL)
+                raise DeclarationError(
+                    f"{where} uses {call}, which no kernel can compute; of special functions, "
+                    f"{known} and beta may stand here"
+                )
         if read.has(sp.nan, sp.zoo, sp.I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")
         unknown = {str(u) for u in read.atoms(AppliedUndef)}

@@ -4,7 +4,7 @@ import math
 import pickle
 
 import pytest
-from sympy import Abs, Dummy, Function, I, Sum, Symbol, exp, nan, oo, sqrt
+from sympy import Abs, Dummy, Function, I, Sum, Symbol, airyai, exp, nan, oo, sqrt
 
 from mechc.declare import (
     additive,
@@ -94,6 +94,7 @@ def test_bad_parameters_are_refused(build):
     ("change", "message"),
     [
         ({"p": exp(-Symbol("y"))}, "uses y; known here are"),
+        ({"p": airyai(x) ** 2}, "p uses airyai.*; of special functions, erf, "),
         ({"p": exp(-Symbol("x"))}, "another symbol named x"),
         ({"p": exp(-positive("scale", default=3))}, "another symbol named scale"),
         ({"p": nan}, "not a real number"),
