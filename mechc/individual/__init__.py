@@ -4,7 +4,9 @@ Individual budgets and individual epsilons depend on the data of the person they
 steer a run; they must not be published.
 """
 
+from mechc.individual.accountant import Group as Group
 from mechc.individual.accountant import IndividualAccountant as IndividualAccountant
+from mechc.individual.accountant import summary as summary
 from mechc.individual.approximate import ApproximateFilter as ApproximateFilter
 from mechc.individual.approximate import gdp_upper_bound as gdp_upper_bound
 from mechc.individual.filters import GDPFilter as GDPFilter
@@ -12,5 +14,3 @@ from mechc.individual.filters import GDPOdometer as GDPOdometer
 from mechc.individual.filters import RenyiFilter as RenyiFilter
 from mechc.individual.filters import SharedGDPFilter as SharedGDPFilter
 from mechc.individual.storage import StateError as StateError
-from mechc.individual.summary import Group as Group
-from mechc.individual.summary import summary as summary

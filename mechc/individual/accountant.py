@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual import plancherel, singly
+from mechc.individual import singly
 from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate
@@ -51,8 +51,10 @@ REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their ste
 FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
+LOOKED_AT = 4096  # people of whom it is seen how many differ, to estimate a cost
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # of a group
 _ANY = np.finfo(np.float64).max  # an upper bound that says nothing
 _LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
@@ -320,15 +322,19 @@ class IndividualAccountant(TakesTurns):
         Returns:
             Seconds of processor time and bytes.
         """
-        people = self.people if rows is None else self._check_rows(rows).size
+        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        people, some = who.size, who[:: -(-who.size // LOOKED_AT)]
+        same = np.bincount(self._ledger.distinct(some)[1])
+        # who is like nobody in a sample stands for others like that outside of it
+        different = same.size + int((same == 1).sum() * (people / some.size - 1.0))
         known = any(
             isinstance(e, Evaluator) and e.grid == self.grid and e.asked
             for e in self.family.made.values()
         )
         few = self._journal.complete and self.steps <= FEW
         allowed = self._most if few or not self.grid.splines else 0
-        tables = not self._without_tables(people)
-        about = (self.grid, people, self._ledger.nbytes, allowed if tables else people)
+        tables, size = not self._without_tables(people), self._ledger.nbytes
+        about = (self.grid, people, different, size, allowed if tables else people)
         steps = len(self._journal) if self._journal.complete else self.steps
         return estimate(self.family, *about, steps, known, tables)
 
@@ -405,7 +411,7 @@ class IndividualAccountant(TakesTurns):
         """The paper's evaluation of the counts."""
         knots, directions = self.grid.knots.tolist(), self.family.directions
         losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
-        estimate = plancherel.estimates(self._ledger.counts(rows), losses, query)
+        estimate = singly.plancherel(self._ledger.counts(rows), losses, query)
         nan, detail = np.full(rows.size, np.nan), {"directions": directions}
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 
@@ -428,7 +434,8 @@ class IndividualAccountant(TakesTurns):
     def _coarse(self, query: Query, rows: Rows) -> dict[str, Answers]:
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
 
-        The other one needs no contour where its Chernoff bound is below what the first has proven.
+        The other one needs no contour where its Chernoff bound is below what the first has proven,
+        and no bound but a rough one where that is.
         People with the same row of the ledger have the same answer.
         """
         rows, place = self._ledger.distinct(rows)
@@ -437,18 +444,22 @@ class IndividualAccountant(TakesTurns):
             for reading in (("splines",) if self.grid.splines else ("worse", "better"))
         ]
         evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
-        firsts = {d: evaluator.first(asked[0]) for d, evaluator in evaluators.items()}
-        sides = {d: first[0] for d, first in firsts.items()}
-        chernoff = np.stack([a.upper for a in sides.values()])
-        done = np.zeros(chernoff.shape, np.bool_)
-        for likely in (chernoff == chernoff.max(axis=0), np.ones(chernoff.shape, np.bool_)):
+        sides = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
+        rough = np.stack([a.upper for a in sides.values()])
+        done = np.zeros(rough.shape, np.bool_)
+        for likely in (rough == rough.max(axis=0), np.ones(rough.shape, np.bool_)):
             for i, (d, answers) in enumerate(sides.items()):
-                who = np.flatnonzero(likely[i] & ~done[i] & (answers.upper > _hull(sides)[0]))
+                who = np.flatnonzero(likely[i] & ~done[i] & (rough[i] > _hull(sides)[0]))
+                done[i, who] = True
                 if not who.size:
                     continue
-                done[i, who] = True
-                known = answers.at(who), firsts[d][1].some(who), firsts[d][2]
-                found = [evaluators[d].run(*known)]
+                first, again, tilts = evaluators[d].first(asked[0].some(who))
+                answers.meet(who, first)
+                open_ = np.flatnonzero(first.upper > _hull(sides)[0][who])
+                if not open_.size:
+                    continue
+                who, again = who[open_], again.some(open_)
+                found = [evaluators[d].run(first.at(open_), again, tilts)]
                 for better in asked[1:]:
                     found.append(evaluators[d].run(*evaluators[d].first(better.some(who))))
                     found[0].estimate = (found[0].estimate + found[1].estimate) / 2
@@ -602,3 +613,63 @@ def _relative(gap: Floats, upper: Floats, query: Query) -> Floats:
     """Gaps relative to the upper bound; below 1e-9 of epsilon = 1 there is none."""
     floor = 1e-9 if query.inverse else 1e-300
     return np.asarray(np.where(gap > floor, gap / np.clip(upper, 1e-300, _ANY), 0.0))
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a group of people has lost.
+
+    Quantiles are functions of the data of the people in the group, not noisy answers about them:
+    they are for those who may see the data, and must not be published.
+
+    Attributes:
+        label: what the members have in common, None for everybody.
+        people: how many they are.
+        at: the quantiles asked for.
+        lower, upper: bounds on them.
+    """
+
+    label: Any
+    people: int
+    at: tuple[float, ...]
+    lower: Floats
+    upper: Floats
+
+
+def summary(
+    bound: Bound, labels: ArrayLike | None = None, at: Sequence[float] = QUANTILES
+) -> tuple[Group, ...]:
+    """Return quantiles of individual bounds, of everybody or of every label.
+
+    The k-th smallest of lower and of upper bounds enclose the k-th smallest value, so that
+    quantiles are taken of both; they are data dependent, see `Group`.
+
+    Args:
+        bound: an answer of `IndividualAccountant`, with one value a person.
+        labels: what the group of each person is called, shape (people,); one group without it.
+        at: quantiles in [0, 1]; the value at rank ceil(q people) is taken, without interpolation.
+
+    Raises:
+        DeclarationError: shapes do not fit, or a quantile is outside [0, 1].
+    """
+    lower, upper = np.atleast_1d(bound.lower), np.atleast_1d(bound.upper)
+    wanted = np.asarray(at, np.float64)
+    if wanted.ndim != 1 or not ((wanted >= 0.0) & (wanted <= 1.0)).all():
+        raise DeclarationError(f"at={at!r} (expected numbers from 0 to 1)")
+    if labels is None:
+        return (_group(None, lower, upper, wanted),)
+    given = np.asarray(labels)
+    if given.shape != upper.shape:
+        raise DeclarationError(f"labels has shape {given.shape} (expected {upper.shape})")
+    names, place = np.unique(given, return_inverse=True)
+    parts = (np.flatnonzero(place == i) for i in range(names.size))
+    return tuple(
+        _group(name, lower[part], upper[part], wanted)
+        for name, part in zip(names.tolist(), parts, strict=True)
+    )
+
+
+def _group(label: Any, lower: NDArray[Any], upper: NDArray[Any], at: Floats) -> Group:
+    rank = np.clip(np.ceil(at * upper.size).astype(np.int64) - 1, 0, upper.size - 1)
+    values = np.sort(lower)[rank], np.sort(upper)[rank]
+    return Group(label, upper.size, tuple(at.tolist()), *values)

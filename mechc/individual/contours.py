@@ -422,12 +422,19 @@ class Evaluator(TakesTurns):
         """Whether some tables have been made."""
         return bool(self._tables)
 
-    def tilts(self, span: tuple[int, int], reach: float = REACHES[-1]) -> Tilts:
+    def tilts(self, span: tuple[int, int], reach: float, rough: bool = False) -> Tilts:
         """Return K at real tilts up to `reach` of all members between two buckets."""
         with self._turn:  # accountants of the same family share an evaluator
-            if (span, reach) not in self._known:
-                self._known[span, reach] = Tilts(self.members, span, reach, self._shelf)
-            return self._known[span, reach]
+            key = span, reach, rough
+            if key not in self._known:
+                self._known[key] = Tilts(self.members, *key, self._shelf)
+            return self._known[key]
+
+    def rough(self, asked: Asked) -> Answers:
+        """Return Chernoff bounds from knots alone, at few tilts: who needs no others of these."""
+        tilts, nothing = self.tilts(asked.span, REACHES[0], True), np.full(asked.rows.size, np.nan)
+        worse = asked._replace(reading="worse")
+        return _chernoff(asked.query, _choose(worse, tilts, nothing, np.arange(tilts.t.size)))
 
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
@@ -446,17 +453,7 @@ class Evaluator(TakesTurns):
             todo = todo[far]
             if tilts.complete or not todo.size:
                 break
-        upper, at = found[:, UPPER], found[:, TILT]
-        if asked.query.inverse:
-            upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
-        else:
-            upper = np.maximum(np.exp(np.minimum(upper, 0.0)), inversion.LEAST)
-        upper = np.where(at == -1, 0.0, upper)
-        at[upper <= inversion.LEAST] = -1
-        estimate, unknown = np.where(at == -1, 0.0, np.nan), np.where(at == -1, 0.0, np.inf)
-        coarse = np.where(at == -2, np.inf, 0.0)
-        answers = Answers(np.zeros(size), estimate, upper, unknown, coarse)
-        return answers, asked._replace(how=found), tilts
+        return _chernoff(asked.query, found), asked._replace(how=found), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked.
@@ -558,6 +555,19 @@ class Evaluator(TakesTurns):
             if key not in self._tables:
                 self._tables[key] = contour.table(PERIODS**step, count)
             return self._tables[key]
+
+
+def _chernoff(query: Query, how: Floats) -> Answers:
+    """Return the bounds in what `inversion.choose` says; mark there who is answered by them."""
+    upper, at = how[:, UPPER], how[:, TILT]
+    if query.inverse:
+        upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
+    else:
+        upper = np.maximum(np.exp(np.minimum(upper, 0.0)), inversion.LEAST)
+    upper = np.where(at == -1, 0.0, upper)
+    at[upper <= inversion.LEAST] = -1
+    estimate, unknown = np.where(at == -1, 0.0, np.nan), np.where(at == -1, 0.0, np.inf)
+    return Answers(np.zeros(at.size), estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
 
 
 def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows) -> Floats:

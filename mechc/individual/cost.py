@@ -77,6 +77,7 @@ def estimate(
     family: Family,
     grid: Grid,
     people: int,
+    different: int,
     ledger: int,
     alone: int,
     steps: int,
@@ -89,6 +90,7 @@ def estimate(
         family: the mechanism along its parameter.
         grid: the grid of the ledger.
         people: how many are asked for.
+        different: how many of them differ, as equal ones are answered once.
         ledger: bytes that the ledger takes.
         alone: how many people may be composed one by one.
         steps: how many different ones they have, at most.
@@ -115,13 +117,14 @@ def estimate(
         spent, nodes, cut = spent + parts, nodes + size, cut or out
     tilts, contour, transform = spent * count / PROBED
     readings = 1 if grid.splines else 2
-    tables = len(family.directions) * tilts + CONTOURS * contour
+    rough = (len(family.directions) - 1) * (grid.buckets + 1) / count  # knots are enough there
+    tables = (1.0 + rough) * tilts + CONTOURS * contour
     tables += TABLES * (transform + COLUMN * count * NODES)
     size = CONTOURS * 16 * count * nodes // PROBED + TABLES * 16 * grid.columns * 2 * NODES
     person = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
     tables *= readings * (MISSING if known else 1.0)
     memory += readings * size
-    return Cost(float(tables), readings * people * person, mesh, int(memory), cut or late)
+    return Cost(float(tables), readings * different * person, mesh, int(memory), cut or late)
 
 
 def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import itertools
 import json
 import multiprocessing
@@ -63,7 +64,7 @@ class Results:
     """Columns `lower`, `estimate` and `upper`, one row a person.
 
     Attributes:
-        path: a Zarr group or a directory of Parquet files.
+        path: a Zarr group or a directory of Parquet files, which may be a URL of fsspec.
         people: number of rows.
         chunk: rows in every chunk but the last.
         pieces: number of chunks where they are of any size (then the other two are 0).
@@ -81,7 +82,7 @@ class Results:
         """Create the results of a run, or continue those of the same run.
 
         Args:
-            path: ends in ".zarr" or ".parquet".
+            path: ends in ".zarr" or ".parquet"; URLs of fsspec in the latter.
             people: number of rows.
             chunk: rows in every chunk but the last.
             about: JSON-serialisable facts that must match when a run is continued.
@@ -92,15 +93,15 @@ class Results:
             StateError: the results there are those of another run.
             UnsupportedError: the library for the format is not installed.
         """
-        made = cls(os.fspath(Path(path).absolute()), people, chunk, pieces)
-        if Path(path).suffix not in ((".parquet",) if pieces else (".zarr", ".parquet")):
-            words = "*.parquet" if pieces else "*.zarr or *.parquet"
-            raise DeclarationError(f"output={os.fspath(path)!r} (expected {words})")
+        remote, text = "://" in os.fspath(path), os.fspath(path)
+        made = cls(text if remote else os.fspath(Path(path).absolute()), people, chunk, pieces)
+        if Path(path).suffix not in ((".parquet",) if pieces or remote else (".zarr", ".parquet")):
+            words = "*.parquet" if pieces or remote else "*.zarr or *.parquet"
+            raise DeclarationError(f"output={text!r} (expected {words})")
         size = {"pieces": pieces} if pieces else {"people": people, "chunk": chunk}
         facts = json.loads(json.dumps({**size, **about}))
-        run = made._progress / "run.json"
-        if run.exists():
-            found = json.loads(run.read_text("utf-8"))
+        if made._notes.has("run.json"):
+            found = json.loads(made._notes.read("run.json"))
             for name, value in facts.items():
                 if found.get(name) != value:
                     raise StateError(
@@ -108,9 +109,9 @@ class Results:
                         f" {value!r} (continue with the same arguments, or choose a new output)"
                     )
             return made
-        if Path(path).exists():
+        if Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
-        made._progress.mkdir(parents=True, exist_ok=True)
+        made._notes.make()
         if made._is_zarr:
             group = library("zarr").create_group(made.path)
             for name in COLUMNS:
@@ -119,8 +120,8 @@ class Results:
                 )
         else:
             library("pyarrow")
-            Path(path).mkdir()
-        _write_atomically(run, json.dumps(facts, indent=1))
+            Folder(made.path).make()
+        made._notes.write("run.json", json.dumps(facts, indent=1).encode())
         return made
 
     @property
@@ -129,9 +130,9 @@ class Results:
         return self.pieces or -(-self.people // self.chunk)
 
     @property
-    def tables(self) -> Path:
-        """Folder of the tables that chunks share."""
-        return self._progress / "tables"
+    def tables(self) -> Path | None:
+        """Folder of the tables that processes share, None where that is no file system here."""
+        return None if self._notes.remote else Path(self._notes.path) / "tables"
 
     def rows(self, index: int) -> slice:
         """Return the rows of a chunk."""
@@ -155,18 +156,18 @@ class Results:
         else:
             person = {} if names is None else {PERSON: names}
             arrays = {**person, **dict(zip(COLUMNS, columns, strict=True))}
-            part = self._part(index)
-            temporary = part.with_suffix(f".{os.getpid()}.temporary")
-            library("pyarrow.parquet").write_table(library("pyarrow").table(arrays), temporary)
-            os.replace(temporary, part)
-        _write_atomically(self._note(index), f"{_digest(columns)} {given}")
+            content = io.BytesIO()
+            library("pyarrow.parquet").write_table(library("pyarrow").table(arrays), content)
+            Folder(self.path).write(_part(index), content.getvalue())
+        self._notes.write(f"{index:06d}", f"{_digest(columns)} {given}".encode())
 
     def read(self, index: int) -> Floats:
         """Return a chunk, shape (3, rows of the chunk)."""
         if self._is_zarr:
             group = library("zarr").open_group(self.path, mode="r")
             return np.stack([np.asarray(group[name][self.rows(index)]) for name in COLUMNS])
-        table = library("pyarrow.parquet").read_table(self._part(index), columns=list(COLUMNS))
+        content = io.BytesIO(Folder(self.path).read(_part(index)))
+        table = library("pyarrow.parquet").read_table(content, columns=list(COLUMNS))
         return np.stack([table[name].to_numpy() for name in COLUMNS])
 
     def is_done(self, index: int) -> bool:
@@ -189,31 +190,79 @@ class Results:
         return self.path.endswith(".zarr")
 
     @property
-    def _progress(self) -> Path:
-        return Path(self.path + ".progress")
+    def _notes(self) -> Folder:
+        return Folder(self.path + ".progress")
 
     def _digests(self, index: int) -> list[str]:
         """Digests of the numbers of a complete chunk, and of its steps."""
-        return self._note(index).read_text("ascii").split(" ")
+        return self._notes.read(f"{index:06d}").decode("ascii").split(" ")
 
-    def _note(self, index: int) -> Path:
-        return self._progress / f"{index:06d}"
 
-    def _part(self, index: int) -> Path:
-        return Path(self.path) / f"part-{index:06d}.parquet"
+@dataclass(frozen=True)
+class Folder:
+    """Small files that appear whole or not at all, on disk or wherever fsspec finds them.
+
+    Attributes:
+        path: a directory, or a URL such as s3://bucket/name.
+    """
+
+    path: str
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is a URL."""
+        return "://" in self.path
+
+    def has(self, name: str = "") -> bool:
+        """Return whether there is such a file, or the folder itself."""
+        if not self.remote:
+            return (Path(self.path) / name).exists()
+        system, root = self._opened
+        return bool(system.exists(f"{root}/{name}".rstrip("/")))
+
+    def make(self) -> None:
+        """Create the folder where it matters; object stores have none."""
+        if self.remote:
+            self._opened[0].makedirs(self._opened[1], exist_ok=True)
+        else:
+            Path(self.path).mkdir(parents=True, exist_ok=True)
+
+    def read(self, name: str) -> bytes:
+        """Return what is in a file."""
+        if not self.remote:
+            return (Path(self.path) / name).read_bytes()
+        system, root = self._opened
+        return bytes(system.cat_file(f"{root}/{name}"))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace a file."""
+        if self.remote:
+            system, root = self._opened
+            system.pipe_file(f"{root}/{name}", content)
+            return
+        with replacing(Path(self.path) / name) as temporary, open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @property
+    def _opened(self) -> tuple[Any, str]:
+        """The file system and the path on it."""
+        try:
+            system, root = library("fsspec").url_to_fs(self.path)
+        except (ImportError, ValueError) as error:  # of a protocol that is not there
+            raise UnsupportedError(f"{self.path}: {error}") from error
+        return system, root
+
+
+def _part(index: int) -> str:
+    return f"part-{index:06d}.parquet"
 
 
 def _digest(numbers: Floats, names: object = "") -> str:
     found = hashlib.sha256(np.ascontiguousarray(numbers, "<f8").tobytes())
     found.update(str(names).encode())
     return found.hexdigest()
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    with replacing(path) as temporary, open(temporary, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def library(name: str) -> Any:
@@ -422,7 +471,9 @@ def account(
             folder of Parquet files (*.parquet) with rows (person, step, value), step counted from
             0, in which each person is in one file and files do not overlap: a file is a chunk.
             inf (0 for a parameter that grows with the privacy loss), or no row, means not touched.
-        output: path that ends in ".zarr" or ".parquet", on a file system all workers see.
+        output: path that ends in ".zarr" or ".parquet", on a file system all workers see; or a URL
+            of fsspec that ends in ".parquet" (s3://bucket/name.parquet), whose workers keep tables
+            in memory.
         executor: who runs the chunks, instead of processes of this machine.
         address: of a Dask scheduler whose workers run them.
         workers: processes of this machine, one a core by default; 0 for none but this one.

@@ -27,6 +27,7 @@ from mechc.protocol import Floats
 
 _MEMBERS = 33  # members compared in the check
 _PLACES, _APART = 17, 0.01  # where the higher orders are checked, and how closely
+_ALIKE = 1e-11  # relative error that profiles may have: a thousandth of their fourth differences
 _SPREADS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # epsilons, in standard deviations
 
 _FAMILIES: WeakValueDictionary[str, Family] = WeakValueDictionary()  # of mechanisms, by key
@@ -168,7 +169,7 @@ class Family:
 
     def _profile(self, value: float, epsilons: Floats) -> Floats:
         """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
-        bounds = self.loss(value, "remove").hockey_sticks_log(epsilons)
+        bounds = self.loss(value, "remove").hockey_sticks_log(epsilons, _ALIKE)
         return np.asarray(bounds[:, [0, 2]].T)
 
     def _check(self, members: Floats) -> str:

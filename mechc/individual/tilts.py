@@ -6,7 +6,8 @@ splines, at members between them, from which the error of the spline is proven (
 comes in three readings of the ledger:
 
 * "splines": the steps as they were, up to that error;
-* "worse": every step at the worse knot of its bucket, an upper bound by T9;
+* "worse": every step at the worse knot of its bucket, or of those that its spline columns reach
+  over, an upper bound by T9;
 * "better": every step at the better knot, steps beyond the last knot left out, a lower bound.
 
 Members whose K(t) exceeds `TOO_FAR` at a tilt cannot matter there: their columns are set to a value
@@ -38,6 +39,7 @@ TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
+ROUGH = 4  # tilts of which one is enough to see which direction matters
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
 _LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
@@ -114,7 +116,7 @@ class Members:
         if reading == "better":
             errors[:n] = radius[1 : n + 1]
         elif reading == "worse":
-            errors[:] = radius[: n + 1]
+            errors = self._worse(radius)
         else:
             errors[n + 3] = radius[n]
             first, last = known(table[: n + 1])
@@ -138,7 +140,7 @@ class Members:
         """Turn rows for members into rows for columns of the ledger, without their errors."""
         n = self.grid.buckets
         if reading == "worse":
-            return table[: n + 1].copy()
+            return self._worse(table)
         out = np.zeros((self.grid.columns, table.shape[1]), table.dtype)
         if reading == "better":
             out[:n] = table[1 : n + 1]
@@ -149,6 +151,16 @@ class Members:
             out[first : last + 3] = spline_coefficients(table[first : last + 1])
         out[n + 3] = table[n]
         return out
+
+    def _worse(self, table: Values) -> Values:
+        """Turn rows for members into rows for columns that bound those of the steps as they were.
+
+        A spline column takes the largest of the buckets it reaches over: weights add up to one.
+        """
+        n = self.grid.buckets
+        if not self.grid.splines:
+            return table[: n + 1].copy()
+        return np.concatenate([per_column(table[:n], (0, n)), table[n : n + 1]])
 
 
 def crowding(family: Family) -> float:
@@ -224,24 +236,33 @@ class Tilts:
     """
 
     def __init__(
-        self, members: Members, span: tuple[int, int], reach: float, shelf: Shelf | None = None
+        self,
+        members: Members,
+        span: tuple[int, int],
+        reach: float,
+        rough: bool = False,
+        shelf: Shelf | None = None,
     ) -> None:
-        """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
+        """Tabulate tilts up to `reach`, or to where they are too far for everybody.
+
+        Every `ROUGH`-th of them, at knots alone, if that is all that is wanted.
+        """
         self.members, self.span = members, span
         self._columns: dict[str, Floats] = {}
-        found = taken(shelf, ("tilts", span, reach), partial(self._made, reach))
+        found = taken(shelf, ("tilts", span, reach, rough), partial(self._made, reach, rough))
         self.t, self.k = found["t"], found["k"]
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 
-    def _made(self, reach: float) -> dict[str, Floats]:
+    def _made(self, reach: float, rough: bool) -> dict[str, Floats]:
         """Tabulate."""
-        members, span = self.members, self.span
-        given = TILTS[reach >= TILTS]
-        useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
-        t, needed = given[:useful], members.needed(span)
+        members, span, n = self.members, self.span, self.members.grid.buckets
+        stride, needed = ROUGH if rough else 1, members.needed(span)
+        needed[n + 1 :] &= not rough
+        useful = members.row(min(span[1] + 1, n), reach).shape[1]
+        t = TILTS[reach >= TILTS][:useful:stride].copy()
         k = np.full((needed.size, 3, t.size), np.nan)
         for i in np.flatnonzero(needed):
-            values = members.row(int(i), reach)[:, : t.size]
+            values = members.row(int(i), reach)[:, ::stride][:, : t.size]
             k[i, :, : values.shape[1]] = values
         return {"t": t, "k": k}
 

@@ -409,9 +409,9 @@ def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> 
 
 
 def log_hockey_sticks(
-    source: KernelSource, epsilons: Floats, reverse: bool
+    source: KernelSource, epsilons: Floats, reverse: bool, alike: float = ALIKE
 ) -> list[tuple[float, float]]:
-    """As `log_hockey_stick` for many epsilons, with nodes in common where they serve.
+    """As `log_hockey_stick` for many epsilons, with nodes in common where these err by less.
 
     Panels that resolve the law are cut into parts, and where its losses are one of the epsilons.
     """
@@ -432,7 +432,7 @@ def log_hockey_sticks(
         if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
             most = -math.expm1(min(epsilon - largest, 0.0))
             error += LEFT_OUT * most * math.exp(min(-value, 700.0))
-        good = value > -math.inf and error < ALIKE
+        good = value > -math.inf and error < alike
         found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
     return found
 

@@ -419,11 +419,14 @@ class PrivacyLoss:
             known = branches.log_hockey_stick(self.source, epsilon, self.is_reversed)
         return self._with_atoms(epsilon, *known)
 
-    def hockey_sticks_log(self, epsilons: Floats) -> Floats:
-        """Return what `hockey_stick_log` does for many epsilons, shape (epsilons, 3)."""
+    def hockey_sticks_log(self, epsilons: Floats, alike: float = branches.ALIKE) -> Floats:
+        """Return what `hockey_stick_log` does for many epsilons, shape (epsilons, 3).
+
+        Nodes are shared where the relative error is below `alike`.
+        """
         known = [(-math.inf, 0.0)] * epsilons.size
         if self.source is not None and self.source.continuous:
-            known = branches.log_hockey_sticks(self.source, epsilons, self.is_reversed)
+            known = branches.log_hockey_sticks(self.source, epsilons, self.is_reversed, alike)
         pairs = zip(epsilons.tolist(), known, strict=True)
         return np.array([self._with_atoms(epsilon, *pair) for epsilon, pair in pairs])
 

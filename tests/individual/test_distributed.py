@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.cli.commands import app
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import IndividualAccountant, StateError
 
 pytest.importorskip("distributed")
@@ -154,6 +154,28 @@ def test_rows_keep_their_names_and_an_executor_finds_the_same_numbers(rows, refe
         shutil.copy(rows / "0.parquet", rows.parent / "twice.parquet" / f"{copy}.parquet")
     with pytest.raises(DeclarationError, match="same person"):
         account_for(tmp_path / "t.parquet", given=rows.parent / "twice.parquet", workers=0)
+
+
+def test_results_on_another_file_system(reference, tmp_path):
+    pytest.importorskip("pyarrow")
+    fsspec = pytest.importorskip("fsspec")
+    place = f"memory://{tmp_path.name}/m.parquet"
+    found = account_for(place, workers=0, identifiers=np.arange(PEOPLE))
+    assert np.array_equal(numbers(found), reference)
+    system = fsspec.filesystem("memory")
+    part = system.ls(found.path, detail=False)[0]
+    system.pipe_file(part, system.cat_file(part)[:-9])  # half of an upload
+    assert not found.is_done(0) and found.is_done(1)
+    account_for(place, workers=0, identifiers=np.arange(PEOPLE))
+    assert np.array_equal(numbers(found), reference)
+    changed = steps()
+    changed[3 * CHUNK, 1] *= 1.01
+    with pytest.raises(StateError, match="steps of chunk 3"):
+        account_for(place, given=changed, workers=0, identifiers=np.arange(PEOPLE))
+    with pytest.raises(DeclarationError, match="parquet"):
+        account_for(place.replace("parquet", "zarr"), workers=0)
+    with pytest.raises(UnsupportedError, match="nowhere"):
+        account_for("nowhere://m.parquet", workers=0)
 
 
 def test_one_chunk_at_a_time_is_the_same_run(reference, tmp_path):

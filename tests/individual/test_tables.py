@@ -100,6 +100,21 @@ def test_a_shelf_keeps_what_was_made(tmp_path):
     assert Shelf(tmp_path / "new", "other").take((1, "x"), make)["z"][0] == 1j and len(made) == 3
 
 
+def test_equal_people_cost_nothing_more(family):
+    """Of those who are alike one is answered: costs follow how many differ, and who is asked."""
+    people, rng = 20_000, np.random.default_rng(3)
+    alike, apart = (
+        IndividualAccountant(family, parameter="sigma", people=people, span=family.span, journal=0)
+        for _ in "ab"
+    )
+    ratios = np.exp(rng.uniform(*np.log(family.span), people))
+    apart.step(ratios)
+    alike.step(ratios[rng.integers(0, 64, people)])
+    few, all_ = alike.cost(), apart.cost()
+    assert few.people < all_.people / 50 and few.memory == all_.memory
+    assert apart.cost(rows=np.arange(100)).people < all_.people / 50
+
+
 def test_costs_progress_and_a_budget_for_the_mesh(family):
     made = accountant(family, people=40)
     cost, some = made.cost(), made.cost(rows=[1])
