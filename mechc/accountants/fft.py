@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -174,14 +175,23 @@ class TiltedSum:
         self.slack += 8 * U * (math.fsum(map(abs, self._offsets)) + self.period)
         return self
 
+    @cached_property
+    def _rows(self) -> tuple[Floats, Floats]:
+        """1 - exp(-x) and exp(-cx) at all distances x on the mesh, for every epsilon."""
+        x = self.step * np.arange(self.size)
+        return -np.expm1(-x), np.exp(-self.tilt * x)
+
+    def _rise(self, first: float) -> Floats:
+        """1 - exp(-x) on the mesh from `first` on: both terms are positive, nothing cancels."""
+        return -math.expm1(-first) + math.exp(-first) * self._rows[0]
+
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
         spend(TRANSFORM * self.size)
         start = math.floor((epsilon - self.offset) / self.step) + 1
-        index = np.arange(self.size)
-        x = (self.offset - epsilon) + self.step * (float(start) + index)
-        x = np.maximum(x, 0.0)
-        gain = periodic_payoff(x, self.tilt, self.period)
+        first = max((self.offset - epsilon) + self.step * start, 0.0)
+        decay = math.exp(-self.tilt * first) * self._rows[1]
+        gain = _with_images(self._rise(first), decay, self.tilt, self.period)
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * _norm(gain)
         error += 256 * U * float(np.abs(terms).sum())
@@ -194,8 +204,10 @@ class TiltedSum:
         Fourier methods, relative to the finite mass; the tilt has to be 0.
         """
         start = math.ceil((lowest - self.offset) / self.step)
-        points = self.offset + self.step * (start + np.arange(self.size))
-        gain = -np.expm1(np.minimum(epsilon - points, 0.0))
+        beyond = min(max(math.floor((epsilon - self.offset) / self.step) + 1 - start, 0), self.size)
+        first = max(self.offset + self.step * (start + beyond) - epsilon, 0.0)
+        gain = np.zeros(self.size)
+        gain[beyond:] = self._rise(first)[: self.size - beyond]
         terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
         error = self._error * _norm(gain)
         error += 256 * U * float(np.abs(terms).sum())
@@ -204,14 +216,17 @@ class TiltedSum:
 
 def periodic_payoff(x: Floats, tilt: float, period: float) -> Floats:
     """Return sum_{r >= 0} f(x + r T) for f(x) = exp(-cx)(1 - exp(-x)) and 0 <= x < T."""
+    return _with_images(-np.expm1(-x), np.exp(-tilt * x), tilt, period)
+
+
+def _with_images(rise: Floats, decay: Floats, tilt: float, period: float) -> Floats:
+    """The same from 1 - exp(-x) and exp(-cx)."""
     images = math.exp(-tilt * period)  # exp(-cT)
-    payoff: Floats = -np.expm1(-x)
     if images > 0.0:
         further = images * -math.expm1(-period)
         further /= 1.0 - images * math.exp(-period)
-        payoff = (payoff + further * np.exp(-x)) / -math.expm1(-tilt * period)
-    payoff *= np.exp(-tilt * x)
-    return payoff
+        rise = (rise + further * (1.0 - rise)) / -math.expm1(-tilt * period)
+    return rise * decay
 
 
 def transform_error(size: int) -> float:
