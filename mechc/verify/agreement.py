@@ -1,16 +1,9 @@
 """Differential checks of a composition: what must agree, whatever the method.
 
-Methods must agree with each other, directions with their maximum, and delta must move with each
-parameter the way it has to. Two statements are behind that, neither about a mechanism in
-particular:
-
-* what dominates composes: if one step at one value of a parameter has at every epsilon at least the
-  delta of a step at another value, so have any number of steps (Zhu, Dong, Wang 2022, Theorem 10).
-  Which value dominates is read off the answers for one step, on a grid of epsilons; parameters for
-  which neither does are passed over;
-* a sensitivity in a pair that is claimed to dominate, and a sampling rate, only ever raise delta:
-  the claim is about all queries that move by *at most* the sensitivity, and a sampled pair
-  ((1 - r) Q + r P, Q) is that of a smaller rate processed less.
+Methods must agree with each other, directions with their maximum, and a sensitivity in a pair that
+is claimed to dominate, and a sampling rate, only ever raise delta: the claim is about all queries
+that move by *at most* the sensitivity, and a sampled pair ((1 - r) Q + r P, Q) is that of a smaller
+rate processed less.
 
 Every violation comes with the smallest question that shows it. An answer without a theorem (nan
 sides) and a refusal prove nothing and are passed over.
@@ -34,12 +27,11 @@ Interval = tuple[float, float]
 Ask = Callable[[Run, float, str], Interval | None]
 
 GRID = (-20.0, -5.0, -2.0, -1.0, -0.5, -0.2, -0.05, 0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
-SENSITIVITY = "sensitivity"
 FACTOR = 1.5  # between neighbouring values of a parameter
 
 
 class Comparison(NamedTuple):
-    """One statement about two values of a parameter: whether it holds, and how to see it."""
+    """One statement about two answers: whether it holds, and how to see it."""
 
     statement: str
     fine: bool
@@ -48,76 +40,35 @@ class Comparison(NamedTuple):
 
 
 def comparisons(run: Run, epsilons: Sequence[float], ask: Ask) -> Iterator[Comparison]:
-    """Yield what was compared: every parameter of every event, at two neighbouring values.
+    """Yield what was compared: every parameter that raises delta, at two neighbouring values.
 
     `ask` answers with bounds on log delta, or None where nothing is proved.
     """
     for event, count in run.parts:
         for info in event.mechanism.parameters:
-            for other in _neighbours(event, info):
-                for direction in ("remove", "add"):
-                    yield from _compared(event, other, info, count, epsilons, direction, ask)
+            for other in _larger(event, info):
+                rows = [(1, e) for e in GRID] + [(count, e) for e in epsilons if count > 1]
+                for direction, (n, epsilon) in product(("remove", "add"), rows):
+                    where = f"{n} * {event} and {n} * {other}; epsilon={epsilon}, "
+                    small, large = (ask(n * e, epsilon, direction) for e in (event, other))
+                    yield from _at_most(f"delta rises with {info.name}", small, large,
+                                        f"{where}direction={direction}")  # fmt: skip
 
 
-def _neighbours(event: Use, info: ParameterInfo) -> Iterator[Use]:
-    """The event with one parameter a little larger; nothing if its domain ends there."""
+def _larger(event: Use, info: ParameterInfo) -> Iterator[Use]:
+    """The event with one parameter larger, if that raises delta and its domain goes on."""
+    claimed = info.name == "sensitivity" and event.claim.status == "proven"
+    if not claimed and info.name not in event.mechanism.rates:
+        return
     value = event.parameters[info.name]
     larger = max(math.floor(value * FACTOR), value + 1.0) if info.integer else value * FACTOR
-    values = {**event.parameters, info.name: min(larger, info.hi)}
     try:
-        other = event.at(**{info.name: values[info.name]})
+        other = event.at(**{info.name: min(larger, info.hi)})
         other.loss()  # some values are refused only together with others
     except MechcError:
         return
     if other.theta != event.theta:
         yield other
-
-
-def _compared(
-    event: Use, other: Use, info: ParameterInfo, count: int, epsilons: Sequence[float],
-    direction: str, ask: Ask,
-) -> Iterator[Comparison]:  # fmt: skip
-    """Compare a value of a parameter with a larger one, in one direction."""
-    if _must_rise(event, info):
-        order: tuple[Use, Use] | None = (event, other)
-        why = f"delta rises with {info.name}"
-        yield from _below(event, other, 1, GRID, direction, why, ask)
-    else:
-        order = _dominated_first(event, other, direction, ask)
-        why = f"what dominates composes ({info.name})"
-    if order is not None and count > 1:
-        yield from _below(*order, count, epsilons, direction, why, ask)
-
-
-def _must_rise(event: Use, info: ParameterInfo) -> bool:
-    claimed = event.claim.status == "proven"
-    return info.name in event.mechanism.rates or (info.name == SENSITIVITY and claimed)
-
-
-def _dominated_first(event: Use, other: Use, direction: str, ask: Ask) -> tuple[Use, Use] | None:
-    """The two events, the one with the smaller deltas first; None if neither has them."""
-    signs = set()
-    for epsilon in GRID:
-        a = ask(event.composition(), epsilon, direction)
-        b = ask(other.composition(), epsilon, direction)
-        if a is None or b is None:
-            return None
-        if a[1] < b[0] or b[1] < a[0]:
-            signs.add(a[1] < b[0])
-    if len(signs) != 1:
-        return None
-    return (event, other) if signs.pop() else (other, event)
-
-
-def _below(
-    smaller: Use, larger: Use, count: int, epsilons: Sequence[float], direction: str,
-    statement: str, ask: Ask,
-) -> Iterator[Comparison]:  # fmt: skip
-    """Delta of the first is at most that of the second."""
-    for epsilon in epsilons:
-        where = f"{count} * {smaller} and {count} * {larger}; epsilon={epsilon}, "
-        a, b = (ask(count * event, epsilon, direction) for event in (smaller, larger))
-        yield from _at_most(statement, a, b, f"{where}direction={direction}")
 
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)

@@ -16,7 +16,7 @@ from mechc.kernel import build
 from mechc.protocol import Measure, is_closed
 from mechc.verify import identities, kernel_checks, shape_proofs, switch_points
 from mechc.verify.balls.oracle import Oracle
-from mechc.verify.kernel_checks import CDF, CGF, LAW, VALUES
+from mechc.verify.kernel_checks import CDF, CGF, VALUES
 from mechc.verify.recheck.kernel import Kernel
 from mechc.verify.result import Check
 
@@ -98,16 +98,6 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
             runner(*row)
 
 
-def law(kernel: Any, text: str, where: Iterable[Place], full: bool, runner: Runner) -> None:
-    """What the text says of one step's law, which no query asks, at the first vector or all."""
-    run, runner.nan_allowed = Kernel(text), False
-    for place in where:
-        if place.thorough and not place.of_values:
-            levels = _levels(kernel, place.oracle, place.outputs, 4 if full else 2)
-            check = partial(kernel_checks.law_of_a_step, run, place.oracle, levels)
-            runner("law", "agreement", LAW, check)
-
-
 def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     """Functions against their enclosures."""
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
@@ -136,7 +126,6 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     oracle, xs = place.oracle, place.outputs
     yield "infinite_mass", "values", VALUES, partial(identities.one_sided, kernel, oracle)
     yield "atoms", "values", VALUES, partial(identities.atoms, kernel, oracle)
-    yield "atom_errors", "identity", 0.0, partial(identities.atom_errors, kernel, oracle)
     run = partial(identities.coverage, kernel, oracle, place.of_values)
     yield "coverage", "identity", identities.WIDTH, run
     if place.of_values:
@@ -157,18 +146,3 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
 def _strip(kernel: Any, theta: tuple[float, ...]) -> tuple[float, float]:
     lo, hi = kernel.strip(np.array(theta))
     return float(lo), float(hi)
-
-
-def _levels(kernel: Any, oracle: Oracle, xs: list[float], count: int) -> list[float]:
-    """Some losses between those of outputs and of atoms; inverses lose digits next to 0."""
-    theta = np.array(oracle.theta)
-    out = np.empty(len(xs))
-    kernel.loss_many(np.array(xs), theta, out)
-    points = np.asarray(kernel.atoms(theta)).reshape(-1, 3)
-    with np.errstate(invalid="ignore"):  # an outcome without mass under either law
-        found = np.unique(np.append(out, points[:, 1] - points[:, 2]))
-    found = found[np.isfinite(found)]
-    share = 0.38 if oracle.measure is Measure.LATTICE else 0.5  # no integer between has that loss
-    steps = (found[:-1] + share * np.diff(found))[np.diff(found) > 1e-6 * np.abs(found[1:])]
-    steps = steps[np.abs(steps) > 1e-3 * np.abs(steps).max(initial=0.0)]
-    return [float(v) for v in steps[:: max(1, steps.size // count)][:count]]

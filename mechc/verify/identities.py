@@ -96,13 +96,18 @@ def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
 
 
 def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
-    """Atoms of the kernel are those declared, each mass of each law."""
-    rows = np.asarray(kernel.atoms(np.array(oracle.theta)))
-    rows = rows[(rows[:, 1:] > -np.inf).any(axis=1)]
-    empty = {float(x.mid()) for x, *masses in oracle.atoms if all(map(_vanishes, masses))}
-    places = sorted(x for row in oracle.atoms if (x := float(row[0].mid())) not in empty)
-    left = sorted((list(map(float, row)) for row in rows), key=lambda row: row[0])
-    full = [row for row in left if row[0] not in empty]
+    """Atoms are those declared, each mass up to what the kernel says that sums of it lose."""
+    theta, check.tolerance = np.array(oracle.theta), tolerance(oracle.declaration, check)
+    rows, lost = np.asarray(kernel.atoms(theta)), np.asarray(kernel.atom_errors(theta))
+    lost = lost if len(lost) else np.zeros((len(rows), 2))
+    if len(lost) != len(rows) or (lost < 0.0).any():
+        check.fail(f"{len(lost)} rows for {len(rows)} atoms, or one that is negative, at {theta}")
+        return
+    declared = {float(x.mid()): masses for x, *masses in oracle.atoms}
+    empty = {x for x, masses in declared.items() if all(map(_vanishes, masses))}
+    left = sorted(tuple(map(float, (*row, *loss))) for row, loss in zip(rows, lost, strict=True)
+                  if max(row[1:]) > -math.inf)  # fmt: skip
+    full, places = [row for row in left if row[0] not in empty], sorted(declared.keys() - empty)
     if len(full) != len(places):
         check.fail(f"{len(full)} atoms, {len(places)} declared, at {oracle.theta}")
         return
@@ -110,50 +115,28 @@ def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
     for (place, *logs), x in (*zip(full, places, strict=True), *nothing):
         error = abs(place - x) / max(abs(x), 1.0)
         check.record(error, atom=x, theta=oracle.theta, found=place)
-        for column, found in enumerate(logs, start=1):
-            truth, error = _atom_error(oracle, found, x, column, check.tolerance, x in empty)
-            check.record(error, atom=x, law=" pq"[column], theta=oracle.theta, found=found,
+        for column, law in enumerate("pq"):
+            truth, error = _atom_error(oracle, logs[column], logs[column + 2], x, column)
+            check.record(error, atom=x, law=law, theta=oracle.theta, found=logs[column],
                          enclosure=text(truth))  # fmt: skip
 
 
 def _atom_error(
-    oracle: Oracle, found: float, x: float, column: int, enough: float, is_empty: bool
+    oracle: Oracle, found: float, loss: float, x: float, column: int
 ) -> tuple[Any, float]:
     """The log mass and its error; what cancels to zero is no more than rounding makes of it."""
 
     def mass(one: Oracle) -> Any:
-        return next(row for row in one.atoms if float(row[0].mid()) == x)[column]
+        return next(masses for at, *masses in one.atoms if float(at.mid()) == x)[column]
 
     with ctx.workprec(ATOM_BITS):
-        if is_empty:
-            sensitivity, rest = oracle.integral_sensitivity(mass, STEP), math.exp(found)
-            return arb.neg_inf(), rest / sensitivity if sensitivity else math.inf if rest else 0.0
-        truth = arb.neg_inf() if _vanishes(mass(oracle)) else mass(oracle).log()
-        change = partial(oracle.integral_sensitivity, lambda one: mass(one).log(), STEP)
-        return truth, point_error(found, truth, enough, change)
-
-
-def atom_errors(kernel: Any, oracle: Oracle, check: Check) -> None:
-    """What sums of unlike signs lose of declared masses is no more than the kernel says."""
-    theta = np.array(oracle.theta)
-    rows, lost = np.asarray(kernel.atoms(theta)), np.asarray(kernel.atom_errors(theta))
-    if len(lost) not in (0, len(rows)) or (lost < 0.0).any():
-        check.fail(f"{len(lost)} rows for {len(rows)} atoms, or one that is negative, at {theta}")
-        return
-    exact, places = tolerance(oracle.declaration, check), [row[0].mid() for row in oracle.atoms]
-    lost = lost if len(lost) else np.zeros((len(rows), 2))
-    for (x, *logs), losses in zip(rows, lost, strict=True):
-        with ctx.workprec(ATOM_BITS):
-            nearest = min(range(len(places)), key=[abs(place - x) for place in places].__getitem__)
-            _, *masses = oracle.atoms[nearest]
-            for log, mass, loss in zip(logs, masses, losses, strict=True):
-                check.points += 1
-                if not (math.isfinite(log) and mass > 0) or math.isnan(loss):
-                    continue  # nan, where nothing is left: who asks refuses it
-                truth = mass.log()
-                if not abs(truth - log) <= exact * max(abs(truth), arb(1)) + ROUNDED * loss:
-                    what = f"the log mass at {x} is {text(truth)}, not {float(log)!r}"
-                    check.fail(f"{what}, and {loss:g} roundings do not explain it, {oracle.theta}")
+        if not _vanishes(mass(oracle)):
+            truth = mass(oracle).log()
+            excess = abs(truth - found) - ROUNDED * (0.0 if math.isnan(loss) else loss)
+            error = float((excess / abs(truth).max(arb(1))).upper())
+            return truth, max(error, 0.0) if math.isfinite(found) else math.inf
+        sensitivity, rest = oracle.integral_sensitivity(mass, STEP), math.exp(found)
+        return arb.neg_inf(), rest / sensitivity if sensitivity else math.inf if rest else 0.0
 
 
 def _vanishes(mass: Any) -> bool:

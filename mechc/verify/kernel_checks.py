@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,7 @@ from sympy.core.relational import Relational
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
-from mechc.loss.rounding import EPS
-from mechc.protocol import DECREASING, INCREASING, P_ONLY, Q_ONLY, Measure
+from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
@@ -29,8 +28,6 @@ from mechc.verify.result import Check
 VALUES = 1e-14
 CGF = 1e-13
 CDF = 1e-13
-LAW = 1e-12
-LEAST_MASS = 1e-250  # smaller ones are compared absolutely
 SPECIAL = 1e-13  # where the variable stands inside a Bessel, gamma or error function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
 NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
@@ -38,7 +35,6 @@ MOMENT_BITS = 72
 SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
 ACCURATE_BITS = 52
 LOST = -90.0  # nats below M(Re z) at which |M| takes too many digits
-STEEP = 0.1  # change of a logarithm over a few units in the last place
 
 Raw = Callable[[Oracle, Any], Any]
 
@@ -71,22 +67,50 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
     with np.errstate(all="ignore"):
         getattr(kernel, f"{name}_many")(np.array(xs), theta, out)
     scalar, raw = getattr(kernel, name), _raw(name)
+    ends = [float(e) for e in np.asarray(kernel.breakpoints(theta))]
     for x, many in zip(xs, out, strict=True):
         truth = oracle.at(partial(raw, oracle, arb(x)))
         if truth.is_nan():
             continue  # neither law has mass here
         for found in {float(scalar(x, theta)), float(many)}:
-            error = point_error(found, truth, check.tolerance, _sensitivity(oracle, raw, x))
-            if error > check.tolerance and _rounded_end(kernel, oracle, raw, x, found, theta):
-                check.note("next to an end of a branch, within its rounding")
-                continue
+            error = _error(oracle, raw, x, found, ends, check)
             if name == "loss":
                 error = listed(oracle, error, x, found, check)
             check.record(error, x=x, theta=oracle.theta, found=found, enclosure=text(truth))
 
 
-def _sensitivity(oracle: Oracle, raw: Raw, x: float) -> Callable[[], float]:
-    return partial(oracle.sensitivity, raw, x)
+def _error(
+    oracle: Oracle, raw: Raw, x: float, found: float, ends: Sequence[float], check: Check
+) -> float:
+    """The error of a value at a place, or at one within the rounding of the place and of ends."""
+
+    def error_at(at: float) -> tuple[Any, float]:
+        truth = oracle.at(partial(raw, oracle, arb(at)))
+        change = partial(oracle.sensitivity, raw, at)
+        return truth, point_error(found, truth, check.tolerance, change)
+
+    _, error = error_at(x)
+    exact = oracle.measure is not Measure.DENSITY and x % 1 == 0  # integers are not rounded
+    if error <= check.tolerance or exact or not math.isfinite(x):
+        return error
+    reach = _reach(oracle, x, ends)
+    (below, under), (above, over) = error_at(x - reach), error_at(x + reach)
+    if (
+        min(under, over) > check.tolerance
+        and not below < found < above
+        and not below > found > above
+    ):
+        return error
+    check.note("steep, or next to an end of a branch: right within the rounding of the place")
+    return 0.0
+
+
+def _reach(oracle: Oracle, x: float, ends: Sequence[float]) -> float:
+    """How far rounding of a place, of ends of branches and of their parameters moves it."""
+    ends = [e for e in ends if math.isfinite(e)]
+    reach = NEAR_ENDS * max(math.ulp(v) for v in (x, *(e for e in ends if abs(x - e) < abs(e))))
+    moved = [NEAR_ENDS * oracle.end_rounding(e) for e in ends if abs(x - e) <= 1e-6 * abs(e)]
+    return max([reach, *moved])
 
 
 def point_error(
@@ -112,26 +136,6 @@ def point_error(
         return distance / near_zero
     scale = max(size, near_zero, sensitivity())
     return distance / scale if scale else math.inf
-
-
-def _rounded_end(kernel: Any, oracle: Oracle, raw: Raw, x: float, found: float, theta: Any) -> bool:
-    """Whether the value is right for a place a few units in the last place away, at an end."""
-    ends = [e for e in np.asarray(kernel.breakpoints(theta)) if math.isfinite(e)]
-    spacing = math.ulp(max(abs(x), *map(abs, ends), 1e-300))
-    if not any(abs(x - e) <= NEAR_ENDS * spacing for e in ends):
-        return False
-    truths = []
-    # ends may be as close to each other as the place is to its neighbours
-    for step in {k * u for k in range(-NEAR_ENDS, NEAR_ENDS + 1) for u in (math.ulp(x), spacing)}:
-        truths.append(oracle.at(partial(raw, oracle, arb(x + step))))
-        change = _sensitivity(oracle, raw, x + step)
-        if point_error(found, truths[-1], VALUES, change) <= VALUES:
-            return True
-    known = [float(t.mid()) for t in truths if t.is_finite()]
-    if not known or max(known) - min(known) < STEEP:
-        return False
-    # a density that vanishes at the end: the value is right for a place between two doubles
-    return bool(min(truths) <= found <= max(truths))
 
 
 def listed(oracle: Oracle, error: float, x: float, found: float, check: Check) -> float:
@@ -251,127 +255,77 @@ def _change_of_mass(oracle: Oracle, law: str, name: str, x: float, truth: Any) -
     return scale
 
 
-def law_of_a_step(run: Any, oracle: Oracle, levels: Sequence[float], check: Check) -> None:
-    """K, masses above and below finite losses, delta: the text run as Python, in balls."""
-    theta, rows = list(oracle.theta), run("branches", oracle.theta)
-    lo, hi = run("strip", theta)
-    with np.errstate(all="ignore"), ctx.workprec(MOMENT_BITS):
-        for t in (t for t in (-0.4, 0.7) if lo < t < hi):
-            run("cgf_derivatives", t, theta, out := np.full(2, math.nan))
-            truth = log_moment(oracle, t)
-            if truth is not None:
-                error = point_error(float(out[0]), truth.real, check.tolerance, lambda: 1.0)
-                check.record(error, function="cgf_derivatives", t=t, theta=oracle.theta,
-                             found=float(out[0]), enclosure=text(truth))  # fmt: skip
-        for level in levels if all(abs(row[2]) <= Q_ONLY for row in rows) else ():
-            truths = _law_in_balls(run, oracle, level)
-            near = cache(partial(_law_in_balls, run, oracle, level * (1.0 + COARSE_STEP)))
-            for name, truth in truths.items():
-
-                def change(name: str = name, truth: Any = truth, near: Any = near) -> float:
-                    """Next to an extremum of the loss the last digit of a level counts."""
-                    return float(abs(near()[name] - truth).mid()) / COARSE_STEP
-
-                found = float(run(name, float(level), theta))
-                error = point_error(found, truth, check.tolerance, change, LEAST_MASS)
-                check.record(error, function=name, loss=level, theta=oracle.theta, found=found,
-                             enclosure=text(truth))  # fmt: skip
-
-
-def _law_in_balls(run: Any, oracle: Oracle, level: float) -> dict[str, Any]:
-    """Masses above and below a loss, and delta there."""
-    masses = {
-        f"loss_{'sf' if above else 'cdf'}_{law}": _beyond(run, oracle, law, level, above)
-        for law in "pq" for above in (True, False)
-    }  # fmt: skip
-    masses["delta"] = masses["loss_sf_p"] - arb(level).exp() * masses["loss_sf_q"]
-    return masses
-
-
-def _beyond(run: Any, oracle: Oracle, law: str, level: float, above: bool) -> Any:
-    """Ball around the mass of a law with losses above a level, or else below it."""
-    total = arb(0)
-    for _, p, q in oracle.atom_masses():
-        if bool(p > arb(level).exp() * q) == above:
-            total += p if law == "p" else q
-    for lo, hi, kind, left, right, index in run("branches", oracle.theta):
-        infinite = {P_ONLY: (math.inf,) * 2, Q_ONLY: (-math.inf,) * 2}
-        ends = infinite.get(int(kind), (left, right))
-        least = lo - 0.5 if oracle.measure is Measure.LATTICE else lo  # the mass of (lo, hi]
-        if min(ends) < level < max(ends):
-            x = float(run(f"loss_inverse_{int(index)}", level, list(oracle.theta)))
-            least, hi = (x, hi) if (kind > 0) == above else (least, x)
-        elif (max(ends) > level) != above:
-            least = hi
-        if least < hi:
-            total += oracle.part_mass(law, least, hi)
-    return total
-
-
 def text(ball: Any) -> str:
     """A ball as text with enough digits to reproduce it."""
     return str(ball.str(25))
 
 
 STRAY = 1e-9  # relative error of an inverse after which it is looked at closely
-INSIDE = 2.0**-30  # share of a branch next to an end where its slope is taken
 
 
 def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """loss(inverse(l)) = l on every monotone branch that has a closed inverse."""
     theta = np.array(oracle.theta)
     check.tolerance = tolerance(oracle.declaration, check)
-    for lo, hi, kind, left, right, index in np.asarray(kernel.branches(theta)):
-        if kind not in (INCREASING, DECREASING):
+    for row in np.asarray(kernel.branches(theta)):
+        branch = Branch(*map(float, row))
+        if branch.kind not in (INCREASING, DECREASING):
             continue
-        lowest, highest = min(left, right), max(left, right)
-        targets = [float(oracle.loss(x).mid()) for x in xs if lo < x < hi]
+        lowest, highest = sorted((branch.left, branch.right))
+        targets = [float(oracle.loss(x).mid()) for x in xs if branch.lo < x < branch.hi]
         targets = [t for t in targets if lowest < t < highest and math.isfinite(t)]
-        if targets and _is_bracketed(kernel, int(index), targets[0], theta):
-            check.note(f"branch {int(index)}: no closed inverse, bracketed at run time")
+        code = int(branch.code)
+        absent = not hasattr(kernel, f"loss_inverse_{code}")
+        if targets and absent and math.isnan(_solved(kernel, code, targets[:1], theta)[0]):
+            check.note(f"branch {code}: no closed inverse, bracketed at run time")
             continue
-        branch = Branch(lo, hi, left, right, int(index))
-        for target in (*targets, *_doubtful(kernel, branch, targets, theta)):
-            _inverse(kernel, oracle, branch, target, check)
+        single = getattr(kernel, f"loss_inverse_{code}", None)
+        for target in (*targets, *_doubtful(kernel, code, targets, theta)):
+            answers = {float(_solved(kernel, code, [target], theta)[0])}
+            answers |= set() if single is None else {float(single(target, theta))}
+            for found in answers:
+                _inverse(kernel, oracle, branch, target, found, check)
 
 
 class Branch(NamedTuple):
-    """A monotone branch: its ends, the limits of the loss there, the code of its inverse."""
+    """A branch: its ends, its kind, the limits of the loss there, the code of its inverse."""
 
     lo: float
     hi: float
+    kind: float
     left: float
     right: float
-    code: int
+    code: float
+
+    def loss(self, oracle: Oracle, x: Any) -> Any:
+        """The loss on it, and its limits beyond."""
+        if x <= self.lo or x >= self.hi:
+            return arb(self.left if x <= self.lo else self.right)
+        return oracle.raw_loss(x)
 
 
-def _inverse(kernel: Any, oracle: Oracle, branch: Branch, target: float, check: Check) -> None:
+def _inverse(
+    kernel: Any, oracle: Oracle, branch: Branch, target: float, found: float, check: Check
+) -> None:
     """One loss: the inverse lies on the branch and has it."""
-    theta = np.array(oracle.theta)
-    lo, hi, left, right, _ = branch
-    found = float(_solved(kernel, branch.code, [target], theta)[0])
+    theta, (lo, hi, _, left, right, code) = np.array(oracle.theta), branch
+    error = math.inf
     if math.isinf(found) and math.isinf(hi if found > 0 else lo):
         # past the last loss that a double can tell from the limit
         back = arb(right if found > 0 else left)
         error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
-    elif not (_between(found, lo, hi) or _is_beside(oracle, found, branch)):
-        error = math.inf
-    else:
-        back = oracle.loss(found) if math.isfinite(found) else arb.nan()
-        if back.is_nan() and found in (lo, hi):
-            back = arb(left if found == lo else right)  # both densities vanish
-        change = _sensitivity(oracle, Oracle.raw_loss, found)
-        error = point_error(target, back, check.tolerance, change)
-        error = listed(oracle, error, found, target, check)
-    if error > check.tolerance and _is_next_to(oracle, found, target, branch):
-        check.note("the loss is steep: right to a few units in the last place of x")
-        return
-    guarded = _critical(target, min(left, right), max(left, right)) and error > check.tolerance
+    elif math.isfinite(found):
+        reach = _reach(oracle, found, (lo, hi))
+        if lo - reach <= found <= hi + reach:
+            error = _error(oracle, branch.loss, found, target, (lo, hi), check)
+            error = listed(oracle, error, found, target, check)
+    lowest, highest = sorted((left, right))
+    guarded = _critical(target, lowest, highest) and error > check.tolerance
     if guarded and not _accepted(kernel, found, target, theta):
         check.note("near loss 0 and the ends: rejected by the run-time round trip, "
                    "bracketed instead")  # fmt: skip
         return
-    check.record(error, loss=target, branch=branch.code, theta=oracle.theta, found=found)
+    check.record(error, loss=target, branch=int(code), theta=oracle.theta, found=found)
 
 
 def _solved(kernel: Any, index: int, losses: Sequence[float], theta: Any) -> Any:
@@ -380,13 +334,7 @@ def _solved(kernel: Any, index: int, losses: Sequence[float], theta: Any) -> Any
     return out
 
 
-def _is_bracketed(kernel: Any, index: int, target: float, theta: Any) -> bool:
-    """Whether a branch leaves its inverse to the run time."""
-    absent = not hasattr(kernel, f"loss_inverse_{index}")
-    return absent and math.isnan(_solved(kernel, index, [target], theta)[0])
-
-
-def _doubtful(kernel: Any, branch: Branch, targets: Sequence[float], theta: Any) -> list[float]:
+def _doubtful(kernel: Any, code: int, targets: Sequence[float], theta: Any) -> list[float]:
     """Losses between tested ones whose inverse does not give them back in the kernel itself.
 
     Root finders go astray at few losses only: many are looked at, in double precision.
@@ -398,7 +346,7 @@ def _doubtful(kernel: Any, branch: Branch, targets: Sequence[float], theta: Any)
         return []
     back = np.empty(losses.size)
     with np.errstate(all="ignore"):
-        kernel.loss_many(_solved(kernel, branch.code, losses, theta), theta, back)
+        kernel.loss_many(_solved(kernel, code, losses, theta), theta, back)
         astray = ~(np.abs(back - losses) <= STRAY * np.maximum(np.abs(losses), NEAR_ZERO))
     return [float(v) for v in losses[astray]]
 
@@ -410,45 +358,12 @@ def _critical(target: float, lowest: float, highest: float) -> bool:
     return abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in ends)
 
 
-def _is_next_to(oracle: Oracle, found: float, target: float, branch: Branch) -> bool:
-    """Whether the loss takes the value `target` within a few units in the last place of a point."""
-    lo, hi, left, right, _ = branch
-    if not (math.isfinite(found) and _between(found, lo, hi)):
-        return False
-    reach = NEAR_ENDS * math.ulp(found)
-    # what is rounded is the place relative to the ends as well, and they as the parameters are
-    reach = max(reach, *(math.ulp(e) for e in (lo, hi) if abs(found - e) < abs(e)), 0.0)
-    for end in (e for e in (lo, hi) if math.isfinite(e)):
-        moved = NEAR_ENDS * oracle.end_rounding(end)
-        reach = max(reach, moved if abs(found - end) <= moved else 0.0)
-    below = arb(left) if found - reach <= lo else oracle.loss(found - reach)
-    above = arb(right) if found + reach >= hi else oracle.loss(found + reach)
-    return bool(below <= target <= above or below >= target >= above)
-
-
 def _accepted(kernel: Any, found: float, target: float, theta: Any) -> bool:
     """Whether the numeric side would use this inverse: it checks every one by the kernel's loss."""
     if not math.isfinite(found):
         return False
     back = float(kernel.loss(found, theta))
     return abs(back - target) <= 1e-12 * (abs(target) + abs(back))
-
-
-def _between(x: float, lo: float, hi: float) -> bool:
-    """Whether x lies in the branch, up to the rounding of its ends."""
-    return lo - 4 * math.ulp(max(abs(lo), abs(x))) <= x <= hi + 4 * math.ulp(max(abs(hi), abs(x)))
-
-
-def _is_beside(oracle: Oracle, found: float, branch: Branch) -> bool:
-    """Whether a place beyond an end is no further than rounded inputs move it there."""
-    lo, hi = branch.lo, branch.hi
-    end, inward = (lo, 1.0) if found < lo else (hi, -1.0)
-    if not (math.isfinite(found) and math.isfinite(lo) and math.isfinite(hi)):
-        return False
-    near, far = (end + inward * (hi - lo) * share for share in (INSIDE, 2.0 * INSIDE))
-    rise = abs(oracle.loss(far) - oracle.loss(near))
-    change = EPS * oracle.sensitivity(Oracle.raw_loss, near)
-    return bool(abs(found - end) * rise <= NEAR_ENDS * change * abs(far - near))
 
 
 LOWEST_LOG = -700.0  # how deep into the tails

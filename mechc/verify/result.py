@@ -14,7 +14,7 @@ class Check:
     Attributes:
         name: function or identity.
         kind: "values" (kernel against enclosure), "identity" (enclosure contains what it must),
-            "proof" (interval bisection) or "agreement".
+            "proof" (interval bisection).
         tolerance: largest error accepted; 0 for what must hold exactly.
         max_error: largest error found, relative to the larger of the value and of what relative
             errors of the input do to it.

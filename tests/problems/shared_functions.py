@@ -11,7 +11,7 @@ from mechc.kernel.ir import Module, Series
 from mechc.kernel.law import law_text
 from mechc.kernel.prelude import PRIMITIVES, closure
 from mechc.kernel.root_finder import SIGNATURE, solver_text
-from mechc.kernel.statements import DECORATOR
+from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK
 from mechc.protocol import Measure
 from mechc.verify.recheck import Kernel
 
@@ -32,6 +32,7 @@ def texts():
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
     yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
     yield DECORATOR
+    yield f"{IMPORTS}\n\n\n{SELF_CHECK}"
 
 
 def digests():

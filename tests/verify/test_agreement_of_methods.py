@@ -42,7 +42,7 @@ def test_a_contradiction_is_reported_with_its_reproduction(monkeypatch):
     assert "renyi" in str(report)
 
 
-@pytest.mark.parametrize("parameter", ["sampling_rate", "sigma"])
+@pytest.mark.parametrize("parameter", ["sampling_rate", "sensitivity"])
 def test_a_parameter_that_moves_delta_the_wrong_way_is_reported(parameter):
     """Composed answers that follow another value of one parameter than the one that was bound."""
     run = 20 * mechc.poisson(mechc.load("gaussian"))(sigma=1.0, sampling_rate=0.1)

@@ -49,7 +49,7 @@ def test_quick_verification_of_a_sampled_mechanism_passes(name):
 def test_json_is_complete_and_stable(laplace):
     _, written, certificate = laplace
     content = json.loads(written.read_text())
-    assert content["ok"] is True and content["schema"] == 3
+    assert content["ok"] is True and content["schema"] == 4
     assert content["declaration_digest"] == mechc.load("laplace").declaration.digest
     assert [c["name"] for c in content["checks"]] == [c.name for c in certificate.checks]
     assert certificate.to_json() == certificate.to_json()

@@ -2,6 +2,7 @@
 by field, digests and seals made good each time."""
 
 import ast
+import contextlib
 import copy
 import hashlib
 import json
@@ -163,6 +164,51 @@ def test_shared_functions_that_were_changed_are_refused(certified, tmp_path):
     assert "complex_exp" in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 
+BESIDE = {
+    "import": ("import math\n", "import cmath as math\n"),
+    "flags": ('"error_model": "numpy",', '"error_model": "numpy", "fastmath": True,'),
+    "types": ('"float64(float64, float64[::1])")\ndef loss(',
+              '"float32(float64, float64[::1])")\ndef loss('),
+    "decorator": ('@compiled("float64(float64, float64[::1])")\ndef loss(', "@half\ndef loss("),
+    "assignment": ("BRANCHES = (", "math.exp = math.expm1\nBRANCHES = ("),
+    "second name": ("SYMMETRIC = ", "loss = SYMMETRIC = "),
+    "self-check": ("    errors = {}\n", "    errors = {}\n    return []\n"),
+    "statement": ('if __name__ == "__main__":\n', "if True:\n    log_p = log_q\nif True:\n"),
+    "claim": ('"adjacency": "any"', '"adjacency": "replace"'),
+    "reference": ("CHECKS = (\n    ((", "CHECKS = (\n    ((1"),
+    "protocol": ("PROTOCOL = 2", "PROTOCOL = 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_what_stands_beside_the_functions_is_read_too(what, certified, tmp_path):
+    _, text, content = certified("discrete_laplace")
+    old, new = BESIDE[what]
+    assert old in text
+    changed = text.replace(old, new, 1).rpartition(MARK)[0]
+    faulty = seal(changed)
+    with contextlib.suppress(ValueError):
+        faulty = seal(changed.replace(Kernel(text)["DIGEST"], Kernel(faulty).digest))
+        content = forged(content, faulty)
+    assert problems(tmp_path, faulty, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("sf_p", "x > 8.0 * theta[0]"), ("sf_q", "x > 30.0 * theta[0]"),
+     ("cdf_q", "x < 1e-5 * theta[0]")],
+)  # fmt: skip
+def test_faults_behind_a_border_that_moves_are_refused(name, where, certified, tmp_path):
+    _, text, content = certified("exponential")
+    faulty = (
+        planted(text, name, where)
+        .replace("+ (1e-4 if", "* (1.001 if")
+        .replace("else 0.0)", "else 1.0)")
+    )
+    faulty = resealed(faulty, text)
+    assert problems(tmp_path, faulty, forged(content, faulty))
+
+
 @pytest.mark.parametrize("name", ["nodes", "log_masses", "log_delta", "loss_sf_p"])
 def test_a_law_of_another_text_is_refused(name, certified, tmp_path):
     _, text, content = certified("discrete_laplace")
@@ -177,6 +223,7 @@ def edits(content):
         "vectors": [], "versions": {**content["versions"], "mechc": "9.9"}, "seconds": -1,
         "canonical": content["canonical"].replace("-1", "-2"), "declaration_digest": "0" * 64,
         "kernel_sha256": "0" * 64, "checks": [],
+        "stated": {**content["stated"], "CLAIM": {**content["stated"]["CLAIM"], "assumptions": []}},
     }  # fmt: skip
     for field, value in changes.items():
         yield field, {**content, field: value}
@@ -198,6 +245,8 @@ def edits(content):
             yield f"{here}found", edited(content, number, {"where": wrong})
         if check["name"] in ("log_p", "log_q") and check["max_error"]:
             yield f"{here}no error", edited(content, number, {"max_error": 0.0})
+            less = {"max_error": check["max_error"] / 10}
+            yield f"{here}less error", edited(content, number, less)
 
 
 def edited(content, number, change):

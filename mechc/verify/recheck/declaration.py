@@ -15,6 +15,7 @@ import sympy
 NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
 LOWEST = mpmath.mpf("-1e310")
 MOST_TERMS = 50_000
+ATOM_DIGITS = 360
 PATIENCE = 50  # negligible terms after which a sum ends
 
 
@@ -67,7 +68,8 @@ class At:
         self._laws = [function(e, theta) for e in (pair.p, pair.q)]
         rows: dict[Any, list[Any]] = {}
         for atom in pair.atoms:
-            x, p, q = (number(e, theta) for e in atom)
+            with mpmath.workdps(ATOM_DIGITS):  # masses that are differences keep some
+                x, p, q = (number(e, theta) for e in atom)
             known = rows.setdefault(x, [mpmath.mpf(0), mpmath.mpf(0)])
             known[0], known[1] = known[0] + p, known[1] + q
         self.points = [(x, p, q) for x, (p, q) in rows.items()]

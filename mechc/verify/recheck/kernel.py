@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -63,6 +63,19 @@ _BUILTINS = {"math", "np", "max", "min", "range", "abs", "float", "int", "comple
 OF_THETA = (
     "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
 )  # fmt: skip
+STATED = words("""
+    PROTOCOL NAME MEASURE SYMMETRIC PARAMETERS BRANCHES CAPABILITIES CLAIM REFS ABOUT
+""")
+"""Constants that certificates repeat."""
+_TABLE = "float64[:, ::1](float64[::1])"
+TYPES = {
+    "x": "float64(float64, float64[::1])", "z": "complex128(complex128, float64[::1])",
+    "xs": "void(float64[::1], float64[::1], float64[::1])",
+    "branch": "void(int64, float64[::1], float64[::1], float64[::1])",
+    "log_infinite_mass": "float64(float64[::1])", "branches": _TABLE, "atoms": _TABLE,
+    "atom_errors": _TABLE, **dict.fromkeys(("strip", "lattice"), "float64[::1](float64[::1])"),
+}  # fmt: skip
+"""Types of functions by their first argument, or by name where that is theta; "x" is any other."""
 LAW = words("""
     loss_cdf_p loss_sf_p loss_cdf_q loss_sf_q loss_masses log_delta delta cgf_derivatives cumulants
     edgeworth_terms
@@ -70,20 +83,21 @@ LAW = words("""
 """The law of one step, by functions that all kernels have in common, with what they call."""
 OF_LAW = (*LAW, *words("weighed outputs nodes summed log_masses"))
 SHARED = words("""
-    01a3b291dd96 0387d8b7c396 15d4db44d927 1e63189f3a1c 20730431c611 22925868fc58 230521ac7554
-    2416a73deaf4 2ae07b2b3e16 2d23bf7935e8 2e1649acae48 2f51b9233560 318f5a18818c 3218d73b0d9e
-    34c1f7ceaa28 373442895803 43e73ef489c3 441f3424de35 5037e109a700 597ca9a9bb20 5f9a96135a9f
-    64fc0230d2fd 66901849ebb0 676e000f8efc 688c8b133f1c 745694c6d1d0 74ed6e3323e9 787a71d868ca
-    7e5375eab738 7f72917a3893 86e5b4338b3f 872bdf89706f 9244bf5b1856 92a36ea5dadd 94c530e0fdd5
-    96d0a847a63b 973350af9834 9817c3a33e3e 9adaf3fb74ef 9b9079c31b41 9b989e9f12f5 9d1462e571ee
-    a4cd1bddad0f b658cd5aaf53 bb0f05c6f4c8 bbc16700270d c01eff54dbe8 c1cd74830b23 c4ac7b0a378c
-    cb40e0f12fe1 cc148edfe96f d356ab1af090 d36974fdcd43 d4362aeec3a0 d7b2c96a1b0e dbda9298dd90
-    dda9b80a8ae9 decbbcbd8feb e370b215514d e4c1e360f3cb eff3be0b570c f97aa686e641 fa60dcb658b4
-    fee7b9ab257b ff2fb116a79f
+    002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 05264876fab4 0561077053fd
+    066451114f06 0d15e0159e0e 0d3365bc6840 10a258659803 188c6b133977 2ae07b2b3e16 2caf507a6570
+    2d23bf7935e8 3129b94dae1e 3b3a851a8b22 4161a526a43d 41bb8ec5ec70 510cecd4085f 58ad682ef810
+    64fc0230d2fd 67666e908364 676e000f8efc 6dadf7442018 743d56f13567 745694c6d1d0 75728876aece
+    795911c133d8 7d93f6b19972 7df470f12b60 7e5375eab738 83416e01d425 92a36ea5dadd 94c530e0fdd5
+    9817c3a33e3e a4cd1bddad0f ab0b6c8aa66c af3fa010067d b20abced6aaf b658cd5aaf53 b9b37a60afd1
+    bb0f05c6f4c8 bc9802fa1b15 bf8f9a8b83a9 c12c81a00d33 c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8
+    cbb3482a6fc0 cbeb82aa7989 cf6bb6c1a079 d356ab1af090 ddd0dfea8dfc e06c113df56e e2dffd2bf08b
+    e370b215514d ee5e6e54aec9 f07550347f70 f564a2c5fc6d fa60dcb658b4 fc6f7424ab3f fd4ee4d46163
+    fdbc3aedf56b ff2fb116a79f ff62c792f8fa
 """)
 """Digests of the functions that kernels share, as mechc ships them."""
 
-FRAME = ("Compiled", "compiled", *OF_LAW)  # what is the same, letter by letter, in all kernels
+FRAME = ("Compiled", "compiled", *OF_LAW, "statements")
+"""What is the same, letter by letter, in all kernels; "statements" are all others."""
 
 
 class Kernel:
@@ -110,12 +124,13 @@ class Kernel:
         self.about, self.digest = ast.get_docstring(tree, clean=False) or "", _digest(text)
         self._named: dict[str, Any] = {}
         self.functions: dict[str, ast.FunctionDef] = {}
+        self._types: dict[str, str] = {}
         frame: dict[str, str] = {}
         law: list[ast.stmt] = []
-        for node in tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                if (name := node.targets[0].id) not in ("COMPILE", "CHECKS"):
-                    self._named[name] = literal(node.value)
+        rest: list[ast.stmt] = []
+        for node in tree.body[bool(self.about) :]:
+            if _is_constant(node):
+                self._named[ast.unparse(node.targets[0])] = literal(node.value)
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
                 frame[node.name] = sha256(ast.unparse(node))[:12]
                 if frame[node.name] in SHARED and _is_law(node):
@@ -124,7 +139,15 @@ class Kernel:
                 if node.name in self.functions or node.name in _BUILTINS:
                     raise ValueError(f"{node.name} is defined twice")
                 self.functions[node.name] = _plain(node)
-        self.fingerprints = {name: _fingerprint(node) for name, node in self.functions.items()}
+                types = "".join(map(ast.unparse, node.decorator_list))
+                self._types[node.name] = re.sub(r"(, (plain|inline)=True)+\)$", ")", types)
+            else:
+                rest.append(node)
+        if rest:
+            frame["statements"] = sha256(ast.unparse(ast.Module(rest, [])))[:12]
+        self.fingerprints = {
+            name: _fingerprint(node, self._types[name]) for name, node in self.functions.items()
+        }
         self.fingerprints |= frame
         marks = _Marks()
         body: list[ast.stmt] = [marks.visited(node) for node in self.functions.values()]
@@ -193,7 +216,11 @@ class Kernel:
         problems = [f"{name} is not the one that mechc ships" for name in frame]
         for name, node in self.functions.items():
             shared = name.startswith(("solve_", "series_", "breakpoints"))
-            shared |= "theta" not in (a.arg for a in node.args.args)
+            first, *more = [a.arg for a in node.args.args]
+            shared |= "theta" not in (first, *more)
+            types = TYPES.get(name if first == "theta" else first, TYPES["x"])
+            if not shared and self._types[name] != f"compiled('{types}')":
+                problems.append(f"{name} is declared to be of other types")
             if shared and self.fingerprints[name] not in SHARED:
                 problems.append(f"{name} is not the function that mechc ships under this name")
             if name.endswith("_many") and not _is_elementwise(node):
@@ -235,6 +262,12 @@ def _digest(text: str) -> str:
     _, _, constants = constants.partition('\nDIGEST = "')
     whole = "\n".join((head, constants.partition("\n")[2], body.rstrip("\n")))
     return sha256(whole)[:16] if found and parted else ""
+
+
+def _is_constant(node: ast.stmt) -> TypeGuard[ast.Assign]:
+    """Whether a statement sets one of the constants of a kernel."""
+    known = [[name] for name in (*STATED, "DIGEST", "CHECKS")]
+    return isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] in known
 
 
 def _is_law(node: ast.stmt) -> bool:
@@ -317,10 +350,10 @@ class _Marks(ast.NodeTransformer):
         return ast.Call(ast.Name("_seen", ast.Load()), [ast.Constant(self.count), node], [])
 
 
-def _fingerprint(node: ast.FunctionDef) -> str:
-    """Digest of a function, numbered names without their numbers."""
+def _fingerprint(node: ast.FunctionDef, types: str) -> str:
+    """Digest of a function and its types, numbered names without their numbers."""
     numbered = r"\b(solve|residual|root|series|sum|term_of_series)_\d+\b"
-    text = re.sub(numbered, r"\1", ast.unparse(node))
+    text = types + re.sub(numbered, r"\1", ast.unparse(node))
     return sha256(text)[:12]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import random
@@ -20,6 +21,7 @@ AGAIN = 3  # further places looked at where a comparison was seen from a new sid
 FARTHEST = -700.0  # log density beyond which nobody looks
 LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
 WIDEST = 40.0  # tilt beyond which a generating function may refuse
+HALVINGS = 45  # of a stretch in which a comparison turns
 SEED = 20240229
 
 
@@ -75,6 +77,7 @@ class Search:
         self.samples: list[tuple[str, Any, Vector]] = []
         self._seen: set[tuple[int, bool]] = set()
         self._again: dict[str, int] = {}
+        self._crossed: set[Any] = set()
         for theta in self._thetas(certified):
             vector = Vector(kernel, pair, theta, theta in certified)
             lost = kernel.work > WORK or vector.is_degenerate or self._is_noise(vector)
@@ -136,6 +139,41 @@ class Search:
         if self._again[name] >= 0:
             self.places.append((name, argument, vector))
 
+    def _walk(self, name: str, xs: list[float], vector: Vector, function: str, *index: int) -> None:
+        """Call at places in order, and next to wherever comparisons turn between two of them."""
+        seen = []
+        for x in xs:
+            at = (x, *index) if index else x
+            self._try(name, at, vector, function, x, vector.theta)
+            seen.append((x, frozenset(self.kernel.outcomes)))
+        kind, text = self.kernel["MEASURE"], ast.unparse(self.kernel.functions[function])
+        if kind == "finite" or not vector.typical or "solve_" in text:  # root finders always turn
+            return
+        for (a, one), (b, other) in itertools.pairwise(sorted(seen, key=lambda row: row[0])):
+            key = name, one ^ other
+            if one == other or key in self._crossed:
+                continue
+            self._crossed.add(key)
+            for _ in range(HALVINGS):
+                middle = (
+                    float(round((a + b) / 2)) if kind == "lattice" and not index else (a + b) / 2
+                )
+                self.kernel(function, middle, vector.theta)
+                a, b = (middle, b) if self.kernel.outcomes == one else (a, middle)
+            self.places += [(name, (x, *index) if index else x, vector) for x in (a, b)]
+
+    def _levels(self, vector: Vector, xs: list[float], marked: bool) -> list[tuple[float, int]]:
+        """Losses at outputs, and at constants of the text, with the monotone branch of each."""
+        kernel, found = self.kernel, []
+        for lo, hi, kind, left, right, index in vector.rows if xs else ():
+            if abs(kind) != 1:
+                continue
+            levels = [float(kernel("loss", x, vector.theta)) for x in xs if lo < x < hi]
+            levels += [s * c * 1.001 for c in kernel.constants for s in (1, -1) if marked]
+            inside = [v for v in levels if min(left, right) < v < max(left, right)]
+            found += [(v, int(index)) for v in inside if math.isfinite(v)]
+        return found
+
     def _look(self, vector: Vector, thorough: bool) -> None:
         kernel, theta, rng = self.kernel, vector.theta, self.rng
         self._again = {}
@@ -144,20 +182,20 @@ class Search:
             self.places.append(("theta", None, vector))
         xs = self._outputs(vector)
         names = {*VALUES, *TAILS} if thorough else {*VALUES, *TAILS} & kernel.marks.keys()
-        for x in xs:
-            for name in sorted(name for name in names if name in kernel):
-                self._try(name, x, vector)
-        for lo, hi, kind, *_, index in vector.rows:
+        for name in sorted(name for name in names if name in kernel):
+            self._walk(name, xs, vector, name)
+        for *_, index in vector.rows:
             name = f"loss_inverse_{int(index)}"
-            inside = [x for x in xs if lo < x < hi] if abs(kind) == 1 and name in kernel else []
-            for x in rng.sample(inside, min(len(inside), 40 if thorough else 4)):
-                if math.isfinite(level := float(kernel("loss", x, theta))):
-                    self._try("loss_inverse", x, vector, name, level, theta)
+            if name in kernel:
+                levels = [level for level, at in self._levels(vector, xs, thorough) if at == index]
+                some = rng.sample(levels, min(len(levels), 60 if thorough else 4))
+                self._walk("loss_inverse", some, vector, name, int(index))
         for name in VALUES:
             self._arrays(name, xs, vector)
         near = [x for x in xs if kernel("log_p", x, theta) > FARTHEST]
         own = rng.sample(near, min(len(near), 9 if thorough else 1))
-        self.samples += [(name, x, vector) for x in own for name in (*VALUES, "loss_inverse")]
+        self.samples += [(name, x, vector) for x in own for name in VALUES]
+        self.samples += [("loss_inverse", at, vector) for at in self._levels(vector, own, False)]
         if thorough and kernel.offers("cdf"):
             deep = [x for x in near if kernel("log_p", x, theta) < -60.0]
             some = [*own[:2], *deep[:1], *deep[-1:]]
