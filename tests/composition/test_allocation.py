@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 import mechc
 from mechc.accountants.allocation import Epoch
+from mechc.accountants.contours.grids import Between
 from mechc.accountants.contours.put import Contour, Shares
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -675,3 +676,33 @@ def test_lower_sides_where_sums_have_two_humps():
     run = mechc.random_allocation(gaussian, steps=100, selected=3)(sigma=0.9)
     bound = run.delta(1.0, direction="remove")
     assert 0.8 * bound.upper < bound.lower < 0.00514 + 2e-4 and bound.upper > 0.00514 - 2e-4
+
+
+@pytest.mark.parametrize("selected", [1, 2])
+def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
+    """Ratios up to e^30 fit on no grid: the largest are told one by one, beside a sum."""
+    sigma, steps = 0.7, 5
+    k = np.arange(-7, 9)
+    log_q = -0.5 * (k / sigma) ** 2
+    q = np.exp(log_q) / np.exp(log_q).sum()
+    chosen = np.array(list(itertools.combinations_with_replacement(range(k.size), steps)))
+    ways = [math.factorial(steps) / math.prod(map(math.factorial, np.bincount(c)))
+            for c in chosen.tolist()]  # fmt: skip
+    mass = np.array(ways) * q[chosen].prod(axis=1)
+    x = np.exp((k - 0.5) / sigma**2)[chosen]
+    pairs = itertools.combinations(range(steps), selected)
+    ratio = sum(x[:, list(pair)].prod(axis=1) for pair in pairs) / math.comb(steps, selected)
+    event = mechc.load("discrete_gaussian")(sigma=sigma)
+    between = Between(Shares(event.loss("remove"), steps), selected)
+    for adding in (False, True):
+        low = between.below(adding)
+        high = between.above(adding) if selected == 1 else None
+        early = math.exp(low.log_early)
+        for epsilon in (-1.0, 0.1, 1.0, 2.0):
+            c = math.exp(epsilon)
+            value = float(mass @ np.maximum(1.0 - c * ratio if adding else ratio - c, 0.0))
+            lower = math.exp(low.hockey_stick_log(epsilon + low.loss_error)[0]) - early
+            assert value * (1.0 - 1e-6) <= lower <= value * (1.0 + 1e-9)
+            if high is not None:
+                upper = math.exp(high.hockey_stick_log(epsilon - high.loss_error)[2])
+                assert value * (1.0 - 1e-9) <= upper <= value * (1.0 + 1e-6)

@@ -18,8 +18,10 @@ in every place (`fft.transform_error`), what a period folds is at most exp(K(b) 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import combinations_with_replacement
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +45,15 @@ SIZE = 2**16  # points of a period
 MOST_SUMS = 2**23  # points between the lowest and the highest sum that matter
 FINEST, ROUGH = 2**15, 2**11  # points of one X, and of a first look
 PERIOD, JUMPS = 18.0, 4.0  # standard deviations in a period, and largest X beside
-APART = 2.0  # the same between tilts
+APART = 3.0  # the same between tilts
 JUMP = 4.0  # the same, of means, beyond which tilts are closer
-DEPTH = -75.0  # log of a probability that matters
+DEPTH = -60.0  # log of a probability that matters
 MOST, BEYOND = 400, 3  # tilts; more of them for bounds at the ends
 LEAST = 0.02  # standard deviation, in steps of the grid, at an end
-TAIL = math.log(1e-16)  # log of the mass under P of X beyond the grid
+TAIL = math.log(1e-16)  # log of the mass under P of X beyond the grid ...
+LOST, RARE = math.log(1e-18), math.log(1e-17)  # ... beside large ones, and of more than the most
+MOST_LARGE, MOST_DRAWN, MOST_CHOICES = 16, 3, 1000  # large X; of the t, and ways to draw them
+FINER = 2.0  # times the step of a grid that large ones are worth
 TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
 ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
@@ -83,6 +88,99 @@ class Sums(NamedTuple):
     highest: Rung
     beyond: bool
 
+    @property
+    def indices(self) -> Floats:
+        """The sums that are listed."""
+        out: Floats = self.first + np.arange(float(self.share.size))
+        return out
+
+
+class Told(NamedTuple):
+    """Logs of bounds on masses of what an epoch tells at least.
+
+    Attributes:
+        low_q, high_q, low_p, high_p: under Q^t and with a record, inf or -inf where not known.
+        none: the sum of points that are all 0.
+        only_q, only_p: logs of Q(p = 0), P(q = 0).
+    """
+
+    low_q: Floats
+    high_q: Floats
+    low_p: Floats
+    high_p: Floats
+    none: NDArray[np.bool_]
+    only_q: float
+    only_p: float
+
+
+class Large(NamedTuple):
+    """The largest X, rare point masses, which are told from each other rather than put on a grid.
+
+    Attributes:
+        ratios, q, p: X, and their masses.
+        most: how many of the t may be large.
+        others: the largest of all others.
+        log_top: log of the largest X of all, beyond which little is left.
+    """
+
+    ratios: Floats
+    q: Floats
+    p: Floats
+    most: int
+    others: float
+    log_top: float
+
+    def choices(self, steps: int) -> Iterator[tuple[tuple[float, ...], float]]:
+        """Large ones that so many steps may have, and logs of probabilities but for the others'."""
+        log_q = np.log(self.q)
+        for m in range(self.most + 1):
+            found = []
+            for chosen in combinations_with_replacement(range(self.q.size), m):
+                log_ways = sum(math.log(steps - i) for i in range(m)) + sum(log_q[list(chosen)])
+                log_ways -= sum(math.lgamma(chosen.count(i) + 1.0) for i in set(chosen))
+                found.append((log_ways, tuple(self.ratios[list(chosen)].tolist())))
+            for log_ways, ratios in sorted(found, reverse=True):
+                yield ratios, log_ways
+
+    def log_more(self, steps: int) -> tuple[float, float]:
+        """Logs of bounds on the masses under Q and P of more than the most."""
+        return _log_more(steps, self.most, float(self.q.sum()), float(self.p.sum()))
+
+    @classmethod
+    def of(cls, shares: Shares, log_top: float) -> Large:
+        """As many as make a grid of the others much finer, none where that is not so."""
+        law, t = shares.law, shares.steps
+        kept = (law.atom_loss <= log_top) & (law.atom_log_mass > -math.inf)
+        x, p = np.exp(law.atom_loss[kept]), np.exp(law.atom_log_mass[kept])
+        q, none = p / x, cls(np.empty(0), np.empty(0), np.empty(0), 0, math.inf, log_top)
+        if shares.continuous:
+            return none
+
+        def period(n: int) -> float:
+            whole = float(q[:n].sum())
+            mean = float(q[:n] @ x[:n]) / whole
+            spread = math.sqrt(t * float(q[:n] @ (x[:n] - mean) ** 2) / whole)
+            return PERIOD * spread + JUMPS * float(x[n - 1] - x[0])
+
+        for n in range(max(x.size - MOST_LARGE, 2), x.size):
+            if not x[n] > x[n - 1] * (1.0 + 1e-9):  # not apart
+                continue
+            for most in range(1, min(MOST_DRAWN, t) + 1):
+                if comb(x.size - n + most, most) > MOST_CHOICES:
+                    break
+                if _log_more(t, most, float(q[n:].sum()), float(p[n:].sum()))[1] < RARE:
+                    finer = period(n) * FINER < period(x.size)
+                    found = cls(x[n:], q[n:], p[n:], most, float(x[n - 1]), log_top)
+                    return found if finer else none
+        return none
+
+
+def _log_more(steps: int, most: int, q: float, p: float) -> tuple[float, float]:
+    if not q > 0.0:
+        return -math.inf, -math.inf
+    log_q = (most + 1.0) * math.log(steps * q) - math.lgamma(most + 2.0)
+    return log_q, log_q + math.log1p((most + 1.0) * p / (steps * q))
+
 
 class Between:
     """Laws of log W under P above and below one epoch."""
@@ -90,7 +188,7 @@ class Between:
     def __init__(self, shares: Shares, drawn: int = 1) -> None:
         """Hold the law of one step, and in how many steps a record takes part."""
         self.shares, self.drawn = shares, drawn
-        self._tolds: list[tuple[Sums, Sums, float, float]] = []
+        self._tolds: list[Told] = []
         t = float(shares.steps)
         self._error = 2.0 * t * shares.error, 4.0 * shares.error + 8.0 * U
 
@@ -98,30 +196,44 @@ class Between:
     def _spread(self) -> tuple[Floats, Floats, float, float]:
         """Values of W, and bounds on logs of masses: under Q, and beyond the list under Q and P."""
         shares = self.shares
-        grid, t = _Grid.of(shares, TAIL), float(shares.steps)
+        grid, t = _Grid.of(shares, TAIL), shares.steps
         up = np.clip((grid.p - grid.points[:-1] * grid.q) / grid.step, 0.0, grid.q)
         mass = np.append(grid.q - up, 0.0)
         mass[1:] += up
         mass[0] += grid.zero
-        found = sums([(mass, shares.steps)])
-        w = np.asarray(grid.lowest + grid.step * (found.first + np.arange(found.share.size)) / t)
-        known = found.share < BAD
-        high = np.exp(found.log_mass) * (1.0 + found.share)
-        low = np.exp(found.log_mass[known]) * (1.0 - found.share[known])
-        # W at a tilt has the mean of all X there
-        last, far = found.highest, -math.inf
-        if found.beyond:
-            far = last.log_mgf - last.tilt * (found.first + found.share.size)
-            far += math.log(grid.lowest + grid.step * last.mean / t)
-        lost_q = _least(float(high[~known].sum()), 1.0 - float(low.sum()))
-        left = sum(shares.mean) - float(low @ w[known])
-        lost_p = _least(float(high @ np.where(known, 0.0, w)), left)
+        large, by_number = grid.large, {}
+        rows, lost = [], [(grid.log_above + math.log(t) - large.log_top, grid.log_above)]
+        for ratios, log_ways in large.choices(t):
+            m, those = len(ratios), sum(ratios)
+            if (log_p := log_ways + math.log1p(those / t)) < DEPTH:
+                lost.append((log_ways, log_p))
+                continue
+            if m not in by_number:
+                by_number[m] = sums([(mass, t - m)], DEPTH - log_ways)
+            found = by_number[m]
+            w = (those + (t - m) * grid.lowest + grid.step * found.indices) / t
+            rows.append((w, found.log_mass + log_ways, found.share))
+            # W at a tilt has the mean of all X there
+            far = math.log(those / t) + found.rest if m else -math.inf
+            if found.beyond:
+                last = found.highest
+                mean = ((t - m) * grid.lowest + grid.step * last.mean) / t
+                far = log_add(far, last.log_mgf - last.tilt * (found.indices[-1] + 1.0)
+                              + math.log(mean))  # fmt: skip
+            lost.append((found.rest + log_ways, log_add(far, found.rest) + log_ways))
         # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
-        others = grid.log_above + math.log(t / grid.points[-1])
-        lost_q = float(np.logaddexp.reduce([found.rest, lost_q, others]))
-        lost_p = float(np.logaddexp.reduce([far, lost_p, found.rest, grid.log_above, others]))
-        log_q = found.log_mass[known] + np.log1p(found.share[known])
-        return w[known], log_q, lost_q, lost_p
+        lost += [(lost[0][0], lost[0][0]), large.log_more(t)]
+        w, log_mass, share = (np.concatenate(each) for each in zip(*rows, strict=True))
+        known = (share < BAD) & (log_mass + np.log(np.maximum(w, 1.0)) > DEPTH)
+        high = np.exp(log_mass) * (1.0 + share)
+        low = np.exp(log_mass[known]) * (1.0 - share[known])
+        left = sum(shares.mean) - float(low @ w[known])
+        lost.append((
+            _least(float(high[~known].sum()), 1.0 - float(low.sum())),
+            _least(float(high @ np.where(known, 0.0, w)), left),
+        ))  # fmt: skip
+        lost_q, lost_p = (float(np.logaddexp.reduce(each)) for each in zip(*lost, strict=True))
+        return w[known], log_mass[known] + np.log1p(share[known]), lost_q, lost_p
 
     def above(self, adding: bool = False) -> PrivacyLoss:
         """Return a law that dominates the epoch with one step drawn."""
@@ -133,18 +245,49 @@ class Between:
             raise NumericError(f"{self.shares.law.label}: no mass is known on a grid")
         loss = np.log(w)
         if adding:
-            return self._law(-loss[::-1], log_q[::-1], log_add(zero, lost_q), True)
+            return self._law(-loss, log_q, log_add(zero, lost_q), True)
         return self._law(loss, log_q + loss, log_add(infinite, lost_p), True)
 
-    def _told(self, log_tail: float) -> tuple[Sums, Sums, float, float]:
-        """Sums of the points that are told under Q and P; logs of Q(p = 0) and P(q = 0)."""
+    def _told(self, log_tail: float) -> Told:
+        """Bounds on masses of what is told: large ratios, and the sum of the others' points."""
         grid, t = _Grid.of(self.shares, log_tail, half=True), self.shares.steps
         q, p, k = grid.q.copy(), grid.p, self.drawn
         q[0] += grid.zero
-        under_p = sums([(p, k), (q, t - k)][: 1 if k == t else 2])
+        by_counts: dict[tuple[int, int], Sums] = {}
+        rows = []
+        for ratios, log_ways in grid.large.choices(t):
+            if log_ways + math.log1p(sum(ratios) / t) < DEPTH:
+                continue
+            m, symmetric = len(ratios), np.poly(-np.array(ratios))
+            laws, weights = [], []
+            for i in range(-1, min(k, m) + 1):  # under Q, and under P with i of the m drawn
+                counts = (0, t - m) if i < 0 else (k - i, t - m - k + i)
+                if min(counts) < 0:
+                    continue
+                if counts not in by_counts:
+                    by_counts[counts] = sums([(p, counts[0]), (q, counts[1])], DEPTH - log_ways)
+                laws.append(by_counts[counts])
+                # of the ways to place the large ones, those where i are under P
+                ways = 1.0 if i < 0 else comb(k, i) * comb(t - k, m - i) / comb(t, m)
+                ways *= symmetric[i] / comb(m, i) if i > 0 else 1.0
+                weights.append(log_ways + math.log(ways))
+            first = max(law.first for law in laws)
+            last = max(min(law.first + law.share.size for law in laws), first)
+            low, high = [], []
+            for law, weight in zip(laws, weights, strict=True):
+                at = slice(first - law.first, last - law.first)
+                log_mass, share = law.log_mass[at] + weight, law.share[at]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    low.append(np.where(share < BAD, log_mass + np.log1p(-share), -math.inf))
+                high.append(np.where(share < BAD, log_mass + np.log1p(share), math.inf))
+            under_p = np.logaddexp.reduce(low[1:]), np.logaddexp.reduce(high[1:])
+            rows.append((low[0], high[0], *under_p, np.full(last - first, first == 0 and not m)))
+            rows[-1][-1][1:] = False
         apart = q[0] > 0.0 and p[0] == 0.0
         gap = k * log_complement(self.shares.law.log_infinite)
-        return sums([(q, t)]), under_p, t * math.log(q[0]) if apart else -math.inf, log1mexp(gap)
+        only = t * math.log(q[0]) if apart else -math.inf, log1mexp(gap)
+        low_q, high_q, low_p, high_p, none = map(np.concatenate, zip(*rows, strict=True))
+        return Told(low_q, high_q, low_p, high_p, none, *only)
 
     def below(self, adding: bool = False) -> PrivacyLoss:
         """Return a law that the epoch dominates, of removing or of adding a record."""
@@ -152,33 +295,22 @@ class Between:
         for i, log_tail in enumerate(TOLD):
             if i == len(self._tolds):
                 self._tolds.append(self._told(log_tail))
-            found.append(self._below(adding, *self._tolds[i]))
+            found.append(self._below(adding, self._tolds[i]))
             if found[-1].log_early < ENOUGH:
                 break
         return min(found, key=lambda law: law.log_early)
 
-    def _below(
-        self, adding: bool, under_q: Sums, under_p: Sums, only_q: float, only_p: float
-    ) -> PrivacyLoss:
+    def _below(self, adding: bool, told: Told) -> PrivacyLoss:
         """The law of these sums, where both sides are known."""
-        first = max(under_q.first, under_p.first)
-        last = min(each.first + each.share.size for each in (under_q, under_p))
-        laws = []
-        for each in (under_q, under_p):
-            at = slice(first - each.first, max(last, first) - each.first)
-            laws.append((each.log_mass[at], each.share[at]))
+        log_p, log_q, only_p, only_q = told.low_p, told.high_q, told.only_p, told.only_q
         if adding:
-            laws, only_q, only_p = laws[::-1], only_p, only_q
-        (log_q, off_q), (log_p, off_p) = laws
-        known = (off_q < BAD) & (off_p < BAD)
-        if min(only_q, only_p) > -math.inf or first == 0:  # all are 0, or nothing else tells
-            zero = self.shares.law.log_minus_infinite
-            known[0] &= max(only_q, only_p) == -math.inf or zero == -math.inf
+            log_p, log_q, only_p, only_q = told.low_q, told.high_p, only_q, only_p
+        known = (np.maximum(log_p, log_q) > DEPTH) & (log_p > -math.inf) & (log_q < math.inf)
+        if min(max(only_q, only_p), self.shares.law.log_minus_infinite) > -math.inf:
+            known &= ~told.none
         if not known.any():  # nothing is told
             return self._law(np.zeros(1), np.zeros(1), -math.inf, False)
-        log_p = log_p[known] + np.log1p(-off_p[known])
-        loss = log_p - log_q[known] - np.log1p(off_q[known])
-        return self._law(loss, log_p, only_p, False)
+        return self._law(log_p[known] - log_q[known], log_p[known], only_p, False)
 
     def _law(self, loss: Floats, log_p: Floats, log_infinite: float, upper: bool) -> PrivacyLoss:
         """The law with these masses, which are bounds from one side, and so may not sum to one."""
@@ -199,7 +331,8 @@ class _Grid(NamedTuple):
         lowest, step: its points.
         q, p: masses under Q and P of cells between points, or around them.
         zero: Q(p = 0).
-        log_above: log of the mass under P beyond the grid.
+        log_above: log of the mass under P beyond the grid and the large ones.
+        large: larger X.
     """
 
     lowest: float
@@ -208,6 +341,7 @@ class _Grid(NamedTuple):
     p: Floats
     zero: float
     log_above: float
+    large: Large
 
     @property
     def points(self) -> Floats:
@@ -222,31 +356,40 @@ class _Grid(NamedTuple):
         ends = [math.exp(min(end, 700.0)) for end in law.support]
         zero = math.exp(shares.law.log_minus_infinite)
         lo, hi = (0.0 if zero > 0.0 else ends[0]), ends[1]
-        hi, log_above = _highest(shares, lo, hi, log_tail)
+        top, log_above = _highest(shares, lo, hi, LOST)
+        large = Large.of(shares, math.log(top))
+        if large.q.size:
+            hi = large.others
+        else:
+            hi, log_above = _highest(shares, lo, hi, log_tail)
+            large = large._replace(log_top=math.log(hi))
+        beyond = log_above, large
         if not shares.continuous and law.atom_loss.size + (zero > 0.0) <= 2:
-            return cls._cut(shares, lo, hi, 1, half, log_above)
-        rough = cls._cut(shares, lo, hi, ROUGH, True, log_above)
+            return cls._cut(shares, lo, hi, 1, half, *beyond)
+        rough = cls._cut(shares, lo, hi, ROUGH, True, *beyond)
         rough.q[0] += zero
         spread = _moments([(rough.q, t)], 0.0).sd * rough.step
         count = min((hi - lo) / (PERIOD * spread + JUMPS * (hi - lo)) * SIZE, FINEST)
         count = max(count, min((SIZE - 2.0) / t, FINEST), 1.0)
-        return cls._cut(shares, lo, hi, math.floor(count), half, log_above)
+        return cls._cut(shares, lo, hi, math.floor(count), half, *beyond)
 
     @classmethod
     def _cut(
-        cls, shares: Shares, lo: float, hi: float, count: int, half: bool, log_above: float
-    ) -> _Grid:
+        cls, shares: Shares, lo: float, hi: float, count: int, half: bool, log_above: float,
+        large: Large,
+    ) -> _Grid:  # fmt: skip
         step = (hi - lo) / count
         x = lo + step * np.arange(count + 1.0)
         if half:  # what is beyond the grid is told by its last point
-            x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [math.inf]])
+            end = hi * (1.0 + 1e-12) if large.q.size else math.inf
+            x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
         else:
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
         with np.errstate(divide="ignore"):
             edges = np.clip(np.log(x), -745.0, 745.0)
         p, q = shares.law.cell_masses(edges)
         zero = math.exp(shares.law.log_minus_infinite)
-        return cls(lo, step, q, p, zero, log_above)
+        return cls(lo, step, q, p, zero, log_above, large)
 
 
 def listed(shares: Shares) -> PrivacyLoss | None:
@@ -256,7 +399,7 @@ def listed(shares: Shares) -> PrivacyLoss | None:
     if law.log_minus_infinite > -math.inf:
         at, log_q = np.append(at, 0.0), np.append(log_q, law.log_minus_infinite)
     several = shares.continuous or law.log_early > -math.inf
-    if several or math.comb(t + at.size - 1, t) > LISTED:
+    if several or comb(t + at.size - 1, t) > LISTED:
         return None
     w, mass = draws(at / t, log_q, t)
     spend(60.0 * w.size)
@@ -290,9 +433,8 @@ def _highest(shares: Shares, lo: float, hi: float, log_tail: float) -> tuple[flo
 def _moments(parts: Parts, tilt: float) -> Rung:
     k = mean = variance = 0.0
     for mass, count in parts:
-        index = np.arange(mass.size, dtype=np.float64)
-        with np.errstate(divide="ignore"):
-            exponent = np.log(mass) + tilt * index
+        index = np.flatnonzero(mass)
+        exponent = np.log(mass[index]) + tilt * index
         top = float(exponent.max())
         w = np.exp(exponent - top)
         total = float(w.sum())
@@ -300,11 +442,11 @@ def _moments(parts: Parts, tilt: float) -> Rung:
         k += count * (top + math.log(total))
         mean += count * own
         variance += count * float(w @ (index - own) ** 2) / total
-    spend(6.0 * sum(mass.size for mass, _ in parts))
+        spend(6.0 * index.size)
     return Rung(tilt, k, mean, math.sqrt(variance))
 
 
-def _ladder(parts: Parts) -> tuple[list[Rung], int, int]:
+def _ladder(parts: Parts, deepest: float) -> tuple[list[Rung], int, int]:
     """Tilts for all sums that matter, in order; and which of them are beyond."""
     middle = _moments(parts, 0.0)
     sides = []
@@ -315,13 +457,13 @@ def _ladder(parts: Parts) -> tuple[list[Rung], int, int]:
             if rung.sd < LEAST:
                 break
             depth = rung.log_mgf - middle.log_mgf - rung.tilt * rung.mean
-            more += depth < DEPTH
+            more += depth < deepest
             if more > BEYOND:
                 break
             move = APART / rung.sd
             for _ in range(12):
                 found = _moments(parts, rung.tilt + sign * move)
-                if abs(found.mean - rung.mean) <= JUMP * max(found.sd, rung.sd) + 1.0:
+                if abs(found.mean - rung.mean) <= JUMP * min(found.sd, rung.sd) + 1.0:
                     break
                 move *= 0.5
             rung = found
@@ -331,16 +473,20 @@ def _ladder(parts: Parts) -> tuple[list[Rung], int, int]:
     return [*left[::-1], middle, *right], max(fewer - 1, 0), max(more - 1, 0)
 
 
-def sums(parts: Parts) -> Sums:
+def sums(parts: Parts, depth: float = DEPTH) -> Sums:
     """Return the law of a sum of independent points of a grid.
 
     Args:
         parts: masses of the points 0, 1, .. of one term, and how many there are.
+        depth: log of a probability that matters.
 
     Raises:
         NumericError: it has too many points.
     """
-    ladder, fewer, more = _ladder(parts)
+    parts = [(mass, count) for mass, count in parts if count]
+    if not parts:
+        return Sums(0, np.zeros(1), np.zeros(1), -math.inf, Rung(0.0, 0.0, 0.0, 0.0), False)
+    ladder, fewer, more = _ladder(parts, depth)
     used = ladder[fewer : len(ladder) - more]
     top = sum(count * (mass.size - 1) for mass, count in parts)
     means = np.array([rung.mean for rung in used])
@@ -348,7 +494,7 @@ def sums(parts: Parts) -> Sums:
     last = top if used[-1].sd < 1.0 else min(top, math.ceil(means[-1]))
     if last - first > MOST_SUMS:
         raise NumericError(f"sums of points on a grid range over {last - first} of them")
-    # the smallest Chernoff bound, and of the masses that are known the one that is known best
+    # the smallest bound, and of the masses that are known the one that is known best
     log_mass, share = np.full(last + 1 - first, np.inf), np.full(last + 1 - first, 2.0)
     for rung in used:
         np.minimum(log_mass, rung.log_mgf - rung.tilt * np.arange(first, last + 1), out=log_mass)
@@ -367,10 +513,12 @@ def sums(parts: Parts) -> Sums:
         with np.errstate(divide="ignore"):
             own = 2.0 * (error + folded) / np.maximum(value, 1e-300)
             found = np.log(np.maximum(value, error)) + exponent
+            most = np.log(np.maximum(value, 0.0) + 2.0 * (error + folded)) + exponent
         own += 8.0 * U * (8.0 * many + np.abs(rung.log_mgf) + np.abs(rung.tilt * index))
         at = slice(lo - first, hi - first)
         better = (own < 1.0) & (own < share[at])
-        log_mass[at] = np.where(better, found, log_mass[at])
+        least = np.where(share[at] < 2.0, log_mass[at], np.minimum(log_mass[at], most))
+        log_mass[at] = np.where(better, found, least)
         share[at] = np.where(better, own, share[at])
     rest, highest = -math.inf, used[-1]
     if first > 0:
@@ -402,9 +550,8 @@ def _tilted(parts: Parts, rung: Rung, size: int) -> tuple[Floats, float]:
     far, near = np.ones(product.size), np.zeros(product.size)  # |phi| and errors, from above
     spend(40.0 * size * len(parts))
     for mass, count in parts:
-        index = np.arange(mass.size)
-        with np.errstate(divide="ignore"):
-            exponent = np.log(mass) + rung.tilt * index
+        index = np.flatnonzero(mass)
+        exponent = np.log(mass[index]) + rung.tilt * index
         weight = np.exp(exponent - exponent.max())
         weight /= float(weight.sum())
         large = weight > 1e-20
@@ -412,15 +559,15 @@ def _tilted(parts: Parts, rung: Rung, size: int) -> tuple[Floats, float]:
         off = eta + 4.0 * U * (8.0 + float(np.abs(exponent[large]).max()))
         spectrum = np.fft.rfft(np.bincount(index % size, weight, size))
         most = np.minimum(np.abs(spectrum) + off, 1.0)
-        faded = most < NOTHING ** (1.0 / count)  # what is left is slow to multiply
-        spectrum[faded] = 0.0
-        raised = np.exp((count - 1.0) * np.log(np.where(faded, 1.0, most)))
-        raised[faded] = NOTHING
+        seen = np.flatnonzero(most >= NOTHING ** (1.0 / count))  # the rest is slow to multiply
+        raised, power = np.full(most.size, NOTHING), np.zeros(most.size, np.complex128)
+        raised[seen] = np.exp((count - 1.0) * np.log(most[seen]))
         rounding = (8.0 * count + 1500.0) * U  # of log phi, and of its product with the count
         near = near * raised * most + far * raised * (count * off + rounding)
         far = far * raised * most
         with np.errstate(divide="ignore", invalid="ignore"):
-            product *= np.exp(count * np.log(spectrum))
+            power[seen] = np.exp(count * np.log(spectrum[seen]))
+        product *= power
     each = np.full(product.size, 2.0 / size)
     each[0] = each[-1] = 1.0 / size
     values: Floats = np.fft.irfft(product, size)
