@@ -24,7 +24,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import Edges, Far, Panels
+from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses, nodes
 from mechc.protocol import Kernel
@@ -110,6 +110,7 @@ class Quadrature:
         half: Floats = 0.5 * (self.hi - self.lo)
         return half
 
+    @SILENT
     def spread(self) -> tuple[Floats, Floats]:
         """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
         if self._spread is None:
@@ -176,11 +177,13 @@ class Quadrature:
         """Whether too many tilts between -1 and 0 would have to be resolved."""
         return bool(self._log_totals(-0.5)[0] < FARTHEST)
 
+    @SILENT
     def _log_totals(self, *tilts: float) -> Floats:
         """Logs of the integrals of p exp(zL) over all panels."""
         log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
         return resolution.log_totals(log_weight, self.loss, np.array(tilts))
 
+    @SILENT
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
 
@@ -189,40 +192,48 @@ class Quadrature:
         """
         now, count, work = self._panels, tilts.size, 0
         unit, report = np.full(count, np.nan), np.empty((self.region.size, count, 2, 3))
-        ended = resolution.MORE
-        while ended in (resolution.MORE, resolution.UNSEEN) and rounds and work < MAX_WORK:
-            rounds, work = rounds - 1, work + now.lo.size
-            spend(SUMMED * now.lo.size * count)
-            turn = resolution.turn(
-                now, report, tilts, unit, self._goal, self._rows, self._mass_of != "", self._far
-            )
-            ended = turn.ended
-            if ended == resolution.UNSEEN:
-                spend(SEARCHED * ORDER * now.lo.size * count)
-                self._far = panels.beyond(turn.reach, self._rows, self._values)
-            if ended == resolution.MORE:
-                now, origin = self._laid(now, turn.parts, turn.edges)
-                spend(JUDGED * ORDER * count * int((origin < 0).sum()))
-                report = report.take(origin, axis=0)
-                report[origin < 0, 0, 0, 0] = -1.0
-        self._hold(now)
         at = f"at parameters {self._theta.tolist()}"
-        if ended == resolution.ENDLESS:
-            raise NumericError(
-                f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
-            )
-        if ended == resolution.CROWDED:
-            raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
-                f"panels {at}"
-            )
-        if ended != resolution.SETTLED:
-            raise NumericError(
-                f"{self._kernel.NAME}: quadrature did not settle with {self.region.size} panels "
-                f"{at}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
-            )
-        self.log_totals, self.error = turn.logs, turn.error
-        return rounds, turn.affinity
+        while rounds and work < MAX_WORK:
+            region, lo, hi, log_p, loss = now
+            rounds, work = rounds - 1, work + lo.size
+            spend(SUMMED * lo.size * count)
+            found = resolution.judged(now, tilts, self._goal, unit, report)
+            if found is None:
+                break
+            wanted, logs, share, parts = found
+            edges, reached = resolution.grow(region, lo, hi, self._rows, share)
+            settled = wanted == lo.size and not edges
+            if settled and not self._mass_of:
+                edges = self._far_modes(reached, tilts, logs)
+            if settled and not edges and not resolution.summits(now, tilts, logs, parts):
+                narrow, error, affinity = resolution.finish(
+                    lo, hi, log_p, loss, tilts, logs, report
+                )
+                if narrow > resolution.MOST_NARROW:
+                    break
+                self._hold(now)
+                self.log_totals, self.error = logs, error
+                return rounds, affinity
+            if any(math.isinf(outward[-1]) for outward in edges.values()):
+                raise NumericError(
+                    f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
+                )
+            now, origin = self._laid(now, parts, edges)
+            fresh = origin < 0
+            spend(JUDGED * ORDER * count * int(fresh.sum()))
+            report = report.take(origin, axis=0)
+            report[fresh, 0, 0, 0] = -1.0
+        raise NumericError(
+            f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels {at}, tilts "
+            f"({tilts[0]:g}, {tilts[-1]:g})"
+        )
+
+    def _far_modes(self, reached: Floats, tilts: Floats, logs: Floats) -> Edges:
+        """Edges up to the farthest point with mass beyond panels that reach so far."""
+        if reached.tobytes() != self._far.reached.tobytes():  # nan, of no panels, equals itself
+            spend(SEARCHED * ORDER * self.region.size * tilts.size)
+            self._far = panels.beyond(reached, self._rows, self._values)
+        return resolution.far_modes(tilts, logs, self._far)
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
@@ -237,6 +248,7 @@ class Quadrature:
         panels.waved(*at, contour, total, turns, floor, parts)
         return self.cut(parts)
 
+    @SILENT
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
 
@@ -246,11 +258,6 @@ class Quadrature:
         other = copy(self)
         if parts.sum() == parts.size:
             return other
-        if parts.sum() > resolution.MAX_PANELS:
-            raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
-                f"panels at parameters {self._theta.tolist()}"
-            )
         other._hold(self._laid(self._panels, parts, {})[0])
         return other
 
@@ -264,11 +271,19 @@ class Quadrature:
             self._spread = None
         self.region, self.lo, self.hi, self.log_p, self.loss = panels
 
-    @resolution.SILENT
     def _laid(self, old: Panels, parts: Integers, edges: Edges) -> tuple[Panels, Integers]:
-        """Cut panels and add others, see `resolution.lay`, with values; and where they were."""
+        """Cut panels and add others, see `resolution.lay`, with values; and where they were.
+
+        Raises:
+            NumericError: these are too many.
+        """
+        if int(parts.sum()) > resolution.MAX_PANELS:
+            raise NumericError(
+                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                f"panels at parameters {self._theta.tolist()}"
+            )
         region, lo, hi, origin = resolution.lay(*old[:3], parts, edges)
-        new = np.flatnonzero(origin < 0)
+        new = (origin < 0).nonzero()[0]
         log_p, loss = old.log_p.take(origin, axis=0), old.loss.take(origin, axis=0)
         x = nodes(lo[new], hi[new])
         log_p[new], loss[new] = (v.reshape(x.shape) for v in self._at(x.ravel()))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
-from mechc.loss.quadrature.resolution import SILENT, Far
+from mechc.loss.quadrature.resolution import Far
 from mechc.loss.rule import ORDER, WEIGHTS
 from mechc.protocol import Kernel
 
@@ -32,7 +32,6 @@ Density = Callable[[Floats], Floats]
 OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
 
 
-@SILENT
 def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
     """Return points beyond both edges of every branch, as far as they may have mass.
 

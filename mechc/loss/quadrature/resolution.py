@@ -2,10 +2,10 @@
 
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
-tilt, and says which panels to cut; `_grow` where branches end too early; where nothing is
-lacking, `_far_modes` and `_summits` look for modes that no node has seen, and `_finish` judges what
-stays. A round of all that is one call of `turn`; between two of them the kernel is asked. Compiled
-is what looks at every node by itself: a driver costs numba as much as all that it calls.
+tilt, and says which panels to cut; `grow` where branches end too early; where nothing is
+lacking, `far_modes` and `summits` look for modes that no node has seen, and `finish` judges what
+stays. Compiled is what looks at every node by itself: a driver costs numba as much as all that it
+calls.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ class Far(NamedTuple):
     loss: Floats
 
 
-@SILENT  # a panel may be narrower than twice the smallest double
 def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
-    """Log weights of all nodes."""
+    """Log weights of all nodes; a panel may be narrower than twice the smallest double."""
     out: Floats = np.add.outer(np.log(0.5 * (hi - lo)), LOG_WEIGHTS)
     out += log_p
     return out.ravel()
@@ -209,6 +208,35 @@ def judge(  # type: ignore[no-untyped-def]
     return wanted
 
 
+def judged(
+    panels: Panels, tilts: Floats, goal: Floats, unit: Floats, report: Floats
+) -> tuple[int, Floats, Floats, Integers] | None:
+    """Judge the panels that have not been judged.
+
+    Args:
+        panels: all of them, with values.
+        tilts: where sums have to be good.
+        goal: see `judge`.
+        unit: the log totals in whose units the report is, nan at first; written.
+        report: see `judge`, -1 for panels that it has not seen; written.
+
+    Returns:
+        How many panels there are to be, log totals at the tilts, the largest share of each panel,
+        and into how many it is to be cut; None where there are no sums.
+    """
+    region, lo, hi, log_p, loss = panels
+    n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
+    share, parts = np.empty(n), np.empty(n, np.int64)
+    for anew in (math.isnan(unit[0]), True):
+        if anew:
+            unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
+            report[:, 0, 0, 0] = -1.0
+        wanted = judge(lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts)
+        if wanted:
+            return wanted, unit + np.log(totals[:, 0]), share, parts
+    return None
+
+
 def _outward(
     edge: float, sign: float, limit: float, reach: float, last: float, share: float, before: float
 ) -> list[float]:
@@ -231,12 +259,19 @@ def _outward(
     return edges
 
 
-def _grow(
-    spans: list[tuple[int, int, int]], lo: Floats, hi: Floats, rows: Floats, share: Floats
-) -> Edges:
-    """Edges outwards from ends of branches whose panel matters."""
+def grow(
+    region: Integers, lo: Floats, hi: Floats, rows: Floats, share: Floats
+) -> tuple[Edges, Floats]:
+    """Edges outwards from ends of branches whose panel matters, and from where to where they reach.
+
+    Of branches without panels nan.
+    """
+    starts = [0, *((region[1:] != region[:-1]).nonzero()[0] + 1).tolist(), region.size]
     grown: Edges = {}
-    for r, first, last in spans:
+    reached = np.full((len(rows), 2), np.nan)
+    for first, end in pairwise(starts):
+        r, last = int(region[first]), end - 1
+        reached[r] = lo[first], hi[last]
         (least, most), reach = rows[r, :2].tolist(), float(hi[last] - lo[first])
         ends = (
             (first, -1.0, least, lo, min(first + 1, last)),
@@ -248,16 +283,16 @@ def _grow(
                 grown[r, side] = _outward(
                     float(edges[i]), sign, limit, reach, width, float(share[i]), float(share[inner])
                 )
-    return grown
+    return grown, reached
 
 
-def _far_modes(tilts: Floats, logs: Floats, far: Far) -> Edges:
+def far_modes(tilts: Floats, logs: Floats, far: Far) -> Edges:
     """Edges up to the farthest point beyond each end of a branch that has mass at a tilt."""
     found: Edges = {}
     exponents = np.multiply.outer(tilts, far.loss)
     exponents += far.log_size
     exponents -= logs[:, None]
-    seen = np.flatnonzero((exponents > LOG_NEGLIGIBLE).any(axis=0))
+    seen = np.logical_or.reduce(exponents > LOG_NEGLIGIBLE, axis=0).nonzero()[0]
     for m in seen.tolist():  # the last one of each end is the farthest
         k = int(np.searchsorted(far.offsets, m, side="right")) - 1
         beyond = far.x[min(m + 1, int(far.offsets[k + 1]) - 1)]
@@ -307,7 +342,17 @@ def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore[no-
     return found
 
 
-def _finish(
+def summits(panels: Panels, tilts: Floats, logs: Floats, parts: Integers) -> bool:
+    """Whether `_summits` has panels to cut; written to `parts`."""
+    region, lo, hi, log_p, loss = panels
+    if not _summits(nodes(lo, hi).ravel(), log_p, loss, region, tilts, logs, parts):
+        return False
+    # the rounding of x and of the loss looks like summits too, never resolved
+    parts[hi - lo <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))] = 1
+    return bool((parts > 1).any())
+
+
+def finish(
     lo: Floats,
     hi: Floats,
     log_p: Floats,
@@ -322,14 +367,14 @@ def _finish(
     sums as a share of the mass, misplaced nodes included, and the affinity of the laws at
     neighbouring tilts.
     """
-    total = report[:, :, 0, 0].sum(axis=0)
+    total = np.add.reduce(report[:, :, 0, 0])
     shares = report[:, :, 0, 0] / total
-    affinity = np.sqrt(shares[:, :-1] * shares[:, 1:]).sum(axis=0)
-    off = (report[:, :, 1, 1] + report[:, :, 1, 2]).sum(axis=0) / total
+    affinity = np.add.reduce(np.sqrt(shares[:, :-1] * shares[:, 1:]))
+    off = max((np.add.reduce(report[:, :, 1, 1] + report[:, :, 1, 2]) / total).tolist())
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
-    fine = np.flatnonzero(width <= 2.0 * FINE * place)
+    fine = (width <= 2.0 * FINE * place).nonzero()[0]
     if not fine.size:
-        return 0.0, float(off.max()), affinity
+        return 0.0, off, affinity
     # next to an end where q vanishes the loss changes by its own size from a double to the next
     log_p, loss, place, width = log_p[fine], loss[fine], place[fine], width[fine]
     least = np.where(log_p > -math.inf, log_p, math.inf).min(axis=1)
@@ -341,7 +386,7 @@ def _finish(
         size = np.where(exponents > LEAST, np.exp(exponents), 0.0) @ WEIGHTS
         moved = max(moved, float((EPS * place * size * (fall + abs(z) * rise)).sum()))
     narrow = shares[fine[width <= FINEST * place]].max(initial=0.0)
-    return float(narrow), float(off.max()) + moved, affinity
+    return float(narrow), off + moved, affinity
 
 
 def lay(
@@ -362,107 +407,20 @@ def lay(
     last = parts.cumsum()
     origin = np.arange(region.size).repeat(parts)
     piece = np.arange(origin.size) - (last - parts)[origin]
-    start, inner = lo[origin], np.flatnonzero(piece)
+    start, inner = lo[origin], piece.nonzero()[0]
     start[inner] += piece[inner] * ((hi - lo) / parts)[origin[inner]]
-    end = np.append(start[1:], 0.0)
-    end[last - 1] = hi
+    end = np.empty(start.size)
+    end[:-1], end[last - 1] = start[1:], hi
     branch = region[origin]
     origin[(parts > 1)[origin]] = -1
     if edges:
         more = [
-            (r, *((b, a) if side == 0 else (a, b)))
+            (r, *((b, a) if side == 0 else (a, b)), -1)
             for (r, side), outward in edges.items()
             for a, b in pairwise(outward)
         ]
-        which, lower, upper = (np.array(v) for v in zip(*more, strict=True))
-        branch, origin = np.append(branch, which), np.append(origin, np.full(which.size, -1))
-        start, end = np.append(start, lower), np.append(end, upper)
+        columns = zip((branch, start, end, origin), zip(*more, strict=True), strict=True)
+        branch, start, end, origin = map(np.concatenate, columns)
         order = np.lexsort((start, branch))
-        branch, origin, start, end = branch[order], origin[order], start[order], end[order]
+        branch, start, end, origin = branch[order], start[order], end[order], origin[order]
     return branch, start, end, origin
-
-
-# what `turn` ends with
-SETTLED, MORE, UNSEEN, ENDLESS, CROWDED, NARROW, LOST = range(7)
-
-
-class Turn(NamedTuple):
-    """What a turn of the adaptation has found.
-
-    Attributes:
-        ended: the sums are SETTLED; MORE panels are wanted; what is beyond is UNSEEN; or why there
-            is no way on.
-        logs: log totals at the tilts.
-        error: of sums that are settled, see `_finish`.
-        affinity: see there.
-        reach: from where to where the panels reach, where what is beyond is unseen.
-        parts: into how many each panel is to be cut.
-        edges: of panels to be added.
-    """
-
-    ended: int
-    logs: Floats
-    error: float = 0.0
-    affinity: Floats = np.empty(0)
-    reach: Floats = np.empty(0)
-    parts: Integers = np.empty(0, np.int64)
-    edges: Edges = {}  # noqa: RUF012
-
-
-@SILENT
-def turn(
-    panels: Panels, report: Floats, tilts: Floats, unit: Floats, goal: Floats, rows: Floats,
-    alone: bool, far: Far,
-) -> Turn:  # fmt: skip
-    """One turn of the adaptation: judge the panels, and cut or extend what is short at some tilt.
-
-    Args:
-        panels: all of them, with values.
-        report: see `judge`, -1 for panels that it has not seen; written.
-        tilts: where sums have to be good.
-        unit: the log totals in whose units the report is, nan at first; written.
-        goal: see `judge`.
-        rows: ends of the branches.
-        alone: the integrand is a density alone, and modes beyond the panels are not looked for.
-        far: what is known beyond the panels.
-
-    Returns:
-        How it ended, and what there is to say about it.
-    """
-    region, lo, hi, log_p, loss = panels
-    n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
-    share, parts, wanted = np.empty(n), np.empty(n, np.int64), 0
-    for again in range(2):
-        if again or math.isnan(unit[0]):
-            unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
-            report[:, 0, 0, 0] = -1.0
-        wanted = judge(lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts)
-        if wanted:
-            break
-    logs = unit + np.log(totals[:, 0])
-    if not wanted:
-        return Turn(LOST, logs)
-    starts = [0, *(np.flatnonzero(region[1:] != region[:-1]) + 1).tolist()]
-    spans = [(int(region[a]), a, b - 1) for a, b in pairwise([*starts, n])]
-    edges = _grow(spans, lo, hi, rows, share)
-    more = bool(edges) or wanted > n
-    if not more and not alone:
-        reach = np.full((len(rows), 2), np.nan)  # of branches without panels
-        for r, first, last in spans:
-            reach[r] = lo[first], hi[last]
-        if not ((reach == far.reached) | np.isnan(reach)).all():
-            return Turn(UNSEEN, logs, reach=reach)
-        edges = _far_modes(tilts, logs, far)
-        more = bool(edges)
-    if not more and _summits(nodes(lo, hi).ravel(), log_p, loss, region, tilts, logs, parts):
-        # the rounding of x and of the loss looks like summits too, never resolved
-        parts[hi - lo <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))] = 1
-        more = bool((parts > 1).any())
-    if not more:
-        narrow, error, affinity = _finish(lo, hi, log_p, loss, tilts, logs, report)
-        return Turn(NARROW if narrow > MOST_NARROW else SETTLED, logs, error, affinity)
-    if any(math.isinf(outward[-1]) for outward in edges.values()):
-        return Turn(ENDLESS, logs)
-    if parts.sum() > MAX_PANELS:
-        return Turn(CROWDED, logs)
-    return Turn(MORE, logs, parts=parts, edges=edges)
