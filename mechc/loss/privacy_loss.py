@@ -308,12 +308,11 @@ class PrivacyLoss:
             return self
         return self.of_source(within(self.source, bound), self.is_reversed)
 
-    def settled(self, tilt_lo: float, tilt_hi: float) -> bool:
-        """Whether nodes for these real tilts are known already, here or in the other direction."""
+    @property
+    def settled(self) -> tuple[float, float]:
+        """Real tilts for which nodes are known already, here or in the other direction."""
         lo, hi = self.tilts if self.source is None else self.source.tilts
-        if self.is_reversed:
-            lo, hi = -1.0 - hi, -1.0 - lo
-        return lo <= tilt_lo and tilt_hi <= hi
+        return (-1.0 - hi, -1.0 - lo) if self.is_reversed else (lo, hi)
 
     def fork(self) -> PrivacyLoss:
         """Return a copy whose nodes grow apart: what is asked of it leaves this law lean."""

@@ -140,6 +140,9 @@ class Columns:
         Raises:
             NumericError: nodes do not settle.
         """
+        settled = self._settled_tilt()  # by questions about the other direction
+        if 0.0 < settled < self._t_max and any(s.loss.tilts[1] < settled for s in self._steps):
+            self._cover(settled)
         for _ in range(LOOKS):
             if self.chernoff(epsilon) <= level:
                 return True
@@ -177,7 +180,7 @@ class Columns:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
         floor = 1e-18 / float(self._law.counts.sum())
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
-        if not all(s.loss.settled(-1.0, tilt) for s in self._steps):
+        if not tilt <= self._settled_tilt():
             room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
@@ -188,6 +191,11 @@ class Columns:
         if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
             self._steps = steps
             self._law, self._peaks = Law.of(steps), None
+
+    def _settled_tilt(self) -> float:
+        """The largest tilt for which the laws of all steps have nodes, in any direction."""
+        known = (s.loss.settled for s in self._steps)
+        return min(hi if lo <= -1.0 else -math.inf for lo, hi in known)
 
     def saddle(self, epsilon: float) -> tuple[float, float]:
         """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
