@@ -345,7 +345,7 @@ class Side(Columns):
         spread = float(tilted.spread.max())
         if not self._has_sums or not tilted.lasting > LEAST_SHARE or not spread > 0.0:
             return None
-        floor = 1e-18 / float(self._law.counts.sum())
+        floor = 1e-18 / self._total
         atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
         steps = tuple(Step(s.loss.lean(-1.0 - c, c), s.count) for s in self._coarse)
         frequency = 0.0

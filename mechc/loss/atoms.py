@@ -122,7 +122,7 @@ def spent(
 
 def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
     """Sort atoms by loss and add up the masses of equal losses."""
-    if (loss[1:] > loss[:-1]).all():
+    if loss.size < 2 or (loss[1:] > loss[:-1]).all():
         return loss, log_mass
     order = np.argsort(loss, kind="stable")
     loss, log_mass = loss[order], log_mass[order]

@@ -111,11 +111,12 @@ class KernelSource:
             )
         self._first_panels = self._panels
         tilts = (-1.0, 0.0) if kernel.MEASURE == Measure.LATTICE else (-math.inf, math.inf)
-        self._atoms = (
-            *merge(*(np.concatenate([a[i] for a in atoms]) for i in (0, 1))),
-            tilts,
-            reaches,
+        losses, log_masses = (
+            atoms[0][:2]
+            if len(atoms) == 1
+            else (np.concatenate([a[i] for a in atoms]) for i in (0, 1))
         )
+        self._atoms = (*merge(losses, log_masses), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
@@ -598,7 +599,7 @@ class KernelSource:
         revealed: list[LogMass] = []
         if self._panels is not None:
             panels = self.cover(-1.0, 0.0)
-            continuous = panels.log_masses()
+            continuous = panels.log_masses
             known += MISPLACED * quadrature.misplaced(panels, 0.0)
         for name, shift, smooth, at_infinity in (
             ("P", 0.0, continuous[0], self.infinite[0].log),

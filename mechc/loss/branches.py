@@ -745,7 +745,7 @@ def _hold_inverses(
 ) -> None:
     """Losses between those of two nodes have their outputs between the two."""
     for index, row in enumerate(source.rows):
-        mine = np.flatnonzero((region == index) & np.isfinite(loss))
+        mine = ((region == index) & np.isfinite(loss)).nonzero()[0]
         if row[2] not in (protocol.INCREASING, protocol.DECREASING) or mine.size < 2:
             continue
         at = mine[(PLACES * (mine.size - 1)).astype(np.int64)]

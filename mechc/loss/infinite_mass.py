@@ -55,9 +55,11 @@ def rounded(log_mass: float) -> LogMass:
 
 def total(masses: Sequence[LogMass]) -> LogMass:
     """Sum of masses."""
-    log_mass = log_total(np.array([m.log for m in masses]))
-    error = max((m.error for m in masses if m.log > -math.inf), default=0.0)
-    return LogMass(min(log_mass, 0.0), error)
+    some = [m for m in masses if m.log > -math.inf]
+    if len(some) < 2:
+        return some[0]._replace(log=min(some[0].log, 0.0)) if some else LogMass()
+    log_mass = log_total(np.array([m.log for m in some]))
+    return LogMass(min(log_mass, 0.0), max(m.error for m in some))
 
 
 def agreed(closed: float, found: LogMass, label: str) -> LogMass:

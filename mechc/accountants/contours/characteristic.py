@@ -442,14 +442,9 @@ class Law:
         """Flatten the steps."""
         parts = [s.loss.nodes() for s in steps]
         both = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        loss, log_weight = both
-        return cls(
-            tuple(steps),
-            np.array([0, *accumulate(p[0].size for p in parts)], np.int64),
-            np.array([float(s.count) for s in steps]),
-            loss,
-            log_weight,
-        )
+        ends = accumulate([p[0].size for p in parts])
+        counts = np.array([s.count for s in steps], np.float64)
+        return cls(tuple(steps), np.array([0, *ends], np.int64), counts, *both)
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
@@ -466,6 +461,8 @@ class Law:
 
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
+        if not self._open:
+            return 0.0
         return math.fsum(s.count * s.loss.unresolved(t) for s in self._open)
 
     @cached_property

@@ -52,6 +52,8 @@ class Columns:
     def __init__(self, steps: tuple[Step, ...]) -> None:
         """Keep the steps."""
         self._steps = steps
+        self._counts = [s.count for s in steps]
+        self._total = float(sum(self._counts))
         self._law = Law.of(steps)
         self._peaks: tuple[Floats, Floats] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
@@ -156,7 +158,7 @@ class Columns:
 
     def _is_topmost(self, epsilon: float, limit: float) -> bool:
         """Whether only the topmost losses count at this tilt."""
-        gap = (self._highest - epsilon) / float(self._law.counts.sum())
+        gap = (self._highest - epsilon) / self._total
         if 1e9 < limit * gap < math.inf:
             return True
         return float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
@@ -178,19 +180,16 @@ class Columns:
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
-        floor = 1e-18 / float(self._law.counts.sum())
+        floor = 1e-18 / self._total
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
         if not tilt <= self._settled_tilt():
             room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        steps = tuple(
-            Step(s.loss.covering(low, tilt, contour, frequency, floor), s.count)
-            for s in self._steps
-        )
-        if any(a.loss is not b.loss for a, b in zip(steps, self._steps, strict=True)):
-            self._steps = steps
-            self._law, self._peaks = Law.of(steps), None
+        laws = [s.loss.covering(low, tilt, contour, frequency, floor) for s in self._steps]
+        if laws != [s.loss for s in self._steps]:
+            self._steps = tuple(map(Step, laws, self._counts))
+            self._law, self._peaks = Law.of(self._steps), None
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""

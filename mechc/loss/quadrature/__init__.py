@@ -62,6 +62,7 @@ class Quadrature:
         tilts: the interval of real tilts covered so far.
         points: tilts inside that interval that were asked for and are covered exactly.
         log_totals: log M at the tilts tested last.
+        log_masses: logs of the masses of P and of Q when tilts were first covered.
         apart: P and Q are so far apart that tilts between -1 and 0 are not resolved, only these.
         error: estimated error of M(z) as a share of M(Re z), see `resolution.judge`.
     """
@@ -78,7 +79,7 @@ class Quadrature:
         self._mass_of = mass_of
         self._goal = np.array([1e-14 if mass_of else MASS_GOAL, GOAL])
         edges = [first_edges(kernel, theta, float(lo), float(hi)) for lo, hi in rows]
-        self.region = np.repeat(np.arange(len(edges)), [e.size - 1 for e in edges])
+        self.region = np.arange(len(edges)).repeat([e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
         at = self._at(np.ascontiguousarray(self.x.ravel()))
@@ -86,6 +87,7 @@ class Quadrature:
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
+        self.log_masses = -math.inf, -math.inf
         self.apart = False
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
@@ -118,11 +120,6 @@ class Quadrature:
             self._spread = log_weight, (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         return self._spread
 
-    def log_masses(self) -> tuple[float, float]:
-        """Return the logs of what the panels hold of the masses of P and of Q."""
-        p, q = self._log_totals(0.0, -1.0)
-        return float(p), float(q)
-
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
         """Return panels that resolve all real tilts in [tilt_lo, tilt_hi], `points` exactly so.
 
@@ -152,7 +149,9 @@ class Quadrature:
         while tilts:
             rounds, affinity = self._settle(np.array(tilts), rounds)
             error = max(error, self.error)
-            self.apart |= not known and self._far_apart()
+            if not known:
+                q, half, p = self._log_totals(-1.0, -0.5, 0.0).tolist()
+                self.log_masses, self.apart = (p, q), half < FARTHEST
             if not widened:
                 break
             new = _between(tilts, affinity, fresh)
@@ -172,10 +171,6 @@ class Quadrature:
             tilts = [t for before, t, after in ends if fresh & {before, t, after}]
         self.error = error
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
-
-    def _far_apart(self) -> bool:
-        """Whether too many tilts between -1 and 0 would have to be resolved."""
-        return bool(self._log_totals(-0.5)[0] < FARTHEST)
 
     @SILENT
     def _log_totals(self, *tilts: float) -> Floats:
@@ -232,7 +227,7 @@ class Quadrature:
         """Edges up to the farthest point with mass beyond panels that reach so far."""
         if reached.tobytes() != self._far.reached.tobytes():  # nan, of no panels, equals itself
             spend(SEARCHED * ORDER * self.region.size * tilts.size)
-            self._far = panels.beyond(reached, self._rows, self._values)
+            self._far = panels.beyond(reached, self._rows, self._at)
         return resolution.far_modes(tilts, logs, self._far)
 
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
@@ -286,7 +281,8 @@ class Quadrature:
         new = (origin < 0).nonzero()[0]
         log_p, loss = old.log_p.take(origin, axis=0), old.loss.take(origin, axis=0)
         x = nodes(lo[new], hi[new])
-        log_p[new], loss[new] = (v.reshape(x.shape) for v in self._at(x.ravel()))
+        at = self._at(x.ravel())
+        log_p[new], loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
         return Panels(region, lo, hi, log_p, loss), origin
 
     def losses_at_ends(self) -> Floats:
@@ -314,7 +310,7 @@ class Quadrature:
         """Log density and loss; where the kernel has no answer -inf and 0."""
         log_p, loss = self._values(x)
         sound = np.isfinite(log_p) & np.isfinite(loss)
-        if not sound.all():
+        if not np.logical_and.reduce(sound):
             log_p[~sound], loss[~sound] = -np.inf, 0.0
         return log_p, loss
 

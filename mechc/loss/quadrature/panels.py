@@ -54,10 +54,9 @@ def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
         gaps += [np.abs(points[-2] - lo), np.abs(points[-1] - hi)]
     x = np.concatenate(points)
     log_p, loss = values(x)
-    sound = np.isfinite(log_p) & np.isfinite(loss)
-    log_size = np.where(sound, log_p + np.log(np.concatenate(gaps)), -np.inf)
+    log_size = log_p + np.log(np.concatenate(gaps))
     offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
-    return Far(reached, offsets, x, log_size, np.where(sound, loss, 0.0))
+    return Far(reached, offsets, x, log_size, loss)
 
 
 @compiled(
@@ -130,7 +129,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         values = density(points)
         if not np.isfinite(values).any():
             continue
-        best = int(np.argmax(values + log_scales))
+        best = int((values + log_scales).argmax())
         place, scale = float(nearest[best]), float(scales[best])
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
@@ -171,12 +170,12 @@ def _places(lo: float, hi: float) -> tuple[Floats, Floats, Floats, Floats]:
 
 def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, float] | None:
     """Place and width of a mode that the points step over, None where they resolve it."""
-    top = int(np.argmax(values))
+    top = int(values.argmax())
     a, b = float(points[max(top - 1, 0)]), float(points[min(top + 1, points.size - 1)])
     for climbs in range(CLIMBS):
         x = a + (b - a) * CLIMB
         inner = density(x)
-        top = int(np.argmax(inner))
+        top = int(inner.argmax())
         low, high = max(top - 1, 0), min(top + 1, x.size - 1)
         fall = inner[top] - min(inner[low], inner[high])
         if not fall > FLAT:
