@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mechc.accountants.bound import Bound
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
@@ -289,7 +290,7 @@ class Epoch:
             out: Floats = np.log(np.maximum(value, 0.0))
         return out
 
-    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return bounds and estimate of the epsilon of a delta, which prove nothing, if there are.
 
         Args:
@@ -320,7 +321,7 @@ class Epoch:
             return None
         below = above = ROOM * noise / -slope
         extra = 1e-12 / -slope + 4.0 * EPS * y
-        return max(y - below - extra, 0.0), y, y + above + extra
+        return Bound(max(y - below - extra, 0.0), y, y + above + extra, "put", "")
 
     def _sketched(self, near: float, log_delta: float) -> tuple[Floats, Floats]:
         """Epsilons and estimates of log delta there, no further than down to a delta."""

@@ -248,8 +248,8 @@ class Auto:
         answer = revealed._first(epsilon, rtol)
         return bounds.corrected(answer, revealed._steps, epsilon, bound)
 
-    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
-        """Return bounds and estimate of epsilon where delta is the target, by the first method.
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
+        """Return epsilon where delta is the target, by the first method.
 
         Args:
             log_delta: natural log of delta.
@@ -266,12 +266,13 @@ class Auto:
         for strategy in asked:
             try:
                 accountant = self._accountant(strategy.method)
-                found = isinstance(accountant, registry.Inverts) and accountant.epsilon(
-                    log_delta, near
-                )
+                if not isinstance(accountant, registry.Inverts):
+                    continue
+                found = accountant.epsilon(log_delta, near)
             except (UnsupportedError, NumericError, OutOfWorkError, MemoryError):
                 return None
-            if found:
+            if found is not None:
+                found.detail["auto"] = strategy.reason
                 return found
         return None
 

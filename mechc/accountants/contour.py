@@ -36,7 +36,6 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_complement, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
-from mechc.protocol import Floats
 
 
 class Known(NamedTuple):
@@ -89,24 +88,28 @@ class Side(Columns):
 
     def finite(self, epsilon: float) -> Answer:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
+        return self._found(epsilon)[1]
+
+    def _found(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
+        """H(epsilon), and the contour that has answered, if one has."""
         if self._highest <= epsilon or not math.isfinite(self._log_mass):
             why = "epsilon is at or beyond the largest finite loss"
-            return Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
+            return None, Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
-            return Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
+            return None, Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
         at_hand = self._at_hand(epsilon)
         if at_hand is not None:
-            return at_hand[1]
+            return at_hand
         if self.log_complement(epsilon) < NOTHING:
-            low = self._log_mass - 2.0 * math.exp(NOTHING)
-            return Answer(low, self._log_mass, self._log_mass, {"reason": "all losses are larger"})
+            low, high = self._log_mass - 2.0 * math.exp(NOTHING), self._log_mass
+            return None, Answer(low, high, high, {"reason": "all losses are larger"})
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:
             return self._fresh(epsilon)
         except NumericError as error:
-            return self._chernoff(epsilon, str(error))
+            return None, self._chernoff(epsilon, str(error))
 
     def negligible(self, epsilon: float, log_infinite: float) -> Answer | None:
         """A bound on H(epsilon) where it is nothing, or nothing beside the mass at infinite loss.
@@ -135,24 +138,23 @@ class Side(Columns):
                 return known, again
         return None
 
-    def epsilon(self, log_delta: float, near: float) -> Floats | None:
+    def epsilon(self, log_delta: float, near: float) -> Answer | None:
         """Lower side, root and upper side of epsilon where delta is the target.
 
         On the contour of an epsilon that is near; None where that has no smooth payoff, or is wide.
         """
         if not near > 0.0 or not isinstance(self._payoff, Smooth):
             return None
-        if self._at_hand(near) is None:
-            self.finite(near)
-        contour, answer = self._at_hand(near) or (None, None)
-        if answer is None or type(contour) is not Contour or not answer.width <= self._rtol:
+        contour, answer = self._found(near)
+        if type(contour) is not Contour or not answer.width <= self._rtol:
             return None
         row = np.ones(1)
         level = targets(self._steps, log_delta, row)
         found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
-        return None if np.isnan(found).any() else found
+        lower, root, upper = found.tolist()
+        return None if np.isnan(found).any() else Answer(lower, root, upper, answer.detail)
 
-    def _fresh(self, epsilon: float) -> Answer:
+    def _fresh(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
         where = self.choose(epsilon)
         one_scale = math.isfinite(self._payoff.edge) or (
@@ -161,7 +163,8 @@ class Side(Columns):
         # frequencies that are expected to be needed, none where there is no other way
         nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
         if nodes > CROWDED and len(self._steps) > STEPS:
-            return self._chernoff(epsilon, f"{nodes:.2g} frequencies of many distinct steps")
+            why = f"{nodes:.2g} frequencies of many distinct steps"
+            return None, self._chernoff(epsilon, why)
         contour = None if nodes > CROWDED else self.laid(where, one_scale)
         most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self.run(contour, epsilon, most, growth)
@@ -172,13 +175,18 @@ class Side(Columns):
                 if contour is not None and rare.width > ELSEWHERE * self._rtol:
                     answer = self.run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
-                    self._contours = [Known(jumps, rare.width), *self._contours[:3]]
-                    return rare
+                    return self._kept(jumps, rare)
         contour = contour or self.laid(where, one_scale)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
-        self._contours = [Known(contour.blurred or contour, answer.width), *self._contours[:3]]
-        return answer
+        return self._kept(contour.blurred or contour, answer)
+
+    def _kept(
+        self, contour: Contour | Blurred | Jumps, answer: Answer
+    ) -> tuple[Contour | Blurred | Jumps, Answer]:
+        """Remember a contour that has answered."""
+        self._contours = [Known(contour, answer.width), *self._contours[:3]]
+        return contour, answer
 
     def choose(self, epsilon: float) -> Placement:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
@@ -410,8 +418,8 @@ class ContourAccountant:
         lower, estimate, upper = with_infinite(base, sides)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
-    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
-        """Return bounds and estimate of epsilon where delta is the target, one row of a contour.
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
+        """Return epsilon where delta is the target, one row of a contour.
 
         Args:
             log_delta: natural log of delta.
@@ -421,7 +429,10 @@ class ContourAccountant:
             None where that is not to be had from one contour.
         """
         found = self._forward.epsilon(log_delta, near)
-        return None if found is None else (float(found[0]), float(found[1]), float(found[2]))
+        if found is None:
+            return None
+        sides = found.lower, found.estimate, found.upper
+        return Bound(*sides, "contour", "proven", dict(found.detail))
 
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate

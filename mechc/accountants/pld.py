@@ -135,8 +135,8 @@ class PldAccountant:
         self._kept = [pair, *self._kept[: _KEPT - 1]]
         return pair.bound(epsilon)
 
-    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
-        """Return bounds and estimate of epsilon where delta is the target.
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
+        """Return bounds and estimate of epsilon where delta is the target, not proven as delta is.
 
         Args:
             log_delta: natural log of delta.
@@ -160,7 +160,7 @@ class PldAccountant:
             if pair.serves(upper, self._rtol):
                 break
             at = min(max(lower, 0.1 * at) if upper > 2.0 * lower else upper, _LARGEST)
-        return None if fit and lower < _NARROW * upper else (lower, estimate, upper)
+        return None if fit and lower < _NARROW * upper else Bound(lower, estimate, upper, "pld", "")
 
     def _convolved(self, epsilon: float) -> Composition:
         return Composition(self._composed, self._laws, self._counts, epsilon)

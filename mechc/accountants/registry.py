@@ -35,8 +35,11 @@ class Accountant(Protocol):
 class Inverts(Protocol):
     """What an accountant may offer besides: epsilon where log delta is a target."""
 
-    def epsilon(self, log_delta: float, near: float) -> tuple[float, float, float] | None:
-        """Return bounds and estimate of it, None where the accountant is to be asked for delta."""
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
+        """Return it, None where the accountant is to be asked for delta.
+
+        Without the status "proven" it says where to ask, and proves nothing.
+        """
 
 
 Accounts = Callable[..., Accountant]

@@ -315,9 +315,7 @@ class AllocationEvaluation(Evaluation):
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(low for low, _ in masses), max(high for _, high in masses)
 
-    def inverted(
-        self, direction: str, log_delta: float, near: float
-    ) -> tuple[float, float, float] | None:
+    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
         return self._epochs[direction].epsilon(log_delta, near)
 

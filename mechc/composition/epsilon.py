@@ -259,12 +259,14 @@ def _at_top(curve: Curve, start: float) -> Bound | None:
 def _as_a_row(
     evaluation: Evaluation, direction: str, log_target: float, start: float, known: Curve
 ) -> Bound | None:
-    """Answer by a method that inverts, where what it found is certified like any other answer."""
+    """Answer by a method that inverts, where what it found is, or comes out, proven."""
     found = evaluation.inverted(direction, log_target, start)
-    if found is None or not known.low < found[2] < known.high:
+    if found is None or not known.low < found.upper < known.high:
         return None
+    lower, estimate, upper = float(found.lower), float(found.estimate), float(found.upper)
+    if found.status == "proven":
+        return replace(found, lower=max(lower, known.low))
     curve = replace(known, log_delta=partial(evaluation.log_delta_in, direction))
-    lower, estimate, upper = found
     if not curve.excess("upper", upper) <= 0.0:
         return None
     if lower > known.low and not curve.excess("lower", lower) > 0.0:

@@ -270,10 +270,8 @@ class Evaluation:
             return accountant.log_delta(epsilon, rough)
         return accountant.log_delta(epsilon)
 
-    def inverted(
-        self, direction: str, log_delta: float, near: float
-    ) -> tuple[float, float, float] | None:
-        """Return bounds and estimate of epsilon by a method that inverts; they prove nothing here.
+    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | None:
+        """Return epsilon by a method that inverts, "proven" only if that is right as it is.
 
         Args:
             direction: "remove" or "add".
@@ -283,7 +281,15 @@ class Evaluation:
         accountant = self._accountant(direction)
         if not isinstance(accountant, registry.Inverts) or self._loss_shift(direction, near):
             return None
-        return accountant.epsilon(log_delta, near)
+        found = accountant.epsilon(log_delta, near)
+        if found is None:
+            return None
+        known, (top, beyond) = self._about_masses(direction), self.largest_loss_in(direction)
+        near_top = abs(float(found.upper) - top) < NEXT * max(beyond, TOP_ERROR * abs(top))
+        plain = known.infinite.error == known.density == 0.0 and known.early == -math.inf
+        self.methods_used.add(found.method)
+        found.detail["direction"] = direction
+        return found if plain and not near_top else replace(found, status="")
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""

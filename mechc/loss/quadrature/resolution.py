@@ -419,8 +419,9 @@ def lay(
             for (r, side), outward in edges.items()
             for a, b in pairwise(outward)
         ]
-        columns = zip((branch, start, end, origin), zip(*more, strict=True), strict=True)
-        branch, start, end, origin = map(np.concatenate, columns)
+        which, lower, upper, new = zip(*more, strict=True)
+        branch, start = np.concatenate([branch, which]), np.concatenate([start, lower])
+        end, origin = np.concatenate([end, upper]), np.concatenate([origin, new])
         order = np.lexsort((start, branch))
         branch, start, end, origin = branch[order], start[order], end[order], origin[order]
     return branch, start, end, origin
