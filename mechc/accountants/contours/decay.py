@@ -57,7 +57,7 @@ class Fading:
             flat = y / ((m - 1.0) * (c * c + y * y))
             each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
             bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1) + self._missed / start
+        best: Floats = np.fmin.reduce(bounds, axis=1, initial=np.inf) + self._missed / start
         return best
 
     def most(self, start: Floats) -> Floats:
@@ -65,7 +65,7 @@ class Fading:
         with np.errstate(all="ignore"):
             each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
             bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.nan_to_num(bounds, nan=np.inf).min(axis=1) + self._missed
+        best: Floats = np.fmin.reduce(bounds, axis=1, initial=np.inf) + self._missed
         return np.clip(best, LEAST, 1.0)
 
 
