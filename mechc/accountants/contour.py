@@ -86,12 +86,8 @@ class Side(Columns):
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
 
-    def finite(self, epsilon: float) -> Answer:
-        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]."""
-        return self._found(epsilon)[1]
-
-    def _found(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
-        """H(epsilon), and the contour that has answered, if one has."""
+    def finite(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
+        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered."""
         if self._highest <= epsilon or not math.isfinite(self._log_mass):
             why = "epsilon is at or beyond the largest finite loss"
             return None, Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
@@ -145,7 +141,7 @@ class Side(Columns):
         """
         if not near > 0.0 or not isinstance(self._payoff, Smooth):
             return None
-        contour, answer = self._found(near)
+        contour, answer = self.finite(near)
         if type(contour) is not Contour or not answer.width <= self._rtol:
             return None
         row = np.ones(1)
@@ -407,12 +403,12 @@ class ContourAccountant:
         """
         base, shift = self._log_infinite, 0.0
         if epsilon >= 0:
-            a = self._forward.negligible(epsilon, base) or self._forward.finite(epsilon)
+            a = self._forward.negligible(epsilon, base) or self._forward.finite(epsilon)[1]
         else:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
                 self._backward = Side(reverse, self._payoff.times(-1), self._rtol)
-            a = self._backward.finite(-epsilon)
+            a = self._backward.finite(-epsilon)[1]
             base, shift = log1mexp(epsilon + self._forward.log_q), epsilon
         sides = (shift + v for v in (a.lower, a.estimate, a.upper))
         lower, estimate, upper = with_infinite(base, sides)

@@ -247,6 +247,7 @@ class Contour:
 
     def resolve(self, law: Law) -> None:
         """Take a law whose nodes resolve higher frequencies; known values stay."""
+        self._terms = math.nan, 0, np.empty(0), 0.0
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
@@ -313,8 +314,10 @@ class Contour:
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
-        _, value, noise = self.waves(epsilon)
-        return value.real, EPS * float(noise.sum())
+        if self._terms[:2] != (epsilon, self.nodes):  # to see that they are enough, and to answer
+            _, value, noise = self.waves(epsilon)
+            self._terms = epsilon, self.nodes, value.real, EPS * float(noise.sum())
+        return self._terms[2:]
 
     def first(self, epsilon: float) -> tuple[float, float]:
         """Return what to add the terms twice to, as a share of g(c), and its error: the term 0."""

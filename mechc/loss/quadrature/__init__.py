@@ -133,6 +133,7 @@ class Quadrature:
         other._cover(tilt_lo, tilt_hi, points)
         return other
 
+    @SILENT
     def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
         """Refine, in a copy of one's own."""
         wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
@@ -172,13 +173,11 @@ class Quadrature:
         self.error = error
         self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
 
-    @SILENT
     def _log_totals(self, *tilts: float) -> Floats:
         """Logs of the integrals of p exp(zL) over all panels."""
         log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
         return resolution.log_totals(log_weight, self.loss, np.array(tilts))
 
-    @SILENT
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
 
@@ -239,7 +238,8 @@ class Quadrature:
         """
         turns = frequency / TURN
         at = self.lo, self.hi, self.log_p, self.loss
-        total, parts = self._log_totals(contour)[0], np.empty(self.region.size, np.int64)
+        log_weight, parts = self.spread()[0], np.empty(self.region.size, np.int64)
+        total = resolution.log_totals(log_weight, self.loss, np.array([contour]))[0]
         panels.waved(*at, contour, total, turns, floor, parts)
         return self.cut(parts)
 
