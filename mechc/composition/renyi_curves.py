@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,8 @@ def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.
     """
     for name, value in (("xi", xi), ("rho", rho)):
         least = 0.0 if name == "xi" or xi > 0 else math.nextafter(0.0, 1.0)
-        if not (isinstance(value, (int, float, np.floating)) and least <= value < math.inf):
+        known = isinstance(value, (int, float, np.floating))
+        if not (known and least <= value <= sys.float_info.max):
             accepted = "positive" if least else "finite non-negative"
             raise DeclarationError(f"zcdp: {name}={value!r} is not a {accepted} number")
     words = f"rho={rho:g}" + (f", xi={xi:g}" if xi else "")

@@ -317,6 +317,8 @@ def optimise(
 
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
     error, wanted = _error(minimise), _ranges(over)
+    if not isinstance(parameters, (Mapping, type(None))):
+        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
     kept = load(mechanism).bind(**(parameters or {}))
     names, ranges = list(wanted), [_range(kept, *one) for one in wanted.items()]
     tried: dict[tuple[float, ...], tuple[float, Event, Bound]] = {}

@@ -93,6 +93,9 @@ def logarithms(x, out):  # type: ignore[no-untyped-def]
 
 _EXCESS = np.array([1.0 / math.factorial(n) for n in range(15, 1, -1)])  # Taylor, from the top
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
+_FARTHEST = (
+    1e300  # of a log whose ulps are counted: four of them are a number, nothing times it none
+)
 _FAR = 40.0  # exponent beside whose exponential anything else is a rounding
 
 
@@ -194,7 +197,7 @@ def _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out):  # ty
                 w[j] = w[j] if y >= _FAR else p[j] * w[j]
                 step[j] = ahead + t * back[j]
                 ulps = 4.0 * abs(y) + 8.0 if y >= _FAR else 8.0 * abs(y) + 32.0
-                noisy[j] = abs(step[j]) * (ulps + 4.0 * abs(lw[j]))
+                noisy[j] = abs(step[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
             for j in range(n):
                 total += w[j]
                 bend += step[j]
@@ -212,7 +215,8 @@ def _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out):  # ty
                 w[j] = 0.0 if x[j] < LEAST else w[j]
                 total += w[j]
                 first += w[j] * v[j]
-                noise += w[j] * (8.0 + 4.0 * abs(lw[j]) + 4.0 * abs(t * v[j]))
+                sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
+                noise += w[j] * (8.0 + 4.0 * sizes)
             k, mean = top + math.log(total), first / total
         drift, second = 0.0, 0.0
         for j in range(n):

@@ -265,6 +265,7 @@ def right_calls():
                          "beneath": rr}),
         (mechc.optimise, {"mechanism": gaussian, "over": {}, "target": (1.0, 1e-5)}),
         (mechc.tournament, {"target": (1.0, 1e-5), "mechanisms": [gaussian], "progress": len}),
+        (mechc.zcdp, {"rho": 0.5, "xi": 0.0, "adjacency": "any"}),
         (mechc.post_process, {"event": rr, "edges": [0.5]}),
         (mechc.from_losses, {"losses": [1, -1], "masses": [0.5, 0.25], "infinite_mass": 0.25,
                              "step": 0.1, "symmetric": False, "name": "t", "because": "b",

@@ -8,6 +8,7 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss import moments
 from mechc.loss.atoms import find_lattice, merge
 from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -175,3 +176,15 @@ def test_generating_function_where_far_losses_would_overflow():
     h = 1e-4
     slope = (law.generating(t + h)[0] - law.generating(t - h)[0]) / (2 * h)
     assert mean == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("tilt", [0.99, 30.0, -0.5, -1.0])
+def test_an_outcome_of_no_mass_has_no_rounding(tilt):
+    """Two outcomes, by closed form, beside one whose log of mass is nearly the lowest double."""
+    p, q = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+    loss, log_p = np.log(p / q), np.log(p)
+    exact = math.log(float((p * np.exp(tilt * loss)).sum()))
+    for far in (-1e300, -1.7e308):
+        nodes = np.append(loss, 0.3), np.append(log_p, far)
+        found = moments.generating(*nodes, 0.0, 0.0, tilt)
+        assert abs(found[0] - exact) <= found[3] + 1e-15 and found[3] < 1e-13
