@@ -98,8 +98,7 @@ def waved(lo, hi, log_p, loss, contour, total, turns, floor, parts):  # type: ig
 
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
-OUT = np.array([1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 36.0])  # as a normal law of this scale needs them
-AROUND = np.concatenate([-OUT[::-1], [0.0], OUT])
+AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
