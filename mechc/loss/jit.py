@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numba as nb
+from mechc.loss.pipeline import njit
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 
@@ -29,7 +29,7 @@ class Compiled:
     Args:
         py_func: the function in Python.
         signatures: its types, in numba's notation; None for those of its calls.
-        options: of `numba.njit`, beyond those that all functions have in common.
+        options: of `njit`, beyond those that all functions have in common.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Compiled:
         made = self._made
         if made is None:
             with uncollected():
-                made = nb.njit(self._signatures, **self._options)(self.py_func)
+                made = njit(self._signatures, **self._options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made
@@ -84,6 +84,17 @@ class Subroutine(Compiled):
             TypeError: always.
         """
         raise TypeError(f"{self.py_func.__name__} is called by compiled functions alone")
+
+
+class Plain(Subroutine):
+    """One that runs as Python where Python calls it, and there raises where machine code goes on.
+
+    For what follows once or twice a question from one sum over many numbers.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Answer as the Python function does."""
+        return self.py_func(*arguments)
 
 
 @contextmanager
@@ -115,9 +126,9 @@ def compiled(
 
     Args:
         signatures: one or several, in numba's notation; None for the types of its calls.
-        options: further ones of `numba.njit`, as `nogil`. Not `fastmath` with sums in any order: a
-            function has a copy in the machine code of each that calls it, and which of them runs
-            depends on what was loaded before, so that the same question would get other digits.
+        options: further ones of `njit`, as `nogil` and `allocates`. Not `fastmath` with sums in any
+            order: a function has a copy in the machine code of each that calls it, and which of
+            them runs depends on what was loaded before: the same question would get other digits.
     """
     return lambda py_func: Compiled(py_func, signatures, options)
 
@@ -127,3 +138,8 @@ def subroutine(
 ) -> Callable[[Callable[..., Any]], Subroutine]:
     """Decorate a function that compiled ones alone call; see `compiled` for the arguments."""
     return lambda py_func: Subroutine(py_func, signatures, {"no_cpython_wrapper": True, **options})
+
+
+def plain(signatures: str | list[str]) -> Callable[[Callable[..., Any]], Plain]:
+    """Decorate a function that Python runs as it is, and compiled functions compile."""
+    return lambda py_func: Plain(py_func, signatures, {"no_cpython_wrapper": True})

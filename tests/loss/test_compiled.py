@@ -11,7 +11,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import mechc
-from mechc.loss.jit import compiled, subroutine
+from mechc.loss.jit import compiled, plain, subroutine
 
 
 @compiled("float64(float64)")
@@ -58,6 +58,46 @@ def test_a_subroutine_is_called_by_compiled_functions_alone():
     assert quartered(3.0) == 0.75
     with pytest.raises(TypeError, match="halved is called by compiled functions alone"):
         halved(3.0)
+
+
+def test_plain_functions_are_python_to_python_and_machine_code_to_machine_code():
+    @plain("float64(float64)")
+    def inverse(x):
+        return 1.0 / x
+
+    @compiled("float64(float64)")
+    def twice_inverted(x):
+        return inverse(inverse(x))
+
+    assert inverse(4.0) == twice_inverted(0.25) == 0.25
+    assert twice_inverted(0.0) == 0.0  # 1 / inf
+    with pytest.raises(ZeroDivisionError):
+        inverse(0.0)
+
+
+def test_arrays_are_made_where_a_function_says_that_it_makes_them():
+    @compiled("float64[::1](int64)", allocates=True)
+    def ones(n):
+        return np.zeros(n) + 1.0
+
+    @compiled("float64[::1](int64)")
+    def unannounced(n):
+        return np.zeros(n) + 2.0
+
+    assert ones(3).tolist() == [1.0] * 3
+    with pytest.raises(TypingError):
+        unannounced(3)
+
+
+def test_one_operator_has_the_types_of_its_operands():
+    """Types of operators are remembered from one function to the next."""
+
+    def half(x):
+        return x // 2 + x % 2
+
+    results = [compiled(f"{t}({t})")(half)(7) for t in ("int64", "float64", "int64")]
+    assert results == [4, 4.0, 4]
+    assert [type(r) for r in results] == [int, float, int]
 
 
 def test_threads_may_compile_at_once():

@@ -21,7 +21,7 @@ waves for proofs of decay go through the vector units of the processor (`moments
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -68,10 +68,7 @@ def _turn(theta, n, out):  # type: ignore[no-untyped-def]
         out[2, j] = out[1, j] + angle
 
 
-@subroutine(
-    "void(float64[::1], int64, float64[:,::1], float64[:,::1])",
-    inline="always",
-)
+@subroutine("void(float64[::1], int64, float64[:,::1], float64[:,::1])")
 def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
     """Turn the first two rows at n theta by the angles of `step`."""
     for j in range(theta.size):
@@ -152,30 +149,32 @@ def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
 
 
-@compiled(
-    "Tuple((complex128[::1], float64[::1]))(float64[::1], float64[::1], complex128[::1],"
-    " float64[::1], float64, float64, float64, float64)",
-)
-def turned_by(re, im, factor, y, turn, size, error, share):  # type: ignore[no-untyped-def]
+def turned_by(
+    re: Floats,
+    im: Floats,
+    factor: NDArray[np.complex128],
+    y: Floats,
+    turn: float,
+    size: float,
+    error: float,
+    share: float,
+) -> tuple[NDArray[np.complex128], Floats]:
     """Return factor exp(re + i im + i y turn), and the error of it in EPS.
 
     `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),
     whose log is at most the given share of re, is off by `error` EPS of 1.
     """
-    value, noise = np.empty(y.size, np.complex128), np.empty(y.size)
-    for n in range(y.size):
-        length, phase = math.exp(re[n]), im[n] + y[n] * turn
-        value[n] = factor[n] * complex(length * math.cos(phase), length * math.sin(phase))
-        turns = abs(im[n]) + y[n] * size
-        noise[n] = abs(factor[n]) * length * (8.0 + abs(re[n]) + 2.0 * turns)
-        noise[n] += abs(factor[n]) * math.exp((1.0 - share) * re[n]) * error
-    return value, noise
+    turns = 8.0 + np.abs(re) + 2.0 * (np.abs(im) + y * size)
+    noise = np.abs(factor) * (np.exp(re) * turns + np.exp((1.0 - share) * re) * error)
+    return factor * np.exp(re + 1j * (im + y * turn)), noise
 
 
-@subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64)")
-def turned(centred, weight, y):  # type: ignore[no-untyped-def]
-    """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation."""
-    work = np.empty((5, TILE))
+@subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])")
+def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
+    """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation.
+
+    `work` is room of shape (5, TILE).
+    """
     half, cosine, sine, real, imaginary = work[0], work[1], work[2], work[3], work[4]
     for m in range(LANES):
         real[m] = imaginary[m] = 0.0
@@ -252,7 +251,7 @@ def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
 @compiled(
     "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64,"
-    " float64[:,::1], float64[::1])",
+    " float64[:,::1], float64[::1], float64[:,::1])",
 )
 def decay_integral(  # type: ignore[no-untyped-def]
     offsets,
@@ -269,13 +268,14 @@ def decay_integral(  # type: ignore[no-untyped-def]
     goal,
     cells,
     root,
+    work,
 ):
     """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
 
     `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
     integrand's half period, or infinity; `goal` is the log of |phi| that is small enough; `cells`
-    and `root` are room for two rows of cells, and for a number a step. The supremum makes the bound
-    valid for the trapezoid sum as well.
+    and `root` are room for two rows of cells, and for a number a step, `work` is that of `turned`.
+    The supremum makes the bound valid for the trapezoid sum as well.
 
     Returns the bound, and what it would be if only frequencies that total variation has to
     account for were large: they lift the supremum everywhere before them.
@@ -287,7 +287,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
             break
         for i in range(counts.size):
             here, end = offsets[i], offsets[i + 1]
-            a, b = turned(centred[here:end], weight[here:end], y)
+            a, b = turned(centred[here:end], weight[here:end], y, work)
             g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
             root[i] = math.sqrt(g) if g > 0.0 else 0.0
         # the widest cell that meets the goal; where no cell does, one in which phi changes little
@@ -328,38 +328,20 @@ def decay_integral(  # type: ignore[no-untyped-def]
     return total, beyond
 
 
-@subroutine(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,:,::1])",
-)
-def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no-untyped-def]
-    """K' and K'' at one tilt."""
-    sum_tilted(offsets, loss, log_weight, t, work, out)
-    first, second = 0.0, 0.0
-    for i in range(counts.size):
-        first += counts[i] * out[0, i, 1]
-        second += counts[i] * out[0, i, 2]
-    return first, second
-
-
-@compiled(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
-    " float64[:,::1], float64[:,:,::1], float64[::1])"
-)
-def _saddle(offsets, counts, loss, log_weight, epsilon, limit, work, out, at):  # type: ignore[no-untyped-def]
+def _saddle(
+    slopes: Callable[[float], tuple[float, float]], epsilon: float, limit: float
+) -> tuple[float, float]:
     """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
 
-    `work` and `out` are as in `sum_tilted`, `at` is room for one tilt.
+    `slopes` are K' and K'' at a tilt.
     """
-    at[0] = 0.0
-    mean, variance = _slopes(offsets, counts, loss, log_weight, at, work, out)
+    mean, variance = slopes(0.0)
     gap, variance = epsilon - mean, max(variance, 1e-300)
     root = math.sqrt(gap * gap + 8.0 * variance)
     guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
     low, high, t, bend = 0.0, limit, limit, np.nan
     for turn in range(TURNS):
-        at[0] = t
-        slope, bend = _slopes(offsets, counts, loss, log_weight, at, work, out)
+        slope, bend = slopes(t)
         slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
         bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
         if turn == 0:
@@ -497,10 +479,19 @@ class Law:
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
         spend(30.0 * self.loss.size)
-        room = np.empty((2, self.loss.size)), np.empty((1, self.counts.size, 4)), np.empty(1)
-        nodes = self.offsets, self.counts, self.loss, self.log_weight
-        t, bend = _saddle(*nodes, epsilon, limit, *room)
-        return float(t), float(bend)
+        work, out, at = (
+            np.empty((2, self.loss.size)),
+            np.empty((1, self.counts.size, 4)),
+            np.empty(1),
+        )
+
+        def slopes(t: float) -> tuple[float, float]:
+            at[0] = t
+            sum_tilted(self.offsets, self.loss, self.log_weight, at, work, out)
+            _, first, second, _ = (self.counts @ out[0]).tolist()
+            return first, second
+
+        return _saddle(slopes, epsilon, limit)
 
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
@@ -578,6 +569,7 @@ class Tilted:
             goal,
             np.empty((2, CELLS + 1)),
             np.empty(self.counts.size),
+            np.empty((5, TILE)),
         )
         return float(total), float(beyond)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.characteristic import (
     HIGHEST,
     ROUNDED,
+    TILE,
     Law,
     Tilted,
     log_variation,
@@ -83,18 +84,18 @@ def log_sups(tilted: Tilted, frequencies: Floats) -> Floats:
     """
     spread, slack = float(tilted.spread[0]), float(tilted.slack[0])
     about = (tilted.centred, tilted.weight, spread, slack, *tilted.variations)
-    found: Floats = _log_sups(*about, tilted.counts, frequencies)
-    return found
+    out = np.empty(frequencies.size)
+    _log_sups(*about, tilted.counts, frequencies, np.empty((5, TILE)), out)
+    return out
 
 
 @compiled(
-    "float64[::1](float64[::1], float64[::1], float64, float64, float64[::1], float64[:,:,::1],"
-    " float64[::1], float64[::1])",
+    "void(float64[::1], float64[::1], float64, float64, float64[::1], float64[:,:,::1],"
+    " float64[::1], float64[::1], float64[:,::1], float64[::1])",
     nogil=True,
 )
-def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies):  # type: ignore[no-untyped-def]
-    """See `log_sups`."""
-    out = np.empty(frequencies.size)
+def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies, work, out):  # type: ignore
+    """See `log_sups`; `work` is that of `turned`."""
     worst = math.exp(log_variation(tables, atoms, counts, frequencies[0]))
     out[0] = math.log(worst)
     for m in range(1, frequencies.size):
@@ -107,7 +108,7 @@ def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies
             if far < SHOWN:  # and falls further on
                 worst = far
                 break
-            real, imaginary = turned(centred, weight, y)
+            real, imaginary = turned(centred, weight, y, work)
             g = 2.0 * real - real * real - imaginary * imaginary
             g -= slack + ROUNDED * y * spread
             root = math.sqrt(g) if g > 0.0 else 0.0
@@ -117,7 +118,6 @@ def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies
             worst = max(worst, min(value, far))
             y += width
         out[m] = math.log(worst)
-    return out
 
 
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over

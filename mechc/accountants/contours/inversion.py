@@ -18,6 +18,7 @@ is its inverse.
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -41,7 +42,7 @@ from mechc.accountants.contours.trapezoid import (
     conclude,
     moved,
 )
-from mechc.loss.jit import compiled, subroutine
+from mechc.loss.jit import compiled, plain
 from mechc.loss.rounding import EPS
 
 BLOCK = 32  # counts between fresh starts of the powers of phi
@@ -58,7 +59,7 @@ CLOSE = 1e-12  # the same between lattice points, where each step leads to the r
 AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
-@subroutine("UniTuple(float64, 2)(complex128[::1], float64)")
+@compiled("UniTuple(float64, 2)(complex128[::1], float64)")
 def horner(g, turn):  # type: ignore[no-untyped-def]
     """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
 
@@ -85,9 +86,7 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * value.real, -2.0 * slope.imag
 
 
-@subroutine(
-    "UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)",
-)
+@compiled("UniTuple(float64, 2)(complex128[::1], complex128[::1], float64, float64, float64)")
 def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     """Return d0 + 2 Re sum_j d_j r^j and the same of b, j = 1, 2, ..., r = exp(i turn)."""
     x, y = math.cos(turn), math.sin(turn)
@@ -100,7 +99,7 @@ def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     return d0 + 2.0 * p, b0 + 2.0 * u
 
 
-@subroutine(
+@plain(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
     " float64[::1], float64[:,::1])",
 )
@@ -154,7 +153,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
-@subroutine(
+@compiled(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
 )
@@ -176,7 +175,7 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     return 2.0 * EPS * total, bend
 
 
-@subroutine(
+@plain(
     "float64(float64, float64, float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -201,7 +200,7 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
     return np.nan
 
 
-@subroutine(
+@plain(
     "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -249,7 +248,7 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
     return np.nan, off, lower, middle, upper, slope
 
 
-@subroutine(
+@plain(
     "UniTuple(float64, 3)(UniTuple(float64, 6), float64, float64, float64, complex128[::1],"
     " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -273,9 +272,26 @@ def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[
 
 
 @compiled(
+    "void(float64, float64[::1], float64[::1], complex128[::1], complex128[::1], complex128[::1],"
+    " complex128[::1], float64[::1])"
+)
+def _terms(n, re, im, w, v, g, b, size):  # type: ignore[no-untyped-def]
+    """Write the terms of the sums at n, and what they are in size together."""
+    for j in range(re.size):
+        length, turn = math.exp(n * re[j]), n * im[j]
+        wave = complex(length * math.cos(turn), length * math.sin(turn))
+        g[j] = w[j] * wave
+        size[j] = abs(g[j])
+        if v.size:
+            b[j] = v[j] * wave
+            size[j] += abs(b[j])
+
+
+@compiled(
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
     " float64[:,::1])",
+    allocates=True,
 )
 def invert(  # type: ignore[no-untyped-def]
     counts, targets, guess, re, im, w, v, last, facts, images, known, widest, out
@@ -317,13 +333,7 @@ def invert(  # type: ignore[no-untyped-def]
                 gap = fresh
                 for j in range(re.size):
                     power[j] = np.exp(gap * complex(re[j], im[j]))
-            for j in range(re.size):
-                wave = np.exp(n * complex(re[j], im[j]))
-                g[j] = w[j] * wave
-                size[j] = abs(g[j])
-                if v.size:
-                    b[j] = v[j] * wave
-                    size[j] += abs(b[j])
+            _terms(n, re, im, w, v, g, b, size)
             most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
             error, reach = 2.0 * most * facts[NOISE_M], cap + facts[STEP]
@@ -390,5 +400,10 @@ def epsilons(
         w, v = contour.payoff.transform(z, 0.0) / start, np.empty(0, np.complex128)
         facts[TAIL] = left_out / start
     re, im, images = contour.re / n, contour.im / n, contour.images(n)
-    invert(counts, targets, near, re, im, w[1:], v, last, facts, images, known, widest, out)
+    about = re, im, w[1:], v, last, facts, images, known, widest, out
+    if counts.size == 1:  # not worth the compilation of all that follows from one sum
+        with contextlib.suppress(ArithmeticError, ValueError), np.errstate(all="ignore"):
+            invert.py_func(counts, targets, near, *about)
+            return out
+    invert(counts, targets, near, *about)
     return out

@@ -304,12 +304,12 @@ class Contour:
         spend(WAVE * self.re.size)
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         z = np.asarray(self.c + 1j * y, np.complex128)
-        with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
-            factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
         # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
         error, share = 2.0 * self.tolerance / EPS, 1.0 / float(self.tilted.counts.min())
-        value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
+        with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
+            factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
+            value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
