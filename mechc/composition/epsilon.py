@@ -35,6 +35,7 @@ from mechc.loss.truncated_loss import is_resolved
 
 MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
+BENT = 12  # evaluations up to which a slow search without an upper end lengthens its steps
 MAX_STEPS = 60  # outward steps from a root to its certified side
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
@@ -314,6 +315,8 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
             slope = secant if -math.inf < secant < 0 else slope
         stalled = turn > 3 and last is not None and 2 * abs(excess) > abs(last[1])
         last = (x, excess) if math.isfinite(excess) else None
+        if stalled and hi == math.inf and turn < BENT:  # log delta falls ever less steeply
+            slope, stalled = 0.25 * slope, False
         x = _next(lo, hi, x, excess, slope, stalled)
         if x > LARGEST_EPSILON:
             return math.inf, slope

@@ -88,13 +88,14 @@ def log1mexp(x: float) -> float:
 
 @primitive("float64(float64, float64)", inline=True)
 def log_mix(q: float, d: float) -> float:
-    """Return log(1 - q + q exp(d)), where that is a number, for q = 0 and 1e-130 < q < 1e130.
+    """Return log(1 - q + q exp(d)), where that is a number, for q = 0 and 1e-285 < q < 1e130.
 
     Without branches, for loops over many d: exp(d) = 2**n exp(r) by the series of exp(r) - 1, and
     the log of 2**m (1 + f) by that of atanh(f / (2 + f)).
     """
     above = -700.0 if d < -700.0 else d
-    near = 350.0 if above > 350.0 else above
+    most = 700.0 if q <= 1.0 else 350.0
+    near = most if above > most else above
     shifted = near * 1.4426950408889634 + 6755399441055744.0  # its last bits are those of n
     n = shifted - 6755399441055744.0
     high, low = near - n * 0.6931471803691238, n * 1.9082149292705877e-10

@@ -26,7 +26,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "bb71da2e08991038"
+DIGEST = "6a32a89b39a3d9cd"
 PROTOCOL = 2
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -72,13 +72,14 @@ def log_add(a: float, b: float) -> float:
 
 @compiled("float64(float64, float64)", inline=True)
 def log_mix(q: float, d: float) -> float:
-    """Return log(1 - q + q exp(d)), where that is a number, for q = 0 and 1e-130 < q < 1e130.
+    """Return log(1 - q + q exp(d)), where that is a number, for q = 0 and 1e-285 < q < 1e130.
 
     Without branches, for loops over many d: exp(d) = 2**n exp(r) by the series of exp(r) - 1, and
     the log of 2**m (1 + f) by that of atanh(f / (2 + f)).
     """
     above = -700.0 if d < -700.0 else d
-    near = 350.0 if above > 350.0 else above
+    most = 700.0 if q <= 1.0 else 350.0
+    near = most if above > most else above
     shifted = near * 1.4426950408889634 + 6755399441055744.0  # its last bits are those of n
     n = shifted - 6755399441055744.0
     high, low = near - n * 0.6931471803691238, n * 1.9082149292705877e-10
@@ -121,14 +122,14 @@ def log_p(x, theta):
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
-    c0 = 0.5 / (sigma * sigma)
+    c0 = sigma * sigma
     s0 = -math.log(sigma)
     c1 = -0.9189385332046728 + math.log(sampling_rate) + s0
     c2 = -0.9189385332046728 + s0 + math.log1p(-sampling_rate)
     for i in range(xs.size):
         x = xs[i]
         t0 = x - sensitivity
-        out[i] = log_add(c1 - c0 * (t0 * t0), c2 - c0 * (x * x))
+        out[i] = log_add(c1 - 0.5 * (t0 * t0) / c0, c2 - 0.5 * (x * x) / c0)
 
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
@@ -140,10 +141,10 @@ def log_q(x, theta):
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     sigma = theta[0]
-    c0 = 0.5 / (sigma * sigma)
+    c0 = sigma * sigma
     c1 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        out[i] = c1 - c0 * (xs[i] * xs[i])
+        out[i] = c1 - 0.5 * (xs[i] * xs[i]) / c0
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -155,10 +156,10 @@ def loss(x, theta):
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
-    c0 = sensitivity / (sigma * sigma)
+    c0 = sigma * sigma
     c1 = -0.5 * sensitivity
     for i in range(xs.size):
-        out[i] = log_mix(sampling_rate, c0 * (c1 + xs[i]))
+        out[i] = log_mix(sampling_rate, sensitivity * (c1 + xs[i]) / c0)
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
@@ -176,11 +177,11 @@ def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
     if branch == 0:
-        c0 = 0.5 * sensitivity
-        c1 = 1.0 / sampling_rate
-        c2 = sigma * sigma / sensitivity
+        c0 = sigma * sigma
+        c1 = 0.5 * sensitivity
+        c2 = 1.0 / sampling_rate
         for i in range(ells.size):
-            out[i] = c0 + c2 * log_mix(c1, ells[i])
+            out[i] = c1 + c0 * log_mix(c2, ells[i]) / sensitivity
     else:
         for i in range(ells.size):
             out[i] = math.nan
@@ -240,4 +241,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: bea42395ff95ed414be5c04c9c65597ecf61684ffa226795a697e73b841e0bf9
+# sha256 of the text above: 8d2ebb58b4197b3e5f0cdc8d0f9688aa3cb0abfbd5224a4ad044ff3309fedf82

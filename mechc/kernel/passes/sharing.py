@@ -168,20 +168,9 @@ class _Hoister:
             return expr
         if not ir.depends_on(expr, self.variable):
             return self.names.setdefault(expr, ir.Local(f"c{len(self.names)}"))
-        if isinstance(expr, ir.Div):
-            expr = self._multiplied(expr)
         if isinstance(expr, (ir.Add, ir.Mul)):
             expr = self._grouped(expr)
         return ir.rebuild(expr, tuple(self.rewrite(arg) for arg in ir.children(expr)))
-
-    def _multiplied(self, expr: ir.Div) -> Expr:
-        """A quotient by what is free, whose other free factors are divided once, in front."""
-        factors = expr.top.args if isinstance(expr.top, ir.Mul) else (expr.top,)
-        free = tuple(arg for arg in factors if not ir.depends_on(arg, self.variable))
-        if not free or ir.depends_on(expr.bottom, self.variable):
-            return expr
-        bound = (arg for arg in factors if ir.depends_on(arg, self.variable))
-        return ir.Mul((ir.Div(free[0] if len(free) == 1 else ir.Mul(free), expr.bottom), *bound))
 
     def _grouped(self, expr: ir.Add | ir.Mul) -> Expr:
         """The free operands of a sum or product joined into one."""
