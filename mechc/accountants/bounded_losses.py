@@ -134,7 +134,6 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
 @subroutine(
     "float64(float64[::1], float64[:,::1], int64, float64, float64, float64, float64[:,::1],"
     " float64[::1])",
-    allocates=True,
 )
 def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
     """Return the largest relative error of a new level; those above `limit` go to the floors.
@@ -200,7 +199,6 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[:,::1],"
     " float64[::1], float64[:,::1], float64[::1], float64[:,::1], float64[:,::1])",
-    allocates=True,
 )
 def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):  # type: ignore[no-untyped-def]
     """Fill `out`; see `run`. Row 0 of a level is the cell below its window, zeros follow it."""

@@ -66,7 +66,6 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
     " float64, float64[::1], float64[:,::1])",
     nogil=True,
-    allocates=True,
 )
 def choose(  # type: ignore[no-untyped-def]
     rows, t, peak, useful, log_delta, epsilon, rtol, log_small, known, out
@@ -238,7 +237,6 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
     " float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean,"
     " boolean, float64[:,::1])",
     nogil=True,
-    allocates=True,
 )
 def solve(  # type: ignore[no-untyped-def]
     nodes, beside, terms, s, peak, c, period, growth, phase, band, lost, start, target, inverse,

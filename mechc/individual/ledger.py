@@ -49,7 +49,7 @@ PART = 1 << 12  # people whose rows are looked at together
 SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
-@compiled(nogil=True, allocates=True)  # for the integer types that occur
+@compiled(nogil=True)  # for the integer types that occur
 def encode(  # type: ignore[no-untyped-def]
     values, knots, linear, crowding, length, untouched, unit, codes
 ):
@@ -110,7 +110,7 @@ def encode(  # type: ignore[no-untyped-def]
     return -1
 
 
-@compiled(nogil=True, allocates=True)
+@compiled(nogil=True)
 def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def]
     """Add steps to totals of shape (people, columns).
 

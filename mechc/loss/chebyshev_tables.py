@@ -151,7 +151,6 @@ def _add_all(row, lo, hi, u, payoff, work):  # type: ignore[no-untyped-def]
 @compiled(
     "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64[:,::1], int64, b1, float64[:,::1])",
-    allocates=True,
 )
 def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, payoff, out):  # type: ignore
     """Matrix rows of the part with a density, see `Tabulated.act`."""

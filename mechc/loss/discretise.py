@@ -39,7 +39,6 @@ Floats = NDArray[np.float64]
 @compiled(
     "float64[::1](float64[::1], float64[::1], float64[::1], float64, float64, int64, int64, "
     "float64)",
-    allocates=True,
 )
 def pool(p, q, loss, offset, step, first, count, noise):  # type: ignore[no-untyped-def]
     """Merge outputs, from the largest loss down, into pools whose losses are mesh points.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mechc.loss.pipeline import njit
+import numba as nb
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 
@@ -29,7 +29,7 @@ class Compiled:
     Args:
         py_func: the function in Python.
         signatures: its types, in numba's notation; None for those of its calls.
-        options: of `njit`, beyond those that all functions have in common.
+        options: of `numba.njit`, beyond those that all functions have in common.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Compiled:
         made = self._made
         if made is None:
             with uncollected():
-                made = njit(self._signatures, **self._options)(self.py_func)
+                made = nb.njit(self._signatures, **self._options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made
@@ -126,9 +126,9 @@ def compiled(
 
     Args:
         signatures: one or several, in numba's notation; None for the types of its calls.
-        options: further ones of `njit`, as `nogil` and `allocates`. Not `fastmath` with sums in any
-            order: a function has a copy in the machine code of each that calls it, and which of
-            them runs depends on what was loaded before: the same question would get other digits.
+        options: further ones of `numba.njit`, as `nogil`. Not `fastmath` with sums in any order: a
+            function has a copy in the machine code of each that calls it, and which of them runs
+            depends on what was loaded before, so that the same question would get other digits.
     """
     return lambda py_func: Compiled(py_func, signatures, options)
 

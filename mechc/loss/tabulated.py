@@ -60,7 +60,6 @@ def _read(x, edges, coefficients, out):  # type: ignore[no-untyped-def]
 @compiled(
     "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[:, ::1],"
     " float64[::1], float64[:, ::1])",
-    allocates=True,
 )
 def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ignore[no-untyped-def]
     """Integral of g(r) m(w - r) over 0 < r < w share, for every w.

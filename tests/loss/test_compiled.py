@@ -75,31 +75,6 @@ def test_plain_functions_are_python_to_python_and_machine_code_to_machine_code()
         inverse(0.0)
 
 
-def test_arrays_are_made_where_a_function_says_that_it_makes_them():
-    @compiled("float64[::1](int64)", allocates=True)
-    def ones(n):
-        return np.zeros(n) + 1.0
-
-    @compiled("float64[::1](int64)")
-    def unannounced(n):
-        return np.zeros(n) + 2.0
-
-    assert ones(3).tolist() == [1.0] * 3
-    with pytest.raises(TypingError):
-        unannounced(3)
-
-
-def test_one_operator_has_the_types_of_its_operands():
-    """Types of operators are remembered from one function to the next."""
-
-    def half(x):
-        return x // 2 + x % 2
-
-    results = [compiled(f"{t}({t})")(half)(7) for t in ("int64", "float64", "int64")]
-    assert results == [4, 4.0, 4]
-    assert [type(r) for r in results] == [int, float, int]
-
-
 def test_threads_may_compile_at_once():
     """One holds numba's lock and meets another function, which a second thread is compiling."""
 

@@ -29,7 +29,7 @@ ERROR = 1e-12  # of phi, in units of the weights' sum: 86 times 45 ulps, and 3e-
 OVER = 2.0  # grid points for every frequency of either sign, at least
 
 
-@compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True, allocates=True)
+@compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True)
 def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
     """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it.
 

@@ -303,7 +303,6 @@ def _cgf(loss, weight, a, n, mean, off, beyond, share):  # type: ignore[no-untyp
 @compiled(
     "float64[:,::1](float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64, float64)",
-    allocates=True,
 )
 def _sums(c, y, size, phase, wander, noise, mean, ulp):  # type: ignore[no-untyped-def]
     """Rows: 1 + 2 sum size cos(phase + y (mean + c)), and its error."""
