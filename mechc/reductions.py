@@ -44,7 +44,8 @@ def matrix_mechanism(
     al. 2023), and else by bounds on the norm.
 
     Args:
-        encoder: the matrix C, shape (rows, steps); contributions have norm at most 1 a step.
+        encoder: the matrix C, shape (rows, steps). What neighbours add to a step differs by at most
+            1 in norm: where one record replaces another, contributions have norm at most 1/2.
         sigma: standard deviation of the noise.
         participations: for each pattern the steps in which one record may take part; or the name
             of all patterns: "single", one step alone, by default, so that mu is the largest column
@@ -152,7 +153,8 @@ def tree_aggregation(steps: int, sigma: float) -> Event:
     """Return the Gaussian mechanism of prefix sums by a binary tree, one participation a record.
 
     Args:
-        steps: number of leaves; a record changes its leaf and all nodes above it.
+        steps: number of leaves; a record changes its leaf, and all nodes above it, by at most 1 in
+            norm (where one replaces another, contributions have norm at most 1/2).
         sigma: standard deviation of the noise in every node.
 
     Raises:
@@ -170,7 +172,8 @@ def banded_matrix(encoder: Any, sigma: float, *, sampling_rate: float) -> Compos
     (Choquette-Choo et al. 2023, Theorem 4).
 
     Args:
-        encoder: the banded lower triangular matrix C, square.
+        encoder: the banded lower triangular matrix C, square; a record contributes at most 1 in
+            norm to a step, and neighbours differ by a record more or less.
         sigma: standard deviation of the noise.
         sampling_rate: probability with which a record of the group is sampled: b times the
             expected batch over the number of records.
