@@ -365,6 +365,8 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
     By the leading saddle point approximation, else as if the loss were normal, of the variance that
     its nodes show. Only a start: whatever goes wrong here costs evaluations, never correctness.
     """
+    if not steps:  # guarantees of other libraries alone
+        return FIRST
     variance, fall = 0.0, math.nan
     try:
         columns = Columns(tuple(steps))
