@@ -19,6 +19,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numba as nb
+from numba.np import linalg
+
+# numba asks for SciPy's linear algebra when it loads its arrays, 0.2 s of every process, and again
+# where a function uses it: that is soon enough
+_ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+try:
+    import numba.np.arraymath  # noqa: F401
+finally:
+    linalg.ensure_blas = _ensure_blas
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds
@@ -61,7 +61,7 @@ class _Side(NamedTuple):
         hermite = hermite_values(np.asarray(z), self.coefficients.size - 1)
         correction = float(self.coefficients[1:] @ hermite[:-1])
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        return self.mass * (float(special.ndtr(-z)) + density * correction)
+        return self.mass * (float(scipy.special.ndtr(-z)) + density * correction)
 
 
 class EdgeworthAccountant:

@@ -65,7 +65,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
@@ -234,7 +234,7 @@ def _exp(x: float) -> float:
 
 def _power(p: int) -> float:
     """2^(p/2) Gamma(p/2 + 1) >= int_0^inf u^(p-1) exp(-u^2/2) du: the published, larger factor."""
-    return float(2.0 ** (p / 2) * special.gamma(p / 2 + 1))
+    return float(2.0 ** (p / 2) * scipy.special.gamma(p / 2 + 1))
 
 
 def _leading(moments: Standardised, growth: float, e: float) -> float:
@@ -265,8 +265,8 @@ def _gaussian_moment(moments: Standardised, e: float) -> float:
     if end <= start:
         return 0.0
     if c > 0.0:
-        gammas = special.gammainc(1.5, c * end**2) - special.gammainc(1.5, c * start**2)
-        return float(0.5 * c**-1.5 * special.gamma(1.5) * gammas)
+        gammas = scipy.special.gammainc(1.5, c * end**2) - scipy.special.gammainc(1.5, c * start**2)
+        return float(0.5 * c**-1.5 * scipy.special.gamma(1.5) * gammas)
     if -c * end**2 > 600.0:
         return math.inf
     u = np.linspace(start, end, CHORDS + 1)  # the integrand is convex, its chords lie above it
@@ -277,7 +277,7 @@ def _gaussian_moment(moments: Standardised, e: float) -> float:
 
 def _upper_gamma(a: float, x: float) -> float:
     """Int_x^inf v^(a-1) exp(-v) dv."""
-    return float(special.gamma(a) * special.gammaincc(a, x))
+    return float(scipy.special.gamma(a) * scipy.special.gammaincc(a, x))
 
 
 CHORDS = 4096  # of an integral that is bounded from above
@@ -323,7 +323,7 @@ def _taylor(coefficients: Floats, fourth_moment: float) -> float:
     """Bound the integral of |f - g|/u below _START: |h| <= sup |h''''| u^4/24."""
     j = np.arange(coefficients.size)
     # |d^4/du^4 of u^j exp(-u^2/2)| <= int |x|^4 |He_j(x)| phi(x) dx <= (105 j!)^(1/2)
-    largest = float(np.abs(coefficients) @ np.sqrt(105.0 * special.factorial(j)))
+    largest = float(np.abs(coefficients) @ np.sqrt(105.0 * scipy.special.factorial(j)))
     return (fourth_moment + largest) * _START**4 / 96.0
 
 
@@ -333,8 +333,8 @@ def _gaussian_integral(coefficients: Floats, power: float, start: float) -> floa
     used = coefficients != 0.0
     if start > 0.0:
         a = np.maximum(a, 0.5)  # u^-1 <= u^0 / start for the constant term
-    whole = 2.0 ** (a[used] - 1.0) * special.gamma(a[used])
-    share = special.gammaincc(a[used], 0.5 * start * start)
+    whole = 2.0 ** (a[used] - 1.0) * scipy.special.gamma(a[used])
+    share = scipy.special.gammaincc(a[used], 0.5 * start * start)
     return float(np.abs(coefficients[used]) @ (whole * share))
 
 
