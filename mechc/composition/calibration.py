@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
+DEEP = 4.0  # times the log of the target
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 6  # values tried on the way from the middle of the typical range to both sides
 WIDEST, BEYOND = 4.0, 1.05  # largest factor from one to the next, and factor past the place guessed
@@ -248,6 +249,7 @@ class Profile:
         self.known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
+        self._deep = True  # whether the last value was far below the target
         self._lead = ""  # the direction that was the worse one where both were evaluated
 
     def ask(self, run: Composition) -> Bound:
@@ -293,9 +295,13 @@ class Profile:
         return max(lower for (lower, _), _ in found), over
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
+        far = DEEP * self.log_target  # all that a search has to know of delta below this
+        if self._deep and evaluation.is_at_most(direction, self.epsilon, far):
+            return -math.inf, far - self.log_target
         bound = evaluation.log_delta_in(direction, self.epsilon, rough=True)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)
+        self._deep = over < far - self.log_target
         return float(bound.lower) - self.log_target, over
 
     def _checked(self, bound: Bound) -> float:
@@ -442,12 +448,13 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
 def _from_the_middle(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
     """Return (good, bad) not far from each other, None where a few guesses do not find them.
 
-    Log delta is taken to be a power of the parameter: of order two, as of noise, to begin with.
+    Log delta is taken to be a power of the parameter: of order two, as of noise, to begin with, or
+    its inverse, as of what noise is added to.
     """
     lo, hi = info.typical
     if not 0.0 < lo < hi:
         return None
-    order, value = 2.0, math.sqrt(lo * hi)
+    order, value = -2.0 if info.name == "sensitivity" else 2.0, math.sqrt(lo * hi)
     if profile.log_target == 0.0:
         return None
     known: list[tuple[float, float]] = []
