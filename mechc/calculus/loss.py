@@ -74,7 +74,7 @@ def _as_mixture(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
     weight = cancel(1 - ratio)
     if not exceeds_zero(weight, facts):
         return None
-    return log_mix(weight, _loss([(cancel(w / weight), a) for w, a in rest], q, x, facts))
+    return log_mix(weight, _loss([(quotient(w, weight), a) for w, a in rest], q, x, facts))
 
 
 def _shared_part(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
@@ -95,17 +95,18 @@ def _shared_part(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
         weight = cancel(mass / (mass + Add(*(w for w, _ in common))))
         if not exceeds_zero(weight, facts):
             return None
-        base = [(cancel(w / (1 - weight)), a) for w, a in common]
-        inner = _loss([(cancel(w / weight), a) for w, a in rest], base, x, facts)
+        base = [(quotient(w, 1 - weight), a) for w, a in common]
+        inner = _loss([(quotient(w, weight), a) for w, a in rest], base, x, facts)
         sides.append((weight, log_mix(weight, inner)))
     (weight_p, mix_p), (weight_q, mix_q) = sides
-    constant = S.Zero if weight_p == weight_q else log(cancel((1 - weight_q) / (1 - weight_p)))
+    constant = S.Zero if weight_p == weight_q else log(quotient(1 - weight_q, 1 - weight_p))
     return mix_p - mix_q + constant
 
 
 def _ratio_of_sums(p: _Pairs, q: _Pairs, x: Symbol) -> Expr:
     weight, reference = q[0] if len(p) > 1 else p[0]
     sums = [
-        Add(*(cancel(w / weight) * exp(tidy(a - reference, x)) for w, a in side)) for side in (p, q)
+        Add(*(quotient(w, weight) * exp(tidy(a - reference, x)) for w, a in side))
+        for side in (p, q)
     ]
     return log(sums[0]) - log(sums[1])

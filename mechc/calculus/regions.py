@@ -1,10 +1,10 @@
 """Regions: maximal intervals with one formula on which the loss is monotone, flat or one-sided.
 
 Input: a `Pair`. Output: for each parameter case the facts that hold in it and its regions, without
-inverses but with one-sided limits of the loss. A case is split in three (expr < 0, = 0, > 0) when
-the direction of the loss on some piece has the sign of an expression in the parameters (`Split`);
-in the middle one a parameter is eliminated, so that a loss that becomes constant is seen to be a
-plateau. Signs that refinement does not decide are given up: the region is "unsplit".
+inverses but with one-sided limits of the loss. A case is split in three (expr > 0, = 0, < 0) when
+the direction of the loss on some piece has the sign of an expression in the parameters; in the
+middle one a parameter is eliminated, so that a loss that becomes constant is seen to be a plateau.
+Where neither of the others settles all pieces the case stays whole and its regions "unsplit".
 """
 
 from __future__ import annotations
@@ -33,32 +33,6 @@ _DIRECTION: dict[int | None, Kind] = {
     None: Kind.UNSPLIT,
 }
 _PENDING = Numeric("not attempted")
-
-
-class Split(Exception):
-    """The derivative of the loss has the sign of `expr`, which depends on the parameters."""
-
-    def __init__(self, expr: Expr) -> None:
-        """Remember the expression in the parameters."""
-        super().__init__(str(expr))
-        self.expr = expr
-
-
-def regions_of(piece: Piece, x: Symbol, facts: Facts, may_split: bool) -> list[Region]:
-    """Regions of one piece.
-
-    Raises:
-        Split: see `may_split`.
-    """
-    if not piece.p or not piece.q:
-        return [_one_sided(piece)]
-    loss = loss_of(piece.p, piece.q, x, facts)
-    parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
-    if x.is_integer:
-        parts = _whole_numbers(parts)
-    if question is not None and may_split:
-        raise Split(question)
-    return [_region(piece, part, loss, x, facts) for part in parts]
 
 
 def _whole_numbers(parts: list[Part]) -> list[Part]:
@@ -136,7 +110,7 @@ def _is_regular(value: Expr, facts: Facts) -> bool:
 
 
 _DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
-MIXED = 6  # terms of both laws from which on no case has ever been split with success
+MIXED = 4  # terms of both laws from which on no case has ever been split with success
 
 
 @dataclass(frozen=True)
@@ -149,41 +123,68 @@ class Refined:
     atoms: tuple[Atom, ...]
 
 
+@dataclass(frozen=True)
+class _Found:
+    """A case, what holds in it, and of each piece the loss and its monotone parts."""
+
+    case: Case
+    facts: Facts
+    pieces: tuple[tuple[Piece, Expr | None, list[Part]], ...]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the direction is known on all parts."""
+        return all(part.direction is not None for *_, parts in self.pieces for part in parts)
+
+
 def refine(pair: Pair) -> list[Refined]:
     """Split the cases of a pair as far as the direction of the loss needs it."""
-    found = []
-    for case in pair.cases:
-        found += _refine(case, pair, facts_of(pair.parameters, case.condition), _DEPTH)
-    return found
+    x, refined = pair.variable, []
+    for start in pair.cases:
+        for found in _refine(start, x, facts_of(pair.parameters, start.condition), _DEPTH):
+            case, facts = found.case, found.facts
+            regions = tuple(
+                _one_sided(piece) if loss is None else _region(piece, part, loss, x, facts)
+                for piece, loss, parts in found.pieces
+                for part in parts
+            )
+            refined.append(Refined(case.condition, facts, regions, case.atoms))
+    return refined
 
 
-def _refine(case: Case, pair: Pair, facts: Facts, depth: int) -> list[Refined]:
-    try:
-        regions = tuple(
-            region
-            for piece in case.pieces
-            if piece.p or piece.q
-            for region in regions_of(piece, pair.variable, facts, depth > 0 and _is_short(piece))
-        )
-    except Split as question:
-        finer = [
-            _refine(_under(case, relation), pair, facts.assume(question.expr, sign), depth - 1)
-            for relation, sign in alternatives(question.expr)
-        ]
-        if any(_is_split(refined) for refined in (finer[0], finer[2])):
-            return [refined for alternative in finer for refined in alternative]
-        return _refine(case, pair, facts, 0)
-    return [Refined(case.condition, facts, regions, case.atoms)]
+def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
+    """The case, or finer ones where that settles it."""
+    pieces: list[tuple[Piece, Expr | None, list[Part]]] = []
+    for piece in case.pieces:
+        if not piece.p or not piece.q:
+            pieces += [(piece, None, [Part(piece.lo, piece.hi, 0)])] if piece.p or piece.q else []
+            continue
+        loss = loss_of(piece.p, piece.q, x, facts)
+        parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
+        if question is not None and depth and _is_short(piece):
+            finer = _finer(case, x, facts, depth, question)
+            if finer:
+                return finer
+            depth = 0
+        pieces.append((piece, loss, _whole_numbers(parts) if x.is_integer else parts))
+    return [_Found(case, facts, tuple(pieces))]
+
+
+def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> list[_Found]:
+    """The three cases of a sign; none where those beside zero both stay unsettled."""
+    cases: dict[int, list[_Found]] = {}
+    relations = {sign: relation for relation, sign in alternatives(open_sign)}
+    for sign in (1, -1, 0):
+        inside = facts.assume(open_sign, sign)
+        cases[sign] = _refine(_under(case, relations[sign]), x, inside, depth - 1)
+        if sign == -1 and not any(all(f.settled for f in cases[side]) for side in (1, -1)):
+            return []
+    return [*cases[1], *cases[0], *cases[-1]]
 
 
 def _is_short(piece: Piece) -> bool:
     """Whether both mixtures are short enough for a sign to decide which way the loss goes."""
     return len(piece.p) + len(piece.q) < MIXED
-
-
-def _is_split(refined: list[Refined]) -> bool:
-    """Whether the finer case helped: no region is left unsplit."""
-    return all(region.kind is not Kind.UNSPLIT for case in refined for region in case.regions)
 
 
 def _under(case: Case, relation: Basic) -> Case:

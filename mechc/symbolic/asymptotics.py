@@ -26,6 +26,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, atan2, log_besselk, log_erf_gap, log_mix
+from mechc.symbolic.rewrite import factored
 from mechc.symbolic.signs import sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
@@ -102,7 +103,7 @@ def _normal(coefficient: Expr) -> Expr:
     """Coefficient in a form in which zero is visible."""
     if coefficient.is_Number or coefficient.is_Symbol:
         return coefficient
-    return sp.factor(sp.expand(sp.expand_log(coefficient)))
+    return factored(sp.expand(sp.expand_log(coefficient)))
 
 
 _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)

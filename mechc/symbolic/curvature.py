@@ -27,7 +27,7 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
     if affine_in(expr, x) is not None or not expr.has(x):
         return 0
     if isinstance(expr, Add):
-        return _joined([curvature(a, x, facts) for a in expr.args])
+        return _joined(expr.args, x, facts)
     if isinstance(expr, Mul):
         constant, rest = expr.as_independent(x, as_Add=False)
         inner = None if rest.is_Mul else curvature(rest, x, facts)
@@ -50,9 +50,14 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
     return _by_second_derivative(expr, x, facts)
 
 
-def _joined(parts: list[int | None]) -> int | None:
-    bent = set(parts) - {0}
-    return bent.pop() if len(bent) == 1 else 0 if not bent else None
+def _joined(parts: tuple[Expr, ...], x: Symbol, facts: Facts) -> int | None:
+    total = 0
+    for part in parts:
+        bend = curvature(part, x, facts)
+        if bend is None or bend * total < 0:
+            return None
+        total = total or bend
+    return total
 
 
 def _of_power(power: Expr, facts: Facts) -> int:

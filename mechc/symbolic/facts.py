@@ -8,7 +8,7 @@ what holds strictly inside holds weakly at the ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sympy import Add, Basic, Dummy, Expr, S, Symbol, oo
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
-from mechc.symbolic.evaluate import evaluate_array
+from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.functions import clamped
 
 if TYPE_CHECKING:
@@ -250,8 +250,10 @@ def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
     return sp.Piecewise(*((value, condition) for condition, value in values))
 
 
-def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
-    """Values of an expression at points spread over the encoded domain.
+def sampled(
+    expr: Expr, facts: Facts, at: Callable[[Expr, Values], NDArray[Any]] = evaluate_array
+) -> NDArray[np.float64]:
+    """Values of an expression, or what `at` makes of it, at points spread over the encoded domain.
 
     Returns:
         Shape (parameter vectors, places of the variable); nan where nothing is known.
@@ -268,7 +270,7 @@ def sampled(expr: Expr, facts: Facts) -> NDArray[np.float64]:
     try:
         for symbol, value in reversed(facts.encoding):
             values[symbol] = evaluate_array(value, values)
-        found = evaluate_array(expr, values)
+        found = at(expr, values)
         for known, value in facts.known:
             with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
                 found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)

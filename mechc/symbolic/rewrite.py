@@ -274,16 +274,16 @@ MAX_DEGREE = 40
 MOST_FACTORED = 300
 """Monomials; no sign is known to need the factors of more, which take seconds to be found."""
 EASY = 5
-"""Symbols with which factoring has always ended soon; counting calls doubles its time."""
-MAX_CALLS = 3_000_000
-"""Function calls spent on one expression, a second or two."""
+"""Symbols and exponentials with which factoring has always ended soon; counting is slow."""
+MAX_CALLS = 100_000
+"""Function calls spent on one expression, a few hundredths of a second."""
 
 
 def factored(expr: Expr) -> Expr:
     """Return the expression as a product, or as it is where that is too much work."""
     if monomials(expr) > MOST_FACTORED or degree(expr) > MAX_DEGREE:
         return expr
-    if len(expr.free_symbols) <= EASY:
+    if len(expr.free_symbols | expr.atoms(exp)) <= EASY:
         return sp.factor(expr)
     try:
         with limited(MAX_CALLS):

@@ -27,10 +27,12 @@ import sympy as sp
 from numpy.typing import NDArray
 from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 
+from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import factored, monomials
 
+MOST_EXPANDED = 12  # terms of which two may be left
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
 
 
@@ -275,7 +277,8 @@ def _decide(expr: Expr, facts: Facts) -> int:
 
 def without_exponentials(expr: Expr) -> Expr:
     """An expression of the same sign: a - b for exp(a) - exp(b), with constants; else itself."""
-    parts = Add.make_args(sp.expand(expr, power_exp=False)) if expr.has(exp) else ()
+    short = expr.has(exp) and monomials(expr) <= MOST_EXPANDED
+    parts = Add.make_args(sp.expand(expr, power_exp=False)) if short else ()
     if len(parts) != 2:
         return expr
     logs, factors = [], []
@@ -303,9 +306,8 @@ def _of_plain_product(term: Expr, facts: Facts) -> int | None:
         base, power = part.as_base_exp()
         if isinstance(part, exp):
             continue
-        found = _of_plain_terms(base, facts)
-        if base.is_Number or base.is_Symbol:
-            found = proved(base, facts)
+        sums = isinstance(base, Add) and base.has(exp)
+        found = _of_plain_terms(base, facts) if sums else proved(base, facts)
         if not found or (found < 0 and not power.is_Integer):
             return None
         total *= found if power.is_odd or found > 0 else 1
@@ -390,9 +392,20 @@ def _swings(expr: Expr, facts: Facts) -> bool:
 
 def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Where sampled values are positive and where negative, beyond rounding."""
-    found = sampled(expr, facts)
-    size = np.max(np.abs(found), where=np.isfinite(found), initial=0.0) * 1e-9
-    return found > size, found < -size
+    found = sampled(expr, facts, _sign_at)
+    return found > 0, found < 0
+
+
+def _sign_at(expr: Expr, values: Values) -> NDArray[np.float64]:
+    """The sign at points, zero where a sum of factors is within the rounding of its terms."""
+    if isinstance(expr, Mul):
+        return prod(
+            (_sign_at(part, values) for part in expr.args[1:]), start=_sign_at(expr.args[0], values)
+        )
+    terms = [evaluate_array(part, values) for part in Add.make_args(expr)]
+    with np.errstate(invalid="ignore"):
+        total, size = sum(terms), sum(map(np.abs, terms))
+        return np.where(np.abs(total) > 1e-9 * size, np.sign(total), 0.0 * total)
 
 
 def _by_fact(expr: Expr, facts: Facts) -> int | None:

@@ -4,8 +4,11 @@ from itertools import pairwise
 
 import mpmath
 import pytest
-from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, density, derived, vectors
+from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, declared, density, derived, vectors
 
+from mechc.calculus import normalise
+from mechc.calculus.regions import refine
+from mechc.symbolic.budget import limited
 from mechc.symbolic.evaluate import evaluate
 from mechc.symbolic.functions import BracketedRoot, clamped
 
@@ -185,3 +188,12 @@ def test_singular_point_is_a_boundary():
     (case,) = derived("zero_inside").cases
     first = case.regions[0]
     assert (first.kind, first.hi, first.loss_hi.is_infinite) == ("increasing", 0, True)
+
+
+@pytest.mark.parametrize("name", ["laplace_and_normal", "two_geometrics"])
+def test_mixtures_are_left_unsplit_in_time(name):
+    pair = normalise(declared(name))
+    with limited(8_000_000):  # calls, which once were 43 million
+        refined = refine(pair)
+    kinds = [region.kind for region in refined[0].regions]
+    assert len(refined) == 1 and kinds == ["unsplit", "increasing", "unsplit"]

@@ -27,11 +27,12 @@ from sympy import (
     pi,
     sech,
     sqrt,
+    tanh,
 )
 
 from mechc.calculus import derive, normalise
 from mechc.calculus.transform.sampling import poisson
-from mechc.declare import additive, count, integer, mechanism, positive, real
+from mechc.declare import additive, count, integer, mechanism, positive, rate, real
 from mechc.declare.catalog import find, load_declaration
 from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
@@ -46,6 +47,7 @@ x, n = real("x"), integer("n")
 MOVES = count("sensitivity", default=1, typical=(1, 5))
 D = positive("sensitivity", default=1, typical=(0.1, 3))
 b, c = positive("b", typical=(0.5, 4)), positive("c", typical=(0.5, 4))
+r = rate("r", typical=(0.1, 0.9))
 k, h = positive("k", typical=(0.5, 3)), positive("h", typical=(2, 9))
 
 
@@ -73,6 +75,13 @@ UNSEEN = {
     ),
     "asymmetric_laplace": lambda: shifted(
         "asymmetric_laplace", Piecewise((exp(x / b), x < 0), (exp(-x / c), True)) / (b + c), b, c
+    ),
+    "laplace_and_normal": lambda: shifted(
+        "laplace_and_normal", r * exp(-Abs(x) / b) / (2 * b) + (1 - r) * normal(x, c), b, c, r
+    ),
+    "two_geometrics": lambda: additive(
+        "two_geometrics", variable=n, sensitivity=MOVES, parameters=(b, c, r, MOVES), lattice=True,
+        noise=r * tanh(b / 2) * exp(-b * Abs(n)) + (1 - r) * tanh(c / 2) * exp(-c * Abs(n)),
     ),
     "huber": lambda: shifted(
         "huber",
