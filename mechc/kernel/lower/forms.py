@@ -303,7 +303,7 @@ def factored_exponentials(sum_: Exponentials, variable: Symbol) -> Expr:
     generators, polynomial = _as_polynomial(sum_)
     back = {symbol: exponent for exponent, symbol in generators.items()}
     monomial, constant, dependent = S.Zero, S.One, []
-    for part in Mul.make_args(sp.factor(polynomial)):
+    for part in Mul.make_args(rewrite.factored(polynomial)):
         base, power = part.as_base_exp()
         value = exponentials(part.xreplace({y: exp(e) for y, e in back.items()}))
         if base in back:
