@@ -8,7 +8,7 @@ generator E = exp(c*x) (or t = tan(c*x/2)), where roots and signs can be found.
 
 `factored` factors where that can end: SymPy writes exp(20 x/53) and exp(20 x/31) as powers of
 exp(20 x/1643) and factors a polynomial of degree 1643; polynomials in a dozen variables may take
-hours as well. What is left as it is has the same value.
+hours as well, and no sign is known to need their factors. What is left as it is has the same value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from math import comb, lcm, prod
 import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
 
-from mechc.symbolic.budget import OutOfFuelError, limited
 from mechc.symbolic.functions import spell_out
 
 _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
@@ -274,22 +273,14 @@ MAX_DEGREE = 40
 MOST_FACTORED = 300
 """Monomials; no sign is known to need the factors of more, which take seconds to be found."""
 EASY = 5
-"""Symbols and exponentials with which factoring has always ended soon; counting is slow."""
-MAX_CALLS = 100_000
-"""Function calls spent on one expression, a few hundredths of a second."""
+"""Symbols and exponentials with which factoring has always ended soon."""
 
 
 def factored(expr: Expr) -> Expr:
     """Return the expression as a product, or as it is where that is too much work."""
-    if monomials(expr) > MOST_FACTORED or degree(expr) > MAX_DEGREE:
+    if len(expr.free_symbols | expr.atoms(exp)) > EASY or monomials(expr) > MOST_FACTORED:
         return expr
-    if len(expr.free_symbols | expr.atoms(exp)) <= EASY:
-        return sp.factor(expr)
-    try:
-        with limited(MAX_CALLS):
-            return sp.factor(expr)
-    except OutOfFuelError:
-        return expr
+    return expr if degree(expr) > MAX_DEGREE else sp.factor(expr)
 
 
 def degree(expr: Expr) -> int:

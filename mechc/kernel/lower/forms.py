@@ -174,7 +174,12 @@ class _Rewriter:
         powers, rest = self._powers(rest)
         remainder = factored(Add(*rest)) if rest else S.Zero
         combined = []
-        for coefficient, (n, d) in logs.items():
+        for coefficient, both in logs.items():
+            above, below = map(Mul.make_args, both)
+            n, d = (
+                Mul(*(a for a in above if a not in below)),
+                Mul(*(a for a in below if a not in above)),
+            )
             remainder, ratio = self._log_ratio(coefficient, n, d, remainder)
             combined.append(coefficient * ratio)
         return Add(remainder, *powers, *combined)
