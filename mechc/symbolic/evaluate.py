@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import islice, pairwise
 from math import prod
 from typing import Any
@@ -54,6 +54,11 @@ def _log_besselk(n: Any, z: Any) -> Any:
     """Log K_n(z) for z > 0 by the trapezoid rule (DLMF 10.32.9), which mpmath often cannot find."""
     if not z > 0:
         return mpmath.inf if z == 0 else mpmath.nan
+    return _log_besselk_known(n, z, mp.prec)
+
+
+@lru_cache(maxsize=8192)  # forms of one formula are compared at the same points
+def _log_besselk_known(n: Any, z: Any, precision: int) -> Any:
     n, size = abs(n), mpmath.hypot(n, z)
     with mp.extraprec(24 + max(0, int(mpmath.log(size, 2)))):
         digits = mp.prec * mpmath.ln2

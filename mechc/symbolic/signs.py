@@ -352,9 +352,10 @@ def _assumed(expr: Expr) -> int | None:
         return 1 if expr.args[0].is_integer or expr.args[0].is_nonnegative else None
     if isinstance(expr, sp.binomial) and expr.args[0].is_nonnegative:
         return 1 if all(a.is_integer for a in expr.args) else None
-    if isinstance(expr, sp.Sum):  # the index runs over real numbers, whatever its symbol says
-        real = {limit[0]: Dummy(real=True) for limit in expr.limits}
-        return 1 if expr.function.subs(real).is_positive else None
+    if isinstance(expr, sp.Sum):  # the index runs from its first value, whatever its symbol says
+        runs = {k: Dummy(integer=True, nonnegative=lo.is_nonnegative or None)
+                for k, lo, _ in expr.limits}  # fmt: skip
+        return 1 if expr.function.subs(runs).is_positive else None
     return None
 
 

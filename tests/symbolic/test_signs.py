@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Rational, Symbol, binomial, cos, exp, log, oo, pi, sqrt, symbols
+from sympy import Rational, Sum, Symbol, binomial, cos, exp, factorial, log, oo, pi, sqrt, symbols
 
 from mechc.symbolic.facts import Facts, Undecided, eliminations, facts_of
 from mechc.symbolic.parameters import positive, rate
@@ -11,6 +11,7 @@ from mechc.symbolic.signs import sign, weak_sign
 
 a, b, s = symbols("a b s", positive=True)
 x = Symbol("x", real=True)
+k = Symbol("k", integer=True)
 q = rate("q").parameter
 Q = q.symbol
 DOMAINS = facts_of((q,))
@@ -36,6 +37,8 @@ DOMAINS = facts_of((q,))
         (log(1 + a), Facts(), 1),
         (1 + cos(pi * x / a), Facts().within(x, -a, a), 1),
         (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
+        (Sum(a**k / factorial(k) ** s, (k, 0, oo)), Facts(), 1),
+        (Sum(k * exp(-(k**2)), (k, -3, oo)), Facts(), None),
         (sqrt(a**2 + b**2) - a, Facts(), None),
         # negative at a = 1/100: the gamma function of the first argument plus one is
         (binomial(a - Rational(8, 5), a / 2 - Rational(4, 5)), Facts(), None),
