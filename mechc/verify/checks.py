@@ -14,13 +14,15 @@ from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
 from mechc.kernel import build
 from mechc.protocol import Measure, is_closed
-from mechc.verify import identities, kernel_checks, shape_proofs, switch_points
+from mechc.verify import identities, kernel_checks, shape_proofs
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.kernel_checks import CDF, CGF, VALUES
-from mechc.verify.recheck.kernel import Kernel
+from mechc.verify.recheck.declaration import Pair
+from mechc.verify.recheck.kernel import TAILS, Kernel
+from mechc.verify.recheck.kernel import VALUES as VALUES_AT
+from mechc.verify.recheck.search import Search
 from mechc.verify.result import Check
 
-REFUSABLE = ("cgf", "cdf", "loss_inverse")  # where callers of a kernel take nan for a refusal
 SHARES = (0.27, 0.45, 0.61, 0.78)  # of the outputs, at which distribution functions are compared
 MORE_SHARES = (0.02, 0.12, 0.35, 0.9, 0.97)
 
@@ -33,18 +35,21 @@ class Runner:
     def __init__(self) -> None:
         """Start without checks."""
         self.checks: dict[str, Check] = {}
-        self.nan_allowed = False
+        self.far = False
 
     def __call__(
         self, name: str, kind: str, tolerance: float, run: Callable[[Check], None]
     ) -> None:
         """Run one check at one vector; an error is a failure, not a crash."""
         check = self.checks.setdefault(name, Check(name, kind, tolerance))
-        check.nan_allowed = self.nan_allowed and name in REFUSABLE
+        check.far = self.far
         try:
             run(check)
         except Exception as error:  # of mechc's own, or of a kernel that was edited
-            check.fail(f"{type(error).__name__}: {error}")
+            if self.far and isinstance(error, MechcError):
+                check.note(f"no enclosure far from typical parameters: {error}")
+            else:
+                check.fail(f"{type(error).__name__}: {error}")
 
 
 class Place(NamedTuple):
@@ -63,6 +68,7 @@ class Place(NamedTuple):
     of_values: bool = False
 
 
+@np.errstate(all="ignore")
 def places(
     declaration: Declaration, kernel: Any, full: bool, runner: Runner
 ) -> tuple[list[tuple[float, ...]], list[Place]]:
@@ -70,30 +76,34 @@ def places(
 
     Further ones are those at which comparisons of the kernel are seen from their other side.
     """
-    rng, found = np.random.default_rng(20240229), []
-    vectors = kernel_checks.vectors(declaration, 5 if full else 2, corners=full)
-    for number, theta in enumerate(vectors):
+    vectors, found = kernel_checks.vectors(declaration, 5 if full else 2, corners=full), []
+    search = Search(Kernel(build.source(kernel)), Pair(declaration.canonical), vectors)
+    for number, vector in enumerate(search.vectors):
+        own = [(name, argument) for name, argument, at in search.places if at is vector]
+        if not own and not vector.typical:
+            continue
         try:
-            oracle = Oracle(declaration, theta)
-            ends = kernel.breakpoints(np.array(theta))
-            xs = kernel_checks.outputs(oracle, ends, rng, 40 if full else 12)
+            oracle = Oracle(declaration, vector.theta)
+            xs = {x for name, x in own if name.removesuffix("_many") in (*VALUES_AT, *TAILS)}
+            xs |= {search.inverse(at, vector) for name, at in own if name == "loss_inverse"}
+            if vector.typical:
+                some = search.outputs(vector)
+                xs |= {*search.rng.sample(some, min(len(some), 120 if full else 40))}
+                xs |= {*vector.ends}
+            if oracle.measure is Measure.LATTICE:
+                xs = {float(np.rint(x)) for x in xs}
+            xs = {x for x in xs if kernel_checks.is_near(oracle, x)}
         except MechcError as error:
             runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
             continue
-        found.append(Place(oracle, xs, full or number == 0))
-    further = switch_points.further(
-        Kernel(build.source(kernel)), declaration.parameters,
-        [(place.oracle.theta, place.outputs) for place in found],
-        lambda theta: kernel_checks.tilts(_strip(kernel, theta), False)[:1],
-    )  # fmt: skip
-    found += [Place(Oracle(declaration, theta), xs, False, True) for theta, xs in further]
-    return vectors + [theta for theta, _ in further], found
+        found.append(Place(oracle, sorted(xs), full or number == 0, not vector.typical))
+    return [place.oracle.theta for place in found], found
 
 
 def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> None:
     """Run every check of a kernel that looks at its functions."""
     for place in where:
-        runner.nan_allowed = place.of_values
+        runner.far = place.of_values
         for row in itertools.chain(_functions(kernel, place, full), _facts(kernel, place, full)):
             runner(*row)
 

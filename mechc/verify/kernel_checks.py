@@ -367,8 +367,6 @@ def _accepted(kernel: Any, found: float, target: float, theta: Any) -> bool:
 
 
 LOWEST_LOG = -700.0  # how deep into the tails
-FARTHEST = 1e150
-CLOSEST = 2.0**-12
 CORNERS = 8
 # shares off the border between two cases; the first and last are an ulp or two
 CLOSE = (-(2.0**-52), -(2.0**-31), 0.0, 2.0**-31, 2.0**-52)
@@ -436,49 +434,10 @@ def _moved(
     return tuple(values)
 
 
-def outputs(oracle: Oracle, breakpoints: Sequence[float], rng: np.random.Generator, count: int
-) -> list[float]:  # fmt: skip
-    """Outputs: breakpoints and their neighbours, tails to the smallest densities, random ones."""
-    if oracle.measure is Measure.FINITE:
-        places = [float(row[0].mid()) for row in oracle.atoms]
-        return sorted({x + d for x in places for d in (-0.5, 0.0, 0.5)})
-    lattice = oracle.measure is Measure.LATTICE
-    finite = sorted({float(b) for b in breakpoints if math.isfinite(b)})
-    found = [p for b in finite for p in (np.nextafter(b, -np.inf), b, np.nextafter(b, np.inf))]
-    centres = finite or [0.0]
-    reach = []
-    for side in (-1.0, 1.0):
-        edge = centres[0] if side < 0 else centres[-1]
-        tail = list(_outward(oracle, edge, side))
-        reach.append(tail[len(tail) // 2] if tail else edge)
-        found += tail
-    lo, hi = min(*reach, *centres), max(*reach, *centres)
-    found += list(rng.uniform(lo, hi, count))
-    for a, b in itertools.pairwise(finite):
-        found += [a + (b - a) * f for f in (1e-6, 0.01, 0.3, 0.5, 0.77, 0.999)]
-    if lattice:
-        steps = [c + d for c in centres for d in range(-3, 4)]
-        found = [float(np.rint(p)) for p in (*found, *steps) if abs(p) < 1e9]
-    return sorted({float(p) for p in found if math.isfinite(p)})
-
-
-def _outward(oracle: Oracle, start: float, side: float) -> Iterator[float]:
-    """Points at growing distance until both densities are below exp(LOWEST_LOG)."""
-    away, factor, last = CLOSEST, 4.0, math.nan
-    for _ in range(200):
-        x = start + side * away
-        size = max(_height(oracle, law, x) for law in "pq")
-        if abs(x) > FARTHEST or size < LOWEST_LOG:
-            return
-        yield x
-        if abs(size - last) < 2.0 and away > 1e3:
-            factor = min(factor * factor, 1e6)
-        away, last = away * factor if size - last > -40.0 or away < 1 else away * 1.3, size
-
-
-def _height(oracle: Oracle, law: str, x: float) -> float:
-    value = oracle.log_density(law, float(np.rint(x)) if oracle.measure is Measure.LATTICE else x)
-    return float(value.mid()) if value.is_finite() else -math.inf
+def is_near(oracle: Oracle, x: float) -> bool:
+    """Whether one of the laws has some mass there that a double can tell."""
+    logs = (oracle.log_density(law, x) for law in "pq")
+    return oracle.measure is Measure.FINITE or any(v > LOWEST_LOG for v in logs)
 
 
 def tilts(strip: tuple[float, float], full: bool) -> list[complex]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from dataclasses import dataclass, field
 from typing import Any
+
+FAR = 1e-11  # error of values far from typical parameters, where more may cancel
 
 
 @dataclass
@@ -22,8 +25,8 @@ class Check:
         where: the worst place, or the first one that failed.
         failures: what went wrong, in words; empty when all is well.
         notes: what limits the check.
-        nan_allowed: whether nan, a refusal that every caller knows, passes with a note; so it does
-            far from typical parameters, where exponents overflow.
+        far: whether parameters are far from typical ones, where exponents overflow: what is not
+            finite passes there with a note, as a refusal.
     """
 
     name: str
@@ -34,7 +37,7 @@ class Check:
     where: dict[str, Any] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    nan_allowed: bool = False
+    far: bool = False
 
     @property
     def ok(self) -> bool:
@@ -44,8 +47,11 @@ class Check:
     def record(self, error: float, **where: Any) -> None:
         """Count one place and keep the worst."""
         self.points += 1
-        if self.nan_allowed and "nan" in str(where.get("found")):
-            self.note("refused (nan) where exponents overflow, far from typical parameters")
+        if self.far and not cmath.isfinite(complex(where.get("found", 0.0))):
+            self.note("refused where exponents overflow, far from typical parameters")
+            return
+        if self.far and self.tolerance < error <= FAR:
+            self.note(f"to {FAR:g} far from typical parameters")
             return
         if math.isnan(error):
             error = math.inf

@@ -89,7 +89,7 @@ class Search:
         """The vectors of the certificate; parameters moved far, onto one another, to constants."""
         rows, rng, base = self.kernel["PARAMETERS"], self.rng, certified[0]
         moved: list[tuple[int, float]] = []
-        found = certified[:3]
+        found = list(certified)
         for i, row in enumerate(rows):
             near = [c * (1 + s) for c in self.kernel.constants for s in (1e-3, -1e-3)]
             moved += [(i, v) for v in near if row[7][0] / 1e6 <= v <= row[7][1] * 1e6]
@@ -112,7 +112,7 @@ class Search:
 
     def _is_noise(self, vector: Vector) -> bool:
         """Whether last digits of the parameters move densities by more than is looked for."""
-        for x in self._outputs(vector)[: 12 + len(vector.ends)]:
+        for x in self.outputs(vector)[: 12 + len(vector.ends)]:
             if any(abs(x - e) <= 1e-6 * abs(x) for e in vector.ends):
                 continue
             for name in ("log_p", "log_q"):
@@ -146,8 +146,10 @@ class Search:
             at = (x, *index) if index else x
             self._try(name, at, vector, function, x, vector.theta)
             seen.append((x, frozenset(self.kernel.outcomes)))
-        kind, text = self.kernel["MEASURE"], ast.unparse(self.kernel.functions[function])
-        if kind == "finite" or not vector.typical or "solve_" in text:  # root finders always turn
+        kind = self.kernel["MEASURE"]
+        if kind == "finite" or not vector.typical:
+            return
+        if "solve_" in ast.unparse(self.kernel.functions[function]):  # root finders always turn
             return
         for (a, one), (b, other) in itertools.pairwise(sorted(seen, key=lambda row: row[0])):
             key = name, one ^ other
@@ -174,13 +176,18 @@ class Search:
             found += [(v, int(index)) for v in inside if math.isfinite(v)]
         return found
 
+    def inverse(self, at: tuple[float, int], vector: Vector) -> float:
+        """The output with a loss on a branch, by the kernel; nan where it refuses."""
+        level, index = at
+        return float(self.kernel.many("loss_inverse_many", [level], vector.theta, index)[0])
+
     def _look(self, vector: Vector, thorough: bool) -> None:
         kernel, theta, rng = self.kernel, vector.theta, self.rng
         self._again = {}
         shown = [(kernel(name, theta), self._is_new())[1] for name in OF_THETA]
         if any(shown) or thorough:
             self.places.append(("theta", None, vector))
-        xs = self._outputs(vector)
+        xs = self.outputs(vector)
         names = {*VALUES, *TAILS} if thorough else {*VALUES, *TAILS} & kernel.marks.keys()
         for name in sorted(name for name in names if name in kernel):
             self._walk(name, xs, vector, name)
@@ -207,7 +214,7 @@ class Search:
             drawn = rng.sample(tilts, min(len(tilts), 6)) if thorough else ()
             self.places += [("cgf", z, vector) for z in drawn]
 
-    def _outputs(self, vector: Vector) -> list[float]:
+    def outputs(self, vector: Vector) -> list[float]:
         """Ends of branches, and places at growing distance from them; constants of the text."""
         kernel, ends, rng = self.kernel, vector.ends, self.rng
         if kernel["MEASURE"] == "finite":
