@@ -312,7 +312,7 @@ def distribution(
     if not smooth:
         return Unavailable("only derived for densities without atoms")
     arms: list[tuple[Expr, object]] = []
-    before: Expr = S.Zero
+    before, left = S.Zero, LONGEST
     last: Expr | None = None
     for lo, hi, terms in _stretches(regions, side):
         if last is not None and lo != last:
@@ -323,11 +323,13 @@ def distribution(
         if here is None or whole is None:
             return Unavailable(f"no rule for the antiderivative on ({lo}, {hi})")
         arms.append((before + here, x < hi if hi != oo else sp.true))
+        left -= arms[-1][0].count_ops()
+        if left < 0:
+            reason = f"a formula of more than {LONGEST} operations; integrated when bound"
+            return Unavailable(reason)
         before += whole
     if arms and arms[-1][1] != sp.true:
         arms.append((S.One, sp.true))
     if regions and regions[0].lo != -oo:
         arms.insert(0, (S.Zero, x < regions[0].lo))
-    if sum(arm.count_ops() for arm, _ in arms) > LONGEST:
-        return Unavailable(f"a formula of more than {LONGEST} operations; integrated when bound")
     return Closed(sp.Piecewise(*arms), "antiderivatives by rule")

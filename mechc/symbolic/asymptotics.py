@@ -27,7 +27,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, atan2, log_besselk, log_erf_gap, log_mix
 from mechc.symbolic.rewrite import factored
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved, sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
 
@@ -103,7 +103,13 @@ def _normal(coefficient: Expr) -> Expr:
     """Coefficient in a form in which zero is visible."""
     if coefficient.is_Number or coefficient.is_Symbol:
         return coefficient
-    return factored(sp.expand(sp.expand_log(coefficient)))
+    return factored(_expanded(coefficient))
+
+
+def _expanded(expr: Expr) -> Expr:
+    """Multiplied out, logarithms too unless that makes them complex."""
+    found = sp.expand(sp.expand_log(expr))
+    return sp.expand(expr, log=False) if found.has(S.ImaginaryUnit) else found
 
 
 _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
@@ -291,7 +297,7 @@ class Expansion:
         if self.sign(coefficient) <= 0:
             raise Unknown("logarithm of a negative quantity")
         head = [
-            (sp.expand_log(log(coefficient)), ONE),
+            (_expanded(log(coefficient)), ONE),
             (order.rate, Order(power=S.One)),
             (order.power, Order(logs=S.One)),
         ]
@@ -303,7 +309,9 @@ class Expansion:
     def _log_of(self, argument: Expr) -> Series:
         """Log of a product term by term, of a sum by its dominant exponentials."""
         if not argument.has(self.y):
-            return self.collect([(sp.expand_log(log(argument)), ONE)])
+            if proved(argument, self.facts) == -1:
+                raise Unknown("logarithm of a negative constant")
+            return self.collect([(_expanded(log(argument)), ONE)])
         if isinstance(argument, Mul):
             try:
                 return reduce(self.add, (self._log_of(a) for a in argument.args))

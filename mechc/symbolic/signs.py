@@ -19,7 +19,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from itertools import permutations
-from math import prod
+from math import lcm, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -114,22 +114,33 @@ def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
     target = _linear(expr)
     if target is None or any(s.is_integer for s in target if s != 1):
         return None
-    gaps = [(_linear(fact * side), side) for fact, side in facts.known]
-    gaps += [(_linear(gap), 1) for symbol, value in facts.encoding for gap in _ends(symbol, value)]
-    plain = [gap for gap, side in gaps if gap is not None and side]
+    plain, all_plain = _gaps(facts)
     symbols = set(target).union(*plain) | {S.One}
-    plain += [{S.One: S.One}, *({s: S.One if s.is_positive else -S.One} for s in symbols
-              if s.is_positive or (s.is_negative and s != 1))]  # fmt: skip
+    plain = (*plain, {S.One: S.One}, *({s: S.One if s.is_positive else -S.One} for s in symbols
+             if s.is_positive or (s.is_negative and s != 1)))  # fmt: skip
     rows = sorted(symbols, key=str)
-    *columns, aim = (
-        [Fraction(int(c.p), int(c.q)) for c in (gap.get(r, S.Zero) for r in rows)]
-        for gap in (*plain, target)
-    )
+    *columns, aim = ([int(c) for c in _whole([gap.get(r, S.Zero) for r in rows])]
+                     for gap in (*plain, target))  # fmt: skip
     signs = {side for side in (1, -1) if _is_combination(columns, [side * c for c in aim])}
     whole = any(s.is_integer for s in symbols - {S.One})
-    if not signs and (whole or any(gap is None or not side for gap, side in gaps)):
+    if not signs and (whole or not all_plain):
         return None  # what is not linear, jumps or vanishes may tell more
     return _Found(None if not signs else sum(signs))
+
+
+@lru_cache(maxsize=1024)
+def _gaps(facts: Facts) -> tuple[tuple[dict[Expr, sp.Rational], ...], bool]:
+    """What is positive where linear facts hold, and whether that is all that they say."""
+    gaps = [(_linear(fact * side), side) for fact, side in facts.known]
+    gaps += [(_linear(gap), 1) for symbol, value in facts.encoding for gap in _ends(symbol, value)]
+    plain = tuple(gap for gap, side in gaps if gap is not None and side)
+    return plain, len(plain) == len(gaps)
+
+
+def _whole(coefficients: list[sp.Rational]) -> list[sp.Rational]:
+    """Coefficients times the smallest number that leaves no fraction."""
+    unit = lcm(*(int(c.q) for c in coefficients))
+    return [unit * c for c in coefficients]
 
 
 def _linear(expr: Expr) -> dict[Expr, sp.Rational] | None:
@@ -157,29 +168,29 @@ def _ends(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
     return (side * (symbol - first), side * (last - symbol)) if side else (S.NaN,)
 
 
-def _is_combination(columns: list[list[Fraction]], aim: list[Fraction]) -> bool:
+def _is_combination(columns: list[list[int]], aim: list[int]) -> bool:
     """Whether a vector is a sum of others with factors >= 0: the first phase of the simplex method.
 
-    Bland's rule keeps it from running in circles, fractions from rounding.
+    Bland's rule keeps it from running in circles, whole numbers over one unit from rounding.
     """
-    side = [-1 if value < 0 else 1 for value in aim]
+    side, unit = [-1 if value < 0 else 1 for value in aim], 1
     table = [[s * column[i] for column in columns] + [s * aim[i]] for i, s in enumerate(side)]
     basis = [len(columns) + i for i in range(len(aim))]  # artificial ones, which never come back
     while True:
-        costs = [sum((row[j] for row, b in zip(table, basis, strict=True) if b >= len(columns)),
-                     Fraction(0)) for j in range(len(columns) + 1)]  # fmt: skip
-        if costs[-1] == 0:
+        rows = [row for row, b in zip(table, basis, strict=True) if b >= len(columns)]
+        costs = [sum(column) for column in zip(*rows, strict=True)]
+        if not rows or costs[-1] == 0:
             return True
         enter = next((j for j, cost in enumerate(costs[:-1]) if cost > 0), None)
         if enter is None:
             return False
-        ratios = [(row[-1] / row[enter], basis[i], i) for i, row in enumerate(table)
+        ratios = [(Fraction(row[-1], row[enter]), basis[i], i) for i, row in enumerate(table)
                   if row[enter] > 0]  # fmt: skip
-        _, _, leave = min(ratios)
-        pivot = [value / table[leave][enter] for value in table[leave]]
-        table = [[v - row[enter] * u for v, u in zip(row, pivot, strict=True)] for row in table]
-        table[leave] = pivot
-        basis[leave] = enter
+        leave = min(ratios)[2]
+        top, pivot = table[leave], table[leave][enter]
+        table = [row if i == leave else [(v * pivot - row[enter] * u) // unit
+                 for v, u in zip(row, top, strict=True)] for i, row in enumerate(table)]  # fmt: skip
+        basis[leave], unit = enter, pivot
 
 
 def _by_parts(expr: Expr, facts: Facts) -> int | None:

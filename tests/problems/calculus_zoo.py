@@ -18,6 +18,7 @@ from sympy import (
     Rational,
     Sum,
     cos,
+    cosh,
     erf,
     erfc,
     exp,
@@ -26,6 +27,7 @@ from sympy import (
     oo,
     pi,
     sech,
+    sinh,
     sqrt,
     tanh,
 )
@@ -78,6 +80,10 @@ UNSEEN = {
     ),
     "laplace_and_normal": lambda: shifted(
         "laplace_and_normal", r * exp(-Abs(x) / b) / (2 * b) + (1 - r) * normal(x, c), b, c, r
+    ),
+    "uniform_and_laplace": lambda: shifted(  # the sum of two variables
+        "uniform_and_laplace", Piecewise(((1 - exp(-h / b) * cosh(x / b)) / (2 * h), Abs(x) < h),
+                                         (exp(-Abs(x) / b) * sinh(h / b) / (2 * h), True)), b, h,
     ),
     "two_geometrics": lambda: additive(
         "two_geometrics", variable=n, sensitivity=MOVES, parameters=(b, c, r, MOVES), lattice=True,
