@@ -25,7 +25,7 @@ from numba.np import linalg
 # where a function uses it: that is soon enough
 _ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
 try:
-    import numba.np.arraymath  # noqa: F401
+    import numba.np.arraymath
 finally:
     linalg.ensure_blas = _ensure_blas
 
