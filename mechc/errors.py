@@ -5,6 +5,7 @@ what would have been accepted. `InternalError` is the exception: it means a bug 
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 MEANT = {  # words of other libraries, and what they are here
     "target_delta": "delta", "target_epsilon": "epsilon", "eps": "epsilon",
@@ -73,6 +74,27 @@ def not_one_of(name: str, value: object, known: Iterable[str], owner: str = "") 
     return DeclarationError(
         f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"
     )
+
+
+def listed(name: str, value: Any, expected: str, size: int | None = None) -> tuple[Any, ...]:
+    """Return the values of a list.
+
+    Args:
+        name: the argument.
+        value: what was given for it.
+        expected: what would be accepted, for the message.
+        size: how many values there have to be.
+
+    Raises:
+        DeclarationError: it is no list, or one of another length.
+    """
+    try:
+        found = tuple(value)
+        if not isinstance(value, (str, bytes)) and size in (None, len(found)):
+            return found
+    except TypeError:
+        pass
+    raise DeclarationError(f"{name}={value!r} (expected {expected})")
 
 
 class InternalError(MechcError):

@@ -516,7 +516,8 @@ def record(
 
     writable(path)
     run = what.run(what.count)
-    before = mechc.open(path, allow_files=allow_files) if path.exists() else 0
+    begun = path.exists() and path.stat().st_size
+    before = mechc.open(path, allow_files=allow_files) if begun else 0
     whole = run + before  # refuses what cannot be composed before it is written
     run.save(path, append=True)
     if delta is None:

@@ -162,7 +162,7 @@ class Evaluation:
         if not infinite.log + infinite.error < level:
             return False
         epsilon -= self._loss_shift(direction, epsilon)
-        if not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
+        if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
         level = log_subtract(level - CERTAIN - known.density, infinite.log + infinite.error)
         columns = self._columns.setdefault(direction, Columns(steps))

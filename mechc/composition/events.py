@@ -453,7 +453,9 @@ class Composition(Queries):
             return Composition(fewer.parts, more)
         if isinstance(other, int) and other == 0:
             return self
-        return NotImplemented
+        raise DeclarationError(
+            f"{self} + {other!r}: expected an event or a composition (2 * run is a run twice)"
+        )
 
     __radd__ = __add__
 

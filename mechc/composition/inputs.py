@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from sys import float_info
 from typing import Any
 
@@ -31,8 +32,12 @@ LEAST = math.ulp(0.0)  # positive double
 NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)
 
 
-def _number(
-    name: str, value: Any, accepted: str, lo: float = -math.inf, hi: float = math.inf
+def as_number(
+    name: str,
+    value: Any,
+    accepted: str = "any real number",
+    lo: float = -math.inf,
+    hi: float = math.inf,
 ) -> float:
     """A number in [lo, hi] as a float; nan and what is not a number are refused."""
     try:
@@ -56,9 +61,20 @@ def as_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def as_path(value: Any, name: str = "path") -> Path:
+    """Return a path, `~` expanded; what is none, or names no file, is refused."""
+    try:
+        path = Path(value).expanduser()
+        if path.name and "\0" not in path.name:
+            return path
+    except (TypeError, RuntimeError):
+        pass
+    raise DeclarationError(f"{name}={value!r} (expected the name of a file, or a pathlib.Path)")
+
+
 def as_rtol(value: Any) -> float:
     """Return a relative tolerance; below `LEAST_RTOL` nothing becomes any sharper."""
-    return max(_number("rtol", value, "0 < rtol < 1", LEAST, 1.0 - EPS), LEAST_RTOL)
+    return max(as_number("rtol", value, "0 < rtol < 1", LEAST, 1.0 - EPS), LEAST_RTOL)
 
 
 def as_array(name: str, values: Any) -> NDArray[np.float64]:
@@ -74,44 +90,44 @@ def as_array(name: str, values: Any) -> NDArray[np.float64]:
 
 def as_epsilon(value: Any) -> float:
     """Return epsilon as a float, infinite ones included."""
-    return _number("epsilon", value, "any real number")
+    return as_number("epsilon", value)
 
 
 def as_finite_epsilon(name: str, value: Any) -> float:
     """Return an epsilon as a float, finite and >= 0."""
     accepted = "a finite number >= 0; where a mass sits at infinite loss give one"
-    return _number(name, value, accepted, 0.0, float_info.max)
+    return as_number(name, value, accepted, 0.0, float_info.max)
 
 
 def as_rate(value: Any) -> float:
     """Return a false positive rate in [0, 1]."""
-    return _number("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
+    return as_number("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
 
 
 def as_log_delta(value: Any) -> float:
     """Return a log delta <= 0."""
-    return _number("log_delta", value, "log_delta <= 0", hi=0.0)
+    return as_number("log_delta", value, "log_delta <= 0", hi=0.0)
 
 
 def as_delta(value: Any) -> float:
     """Return log delta for a delta in [0, 1]."""
-    number = _number("delta", value, "0 <= delta <= 1", 0.0, 1.0)
+    number = as_number("delta", value, "0 <= delta <= 1", 0.0, 1.0)
     return math.log(number) if number else -math.inf
 
 
 def as_positive_delta(value: Any) -> float:
     """Return log delta for a delta in (0, 1]."""
-    return math.log(_number("delta", value, "0 < delta <= 1", LEAST, 1.0))
+    return math.log(as_number("delta", value, "0 < delta <= 1", LEAST, 1.0))
 
 
 def as_work(value: Any) -> float:
     """Return the work a query may take, > 0; inf for any."""
-    return _number("max_work", value, "max_work > 0", LEAST)
+    return as_number("max_work", value, "max_work > 0", LEAST)
 
 
 def as_order(value: Any) -> float:
     """Return the order of a Rényi divergence, > 0."""
-    return _number("orders", value, "orders > 0", LEAST)
+    return as_number("orders", value, "orders > 0", LEAST)
 
 
 def as_count(count: Any, name: str = "count") -> int:

@@ -148,7 +148,7 @@ class Mechanism:
         Raises:
             CacheError: the file cannot be written.
         """
-        return build.write_atomically(Path(path), self.source)
+        return build.write_atomically(inputs.as_path(path), self.source)
 
     @cached_property
     def declaration(self) -> Declaration:
@@ -192,7 +192,7 @@ class Mechanism:
         """
         from mechc.report.explain import explain
 
-        return explain(self.declaration, whole=whole)
+        return explain(self.declaration, whole=inputs.as_flag("whole", whole))
 
     def report(
         self, path: str | os.PathLike[str], *, certificate: str = "quick", **values: float
@@ -218,7 +218,8 @@ class Mechanism:
         """
         from mechc.report.datasheet import report
 
-        return build.write_atomically(Path(path), report(self, values, certificate))
+        path = inputs.as_path(path)
+        return build.write_atomically(path, report(self, values, certificate))
 
     def verify(self, level: str = "quick") -> Certificate:
         """Verify the kernel against the declaration in ball arithmetic (needs python-flint).

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechc.composition.inputs import check
+from mechc.composition.inputs import as_number, check
 from mechc.errors import UnsupportedError
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
@@ -198,7 +198,7 @@ class Noise:
 
     def mass(self, lo: float, hi: float) -> float:
         """Return P(lo <= noise <= hi)."""
-        return self._sum(lambda x, q: q, lo, hi)
+        return self._sum(lambda x, q: q, as_number("lo", lo), as_number("hi", hi))
 
     @cached_property
     def _median(self) -> float:

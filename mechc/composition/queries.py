@@ -22,6 +22,7 @@ from mechc.composition.inputs import (
     as_flag,
     as_log_delta,
     as_order,
+    as_path,
     as_positive_delta,
     as_rate,
     as_rtol,
@@ -142,7 +143,7 @@ class Queries(ABC):
         """
         from mechc.verify.agreement import check
 
-        return check(self.composition(), tuple(epsilons))
+        return check(self.composition(), checked(as_epsilon, epsilons)[0])
 
     def _how(self, how: Mapping[str, Any]) -> dict[str, Any]:
         """What an evaluation is asked for, refused before its target if a word is not known."""
@@ -232,8 +233,8 @@ class Queries(ABC):
         from mechc.composition import run_record
         from mechc.kernel.build import write_atomically
 
-        run, path = self.composition(), Path(path).expanduser()
-        if append:
+        run, path = self.composition(), as_path(path)
+        if as_flag("append", append):
             return run_record.add(path, run_record.line(run))
         asked = run_record.questions(delta, epsilon)
         return write_atomically(path, run_record.line(run, asked))
@@ -284,6 +285,7 @@ class Queries(ABC):
         from mechc.composition.curve import as_counts
         from mechc.report import plot
 
+        path = None if path is None else as_path(path)
         repeated = None if counts is None else as_counts(counts).tolist()
         return plot.run(
             self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,

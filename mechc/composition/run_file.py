@@ -57,7 +57,7 @@ def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of
     Raises:
         DeclarationError: the file cannot be read as a run, or names a mechanism file.
     """
-    path = Path(path).expanduser()
+    path, allow_files = inputs.as_path(path), inputs.as_flag("allow_files", allow_files)
     if not is_json(path):
         return read(path, allow_files=allow_files)[0]
     with _as_run_file(path, "lines as run.save writes them"):
@@ -131,7 +131,7 @@ def recheck(path: Any, *, allow_files: bool = False) -> Recheck:
     Raises:
         DeclarationError: the file cannot be read as a run.
     """
-    path, run = Path(path).expanduser(), Composition()
+    path, run = inputs.as_path(path), Composition()
     answers: list[Answered] = []
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -160,7 +160,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     Raises:
         DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
-    path = Path(path).expanduser()
+    path = inputs.as_path(path)
     with _as_run_file(path, "[[step]] tables with mechanism and parameters"):
         content = tomllib.loads(path.read_text("utf-8"))
         _check_words(path, content, TABLES)
@@ -188,9 +188,9 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
 
 def is_json(path: Any) -> bool:
     """Return whether a file is a run file in JSON rather than TOML."""
-    path = Path(path).expanduser()
-    if path.suffix == ".toml":
-        return False
+    path = inputs.as_path(path)
+    if path.suffix in (".json", ".toml"):
+        return str(path.suffix) == ".json"
     with _as_run_file(path, "a run file"):
         return bool(path.read_bytes().lstrip()[:1] == b"{")
 
@@ -233,6 +233,8 @@ def _check_words(path: Path, row: dict[str, Any], known: tuple[str, ...]) -> Non
 def _rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
     """The lines of a file, or the whole of it where someone has laid it out."""
     lines = [line for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise DeclarationError(f"{path}: holds no run (expected lines as run.save writes them)")
     for i, line in enumerate(lines):
         try:
             row = json.loads(line)

@@ -12,14 +12,14 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import mechc
 from mechc.accountants.bound import Bound, plain
+from mechc.composition.inputs import as_epsilon, checked, share
 from mechc.errors import CacheError
 from mechc.protocol import PROTOCOL, Run
 
@@ -33,12 +33,12 @@ ASKED = {"epsilon": "delta", "delta": "epsilon"}
 
 def questions(delta: Any, epsilon: Any) -> list[Question]:
     """Return what is asked: epsilon at every delta and delta at every epsilon, None for nowhere."""
-    given = (("epsilon", delta), ("delta", epsilon))
+    asked = ("epsilon", delta, partial(share, "run", "delta")), ("delta", epsilon, as_epsilon)
     return [
-        (word, float(at))
-        for word, places in given
+        (word, at)
+        for word, places, check in asked
         if places is not None
-        for at in np.atleast_1d(np.asarray(places, dtype=object))
+        for at in checked(check, places)[0]
     ]
 
 

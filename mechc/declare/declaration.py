@@ -36,7 +36,7 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
 from mechc.declare.shapes import with_constants
 from mechc.declare.transforms import Transform
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, listed
 from mechc.protocol import Measure
 from mechc.symbolic.facts import facts_of
 from mechc.symbolic.functions import shape
@@ -91,13 +91,11 @@ class Reader:
 
     def atoms(self, atoms: Sequence[tuple[Any, Any, Any]]) -> Masses:
         """Point masses; every row must have a place and two masses."""
-        for row in atoms:
-            if not isinstance(row, (tuple, list)) or len(row) != 3:
-                raise DeclarationError(f"{self.name}: atom {row!r} is not (x, mass_p, mass_q)")
-        return tuple(
-            (self.constant("atoms", x), self.constant("atoms", p), self.constant("atoms", q))
-            for x, p, q in atoms
-        )
+        found = []
+        for row in listed(f"{self.name}: atoms", atoms, "a list of (x, mass_p, mass_q)"):
+            x, p, q = listed(f"{self.name}: atom", row, "(x, mass_p, mass_q)", 3)
+            found.append(tuple(self.constant("atoms", value) for value in (x, p, q)))
+        return tuple(found)
 
     def _read(self, label: str, value: Any, allowed: set[Symbol]) -> Expr:
         where = f"{self.name}: {label}"
@@ -359,7 +357,7 @@ def mechanism(
     Raises:
         DeclarationError: unknown symbols, clashing names, nan, or values of the wrong type.
     """
-    refs = refs if isinstance(refs, str) else tuple(refs)
+    refs = listed(f"{name}: refs", refs, "a list of words")
     check_words(name, about, refs)
     described = described_parameters(name, parameters)
     if outcomes:
@@ -370,6 +368,7 @@ def mechanism(
         support = (0, len(atoms) - 1)
     check_variable(name, variable, lattice or bool(outcomes), described)
     reader = Reader(name, variable, described)
+    support = listed(f"{name}: support", support, "its two ends", 2)
     ends = (reader.constant("support", support[0]), reader.constant("support", support[1]))
     return Declaration(
         name=name,
@@ -383,7 +382,7 @@ def mechanism(
         reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
         tag=None if tag is None else _tag(name, tag, described),
         about=about,
-        refs=tuple(refs),
+        refs=refs,
         claim=claim,
     )
 
@@ -418,11 +417,12 @@ def additive(
     Raises:
         DeclarationError: as `mechanism`, or a sensitivity that is not positive.
     """
-    parameters = tuple(parameters)
+    parameters = listed(f"{name}: parameters", parameters, "a list of them")
     described = described_parameters(name, parameters)
     check_variable(name, variable, lattice, described)
     reader = Reader(name, variable, described)
-    lo, hi = (reader.constant("support", end) for end in support)
+    ends = listed(f"{name}: support", support, "its two ends", 2)
+    lo, hi = (reader.constant("support", end) for end in ends)
     density = reader.expression("noise", noise, (lo, hi))
     shift = reader.constant("sensitivity", sensitivity)
     if not (shift.is_positive or shift.is_nonnegative):
@@ -493,10 +493,9 @@ def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
 
 def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
     """Outcomes as atoms at 0, 1, 2, ..."""
-    for row in outcomes:
-        if not isinstance(row, (tuple, list)) or len(row) != 2:
-            raise DeclarationError(f"{name}: outcome {row!r} is not (mass_p, mass_q)")
-    return [(i, p, q) for i, (p, q) in enumerate(outcomes)]
+    rows = listed(f"{name}: outcomes", outcomes, "a list of (mass_p, mass_q)")
+    expected = "(mass_p, mass_q)"
+    return [(i, *listed(f"{name}: outcome", row, expected, 2)) for i, row in enumerate(rows)]
 
 
 def _reverse(
@@ -521,7 +520,7 @@ def _tag(
     name: str, tag: tuple[Symbol, Any, tuple[Any, Any]], parameters: tuple[Parameter, ...]
 ) -> Declaration:
     """The law of an index: a lattice mechanism whose two masses are equal."""
-    index, mass, support = tag
+    index, mass, support = listed(f"{name}: tag", tag, "(index, its mass, its ends)", 3)
     *others, last = map(ParameterSymbol, parameters)
     if index != last or not index.is_integer:
         raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")

@@ -26,12 +26,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError
 from mechc.loss.jit import compiled, subroutine
 from mechc.protocol import Floats
@@ -199,8 +199,9 @@ def allocate(
     """Return an array of zeros, in memory or mapped from a new file."""
     if storage is None:
         return np.zeros(shape, dtype)
-    if Path(storage).exists():
-        raise DeclarationError(f"storage={os.fspath(storage)!r} exists; expected a new file name")
+    storage = as_path(storage, "storage")
+    if storage.exists():
+        raise DeclarationError(f"storage={str(storage)!r} exists; expected a new file name")
     return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
 
 

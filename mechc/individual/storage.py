@@ -38,6 +38,7 @@ from typing import Any, BinaryIO, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.composition.inputs import as_path
 from mechc.errors import MechcError
 
 Arrays = dict[str, NDArray[Any]]
@@ -90,7 +91,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     Raises:
         StateError: no file can be made there.
     """
-    target = Path(path)
+    target = as_path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -128,7 +129,7 @@ class Reader:
             StateError: no file that can be read, not a state file, another version or kind,
                 truncated or corrupted.
         """
-        self._path = os.fspath(path)
+        self._path = os.fspath(as_path(path))
         try:
             self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
         except OSError as error:

@@ -170,7 +170,6 @@ def write_atomically(path: Path, text: str) -> Path:
     Raises:
         CacheError: the file cannot be written.
     """
-    path = path.expanduser()
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, listed
 from mechc.protocol import ParameterInfo
 
 LONGEST_NAME = 200  # characters of a mechanism's name
@@ -196,7 +196,8 @@ def parameter(
         low, high = _moderate_range(lo, hi)
         typical = (math.ceil(low), math.floor(high)) if integer else (low, high)
     default = None if default is None else _number(name, "default", default)
-    ends = (_number(name, "typical", typical[0]), _number(name, "typical", typical[1]))
+    pair = listed(f"{name}: typical", typical, "(least, largest)", 2)
+    ends = (_number(name, "typical", pair[0]), _number(name, "typical", pair[1]))
     symbol = Symbol(_checked_name(name), **_assumptions(lo, hi, lo_open, hi_open, integer))
     made = Parameter(name, symbol, lo, hi, lo_open, hi_open, integer, default, ends)
     for label, value in (("default", default), ("typical", ends[0]), ("typical", ends[1])):
@@ -209,10 +210,7 @@ def parameter(
 
 def described_parameters(name: str, parameters: Iterable[Symbol]) -> tuple[Parameter, ...]:
     """Return what is known about the symbols given as parameters of a mechanism, names checked."""
-    try:
-        symbols = tuple(parameters)
-    except TypeError:
-        raise DeclarationError(f"{name}: parameters={parameters!r} is not a sequence") from None
+    symbols = listed(f"{name}: parameters", parameters, "a list of them")
     for symbol in symbols:
         if not isinstance(symbol, ParameterSymbol):
             raise DeclarationError(
@@ -237,8 +235,8 @@ def check_words(name: object, about: object, refs: object) -> None:
         raise DeclarationError(f"name={name[:40]!r}... is longer than {LONGEST_NAME} characters")
     if not isinstance(about, str):
         raise DeclarationError(f"{name}: about={about!r} is not text")
-    if not isinstance(refs, (tuple, list)) or not all(isinstance(ref, str) for ref in refs):
-        raise DeclarationError(f"{name}: refs={refs!r} is not a tuple of strings")
+    if not all(isinstance(ref, str) for ref in listed(f"{name}: refs", refs, "a list of words")):
+        raise DeclarationError(f"{name}: refs={refs!r} (expected a list of words)")
 
 
 def check_variable(

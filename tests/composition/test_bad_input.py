@@ -6,6 +6,7 @@ import math
 import sys
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -75,6 +76,36 @@ def test_probability(laplace, probability):
         laplace(scale=1.0).noise.quantile(probability)
 
 
+@pytest.mark.parametrize("path", [3, None, b"x", "", ".", [], 1.5, "a\0b"])
+def test_paths(gaussian, path):
+    event, spent = gaussian(sigma=1.0), mechc.individual.GDPFilter(people=1, mu=1.0)
+    whole = (gaussian.emit, event.save, mechc.open, spent.save, spent.restore)
+    for ask in (*whole, mechc.individual.GDPFilter.load, partial(event.save, append=True)):
+        with pytest.raises(DeclarationError, match=r"path=.* the name of a file"):
+            ask(path)
+
+
+def test_questions_of_a_run_file(gaussian, tmp_path):
+    event = gaussian(sigma=1.0)
+    for wrong in ({"delta": "x"}, {"delta": [2.0]}, {"epsilon": [None]}, {"append": "yes"}):
+        with pytest.raises(DeclarationError, match=next(iter(wrong))):
+            event.save(tmp_path / "run.json", **wrong)
+    with pytest.raises(DeclarationError, match="epsilon="):
+        event.check("x")
+
+
+def test_an_empty_run_file(tmp_path):
+    path = tmp_path / "run.json"
+    path.touch()
+    with pytest.raises(DeclarationError, match=r"run\.json: holds no run"):
+        mechc.open(path)
+
+
+def test_no_steps_meet_any_target(gaussian):
+    with pytest.raises(UnsupportedError, match="every sigma"):
+        mechc.calibrate(gaussian, solve_for="sigma", count=0, epsilon=1.0, delta=1e-5)
+
+
 def test_a_count_to_solve_for_is_not_given(laplace):
     with pytest.raises(DeclarationError, match="count=5 is given and solved for"):
         mechc.calibrate(laplace, solve_for="count", count=5, scale=9.0, epsilon=1.0, delta=0.1)
@@ -119,7 +150,7 @@ def test_accepted_counts(gaussian, count):
 def test_only_events_compose(gaussian):
     with pytest.raises(DeclarationError, match="neither an event nor a composition"):
         mechc.compose(gaussian)
-    with pytest.raises(TypeError):
+    with pytest.raises(DeclarationError, match=r"\+ 1: expected an event or a composition"):
         gaussian(sigma=1.0) + 1
 
 
