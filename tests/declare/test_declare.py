@@ -108,7 +108,7 @@ def test_bad_parameters_are_refused(build):
         ({"parameters": (scale, scale)}, "declared twice"),
         ({"parameters": (positive("x"),)}, "both the variable and a parameter"),
         ({"parameters": (Symbol("b"),)}, "was not made by positive"),
-        ({"parameters": 3}, "not a sequence"),
+        ({"parameters": 3}, "a list of them"),
         ({"variable": "x"}, "not a variable"),
         ({"variable": Symbol("x")}, "wrong kind"),
         ({"variable": integer("x")}, "wrong kind"),
