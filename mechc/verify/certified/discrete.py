@@ -1,15 +1,14 @@
 """Certified delta of compositions whose losses are atoms.
 
 Losses on one lattice are composed as polynomials, of balls or, where these would be long, of
-tilted whole numbers; other atoms by listing all multinomials. That losses lie on a lattice is not
-assumed: each is within a known radius of its lattice point, and the composed loss is a ball with
-the sum of the radii.
+tilted whole numbers; other atoms are left to meshes. That losses lie on a lattice is not assumed:
+each is within a known radius of its lattice point, and the composed loss is a ball with the sum of
+the radii.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from mechc.verify.certified import mesh
 from mechc.verify.certified.contour import Law
 
 MAX_DEGREE = 200_000
-MAX_LISTED = 600_000
 MAX_POINTS = 20_000
 
 
@@ -63,7 +61,7 @@ def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt:
     """Ball around the part of delta at finite losses; long sums are tilted.
 
     Raises:
-        UnsupportedError: the atoms lie on no common lattice and are too many to list.
+        UnsupportedError: the atoms lie on no common lattice.
         NumericError: they lie on one, and sums have too many points.
     """
     missing = sum((law.count * a.missing for law, a in zip(laws, atoms, strict=True)), start=arb(0))
@@ -71,7 +69,7 @@ def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt:
         return arb(0)  # P and Q share no outcome of some step
     step = _common_step(atoms)
     if step is None:
-        return _listed(laws, atoms, epsilon) + arb(0).union(missing)
+        raise UnsupportedError("certified: atoms on no common lattice")
     placed = [_on_lattice(one, step.mid()) for one in atoms]
     counts = [law.count for law in laws]
     if sum(n * one.places[-1] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
@@ -162,41 +160,3 @@ def _is_multiple(gap: Any, step: Any) -> bool:
     share = gap / step
     near = round(float(share.mid()))
     return bool(abs(share - near) < arb(2) ** (40 - ctx.prec))
-
-
-def _listed(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any) -> Any:
-    """By listing all composed atoms."""
-    size = sum(
-        math.lgamma(law.count + len(a.rows)) - math.lgamma(law.count + 1) - math.lgamma(len(a.rows))
-        for law, a in zip(laws, atoms, strict=True)
-    )
-    if size > math.log(MAX_LISTED):
-        raise UnsupportedError(
-            f"about 10^{size / math.log(10.0):.0f} composed atoms are too many to list, "
-            "and they lie on no common lattice"
-        )
-    tables = [_powers(a.rows, law.count) for law, a in zip(laws, atoms, strict=True)]
-    total = arb(0)
-    for combination in itertools.product(*tables):
-        loss = sum((row[0] for row in combination), start=arb(0))
-        if loss < epsilon:
-            continue
-        mass = arb(1)
-        for row in combination:
-            mass *= row[1]
-        total += mass * _payoff(epsilon, loss)
-    return total
-
-
-def _powers(rows: list[tuple[Any, Any]], count: int) -> list[tuple[Any, Any]]:
-    """All sums of `count` losses with their multinomial masses."""
-    state = [(0, arb(0), arb(1))]
-    for i, (loss, mass) in enumerate(rows):
-        grown = []
-        for used, total, weight in state:
-            free = count - used
-            shares = range(free + 1) if i < len(rows) - 1 else (free,)
-            for n in shares:
-                grown.append((used + n, total + n * loss, weight * mass**n * math.comb(free, n)))
-        state = grown
-    return [(total, weight) for _, total, weight in state]
