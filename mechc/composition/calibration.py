@@ -13,10 +13,14 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from scipy.special import ndtri
+
 from mechc.accountants.bound import Bound, plain
-from mechc.accountants.fft import log1mexp
+from mechc.accountants.classical.clt import log_gaussian_delta
+from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
 from mechc.composition.divergences import true_positive
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
@@ -37,8 +41,10 @@ TOLERANCE = 1e-9
 MAX_TURNS = 200
 DEEP = 4.0  # times the log of the target
 FAR = 1e6  # nats below the target that count as no more than this
-GUESSES = 6  # values tried on the way from the middle of the typical range to both sides
-WIDEST, BEYOND = 4.0, 1.05  # largest factor from one to the next, and factor past the place guessed
+GUESSES = 16  # values that secants try, from the middle of the typical range
+FARTHEST = math.log(30.0)  # log of the largest factor from one to the next
+MAX_NEWTON = 50
+STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
 LARGE = 1e12  # of parameters without an end, farther than which nothing is tried
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
@@ -167,14 +173,12 @@ def calibrate(
         info = _counts(profile, mechanism(**others)) if info is None else info
     else:
         name, info = "dpsgd", solvable(solve_for, others)
-    ends = None if info.integer else _from_the_middle(profile, info)
-    value = math.nan
-    if ends is not None:
-        value = _settle(profile.steer, profile.excess, *ends)
-    if ends is None or profile.excess(value) > 0:
+    ends = None if info.integer else _by_secants(profile, info)
+    if ends is None:
         ends = straddle(profile, info, name)
-        found = _between(profile, *ends) if info.integer else math.nan
-        value = found if info.integer else _settle(profile.excess, profile.excess, *ends)
+        value = _between(profile, *ends) if info.integer else _settle(profile.excess, *ends)
+    else:
+        value = ends[0]
     if words := profile.turn(solve_for, *ends):
         raise UnsupportedError(f"{name}: {words}")
     value = int(value) if info.integer else value
@@ -291,7 +295,8 @@ class Profile:
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
-        (_, over), self._lead = max(found, key=lambda one: one[0][1])
+        (_, over), lead = max(found, key=lambda one: one[0][1])
+        self._lead = lead if len(found) > 1 else ""
         return max(lower for (lower, _), _ in found), over
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
@@ -310,6 +315,21 @@ class Profile:
                 f"calibrate: method {self.how['method']!r} proves no upper bound"
             )
         return float(bound.upper)
+
+    def height(self, excess: float) -> float:
+        """Return a function of what `excess` is that is nearly a power of a parameter, in logs.
+
+        The mu of Gaussian noise through the same point, over that of the target. nan: there is
+        none.
+        """
+        if self.log_target == -math.inf:
+            return math.log1p(max(excess / self.epsilon, -1.0 + EPS)) if self.epsilon else math.nan
+        if excess <= -FAR or self.epsilon < 0.0:
+            return math.nan
+        at, aim = (
+            _log_mu(self.epsilon, log) for log in (self.log_target + excess, self.log_target)
+        )
+        return at - aim
 
     def at(self, value: float) -> Composition:
         """Return the composition at a value, the last one kept with what it knows."""
@@ -354,6 +374,32 @@ class Power(Profile):
         bound = true_positive(evaluation, self.fpr)
         over = math.log(self._checked(bound)) - self.log_target + 8 * EPS
         return math.log(max(float(bound.lower), self.fpr)) - self.log_target, over
+
+    def height(self, excess: float) -> float:
+        """The same by the power of Gaussian noise, Phi(Phi^-1(fpr) + mu)."""
+        start = ndtri(self.fpr)
+        at, aim = (float(ndtri(math.exp(self.log_target + x)) - start) for x in (excess, 0.0))
+        return math.log(at / aim) if at > 0.0 else math.nan
+
+
+def _log_mu(epsilon: float, log_delta: float) -> float:
+    """About the log of the mu whose Gaussian profile passes through a point, nan where none does.
+
+    Newton's method from below, as log delta is a concave function of log mu.
+    """
+    if not log_delta < 0.0:
+        return math.nan
+    deep = math.sqrt(-2.0 * log_delta)  # Chernoff's bound, and delta <= mu / sqrt(2 pi)
+    least = 2.0 * epsilon / (deep + math.sqrt(deep * deep + 2.0 * epsilon))
+    mu = max(least, math.exp(log_delta) * math.sqrt(2.0 * math.pi), 1e-300)
+    for _ in range(MAX_NEWTON):
+        at = log_gaussian_delta(mu, epsilon)
+        log_slope = -0.5 * (epsilon / mu - 0.5 * mu) ** 2 - HALF_LOG_TWO_PI + math.log(mu) - at
+        step = (log_delta - at) * math.exp(-min(max(log_slope, -700.0), 700.0))
+        mu *= math.exp(min(step, FARTHEST))
+        if not abs(step) > 1e-13:
+            break
+    return math.log(mu)
 
 
 def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
@@ -445,48 +491,51 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     return (math.floor(new_lo), math.ceil(new_hi)) if info.integer else (new_lo, new_hi)
 
 
-def _from_the_middle(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
-    """Return (good, bad) not far from each other, None where a few guesses do not find them.
+def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
+    """Return (good, bad), the good one within the tolerance; None where a few guesses fail.
 
-    Log delta is taken to be a power of the parameter: of order two, as of noise, to begin with, or
-    its inverse, as of what noise is added to.
+    Secants, and parabolas, through the log of the parameter as a function of the `height` of a
+    profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
+    like its inverse, as of what noise is added to. Guesses
+    lie on the good side by a share of the tolerance; one whose height says so too is taken.
     """
     lo, hi = info.typical
     if not 0.0 < lo < hi:
         return None
-    order, value = -2.0 if info.name == "sensitivity" else 2.0, math.sqrt(lo * hi)
-    if profile.log_target == 0.0:
-        return None
+    place, ask = 0.5 * (math.log(lo) + math.log(hi)), profile.steer
+    run = 1.0 if info.name == "sensitivity" else -1.0
     known: list[tuple[float, float]] = []
     for _ in range(GUESSES):
-        excess = profile.steer(value)
-        for other, there in reversed(known):
-            if (excess <= 0.0) != (there <= 0.0):
-                return (value, other) if excess <= 0.0 else (other, value)
-        now = profile.log_target + excess
-        if not (now < 0.0 and math.isfinite(now)):
-            return None
-        if known:
-            before = profile.log_target + known[-1][1]
-            steps = math.log(value / known[-1][0])
-            found = math.log(now / before) / steps if before < 0.0 and steps else 0.0
-            order = found if 0.05 < abs(found) < 50.0 else order
-        known.append((value, excess))
-        factor = (profile.log_target / now) ** (1.0 / order)
-        factor = factor * BEYOND if factor > 1.0 else factor / BEYOND
-        value *= min(max(factor, 1.0 / WIDEST), WIDEST)
+        value = math.exp(place)
         if not info.lo < value < info.hi:
             return None
+        height = profile.height(excess := ask(value))
+        if abs(height * run) <= TOLERANCE:
+            if ask == profile.steer:  # another direction may decide here
+                ask, known = profile.excess, []
+                height = profile.height(excess := ask(value))
+            if excess <= 0.0 and abs(height * run) <= TOLERANCE:
+                return value, value * (1.0 + math.copysign(TOLERANCE, run))
+        if not math.isfinite(height):
+            return None
+        known = [p for p in known[-2:] if p[0] != height]  # of bounds, far below the target
+        known.append((height, place))
+        runs = [(q[1] - p[1]) / (q[0] - p[0]) for p, q in pairwise(known)]
+        if runs and 1.0 / STEEPEST < abs(runs[-1]) < STEEPEST:
+            run = runs[-1]
+        step = -height * run
+        if len(runs) == 2:
+            bend = height * known[1][0] * (runs[1] - runs[0]) / (height - known[0][0])
+            step += bend if abs(bend) < 0.5 * abs(step) else 0.0
+        step -= math.copysign(0.4 * TOLERANCE, run)
+        place += min(max(step, -FARTHEST), FARTHEST)
     return None
 
 
-def _settle(
-    steer: Callable[[float], float], excess: Callable[[float], float], good: float, bad: float
-) -> float:
+def _settle(excess: Callable[[float], float], good: float, bad: float) -> float:
     """Return a value within the tolerance of the root, on the good side of it.
 
-    Brent's method for `steer` in the log of the parameter, or in the parameter where it is not
-    positive; what has to be at most 0 is `excess`.
+    Brent's method in the log of the parameter, or in the parameter where it is not positive.
     """
     geometric = min(good, bad) > 0
     forward: Callable[[float], float] = math.log if geometric else float
@@ -498,21 +547,16 @@ def _settle(
         return good if place == ends[0] else bad if place == ends[1] else inside
 
     def height(place: float) -> float:
-        return math.asinh(min(steer(at(place)), 1e300))  # far from the root its size says little
+        return math.asinh(min(excess(at(place)), 1e300))  # far from the root its size says little
 
     ends = (forward(good), forward(bad))
-    if steer(good) == 0.0:
+    if excess(good) == 0.0:
         return good
     near = root(height, *ends, xtol=0.2 * scale, turns=MAX_TURNS)
-    step = 0.3 * scale
-    toward = math.copysign(1.0, ends[0] - ends[1])
-    missed = at(near)
+    step = math.copysign(0.3 * scale, ends[0] - ends[1])
     for _ in range(MAX_TURNS):
-        value = at(near + toward * step)
+        value = at(near + step)
         if value == good or excess(value) <= 0:
-            # the guide may meet the target elsewhere: another direction decides there
-            close = step < scale or steer == excess
-            return value if close else _settle(excess, excess, value, missed)
-        missed = value
+            return value
         step *= 3.0
     return good
