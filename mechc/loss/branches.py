@@ -22,7 +22,6 @@ from mechc.errors import NumericError, VerificationError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.atoms import DEEPEST
 from mechc.loss.bound_kernel import KernelSource, inside
-from mechc.loss.jit import compiled
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
@@ -683,33 +682,26 @@ CONTRADICTIONS = (
 )
 
 
-@compiled(
-    "Tuple((int64, float64))(float64[:,::1], int64[::1], float64[::1], float64[:,::1],"
-    " float64[:,::1], float64[::1])"
-)
-def _first_contradiction(rows, region, x, loss, log_p, log_q):  # type: ignore[no-untyped-def]
+def _first_contradiction(
+    rows: Floats, region: NDArray[np.int64], x: Floats, loss: Floats, log_p: Floats, log_q: Floats
+) -> tuple[int, float]:
     """Place in CONTRADICTIONS, 0 for none, and where, at nodes sorted by branch and place."""
-    passed, before, before_slack, at = math.nan, math.nan, 0.0, -1
-    turned = math.nan
-    for i in range(region.size):
-        kind, left, right = rows[region[i], 2], rows[region[i], 3], rows[region[i], 4]
-        for j in range(loss.shape[1]):
-            k = i * loss.shape[1] + j
-            p, q, here = log_p[i, j], log_q[k], loss[i, j]
-            if not max(p, q) > DEEPEST or not math.isfinite(here):
-                continue
-            slack = CONSISTENT * (1.0 + abs(p) + abs(q))
-            if math.isfinite(slack) and not abs(p - q - here) <= slack:
-                return 1, x[k]
-            if abs(kind) == 1.0:
-                falls = at == region[i] and kind * (here - before) < -(slack + before_slack)
-                turned = x[k] if falls and math.isnan(turned) else turned
-                beyond = kind * (left - here) > slack or kind * (here - right) > slack
-                passed = x[k] if beyond and math.isnan(passed) else passed
-            before, before_slack, at = here, slack, region[i]
-    if not math.isnan(turned):
-        return 2, turned
-    return (0, passed) if math.isnan(passed) else (3, passed)
+    seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
+    region, x, loss, log_p, log_q = (v[seen] for v in (region, x, loss, log_p, log_q))
+    kind, left, right = rows[region, 2], rows[region, 3], rows[region, 4]
+    slack = CONSISTENT * (1.0 + np.abs(log_p) + np.abs(log_q))
+    monotone = np.abs(kind) == 1.0
+    falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    with np.errstate(invalid="ignore"):
+        wrong = (
+            np.isfinite(slack) & ~(np.abs(log_p - log_q - loss) <= slack),
+            np.append(False, falls & (region[1:] == region[:-1])) & monotone,
+            monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
+        )
+    for place, found in enumerate(wrong, 1):
+        if found.any():
+            return place, float(x[found.argmax()])
+    return 0, math.nan
 
 
 def require_consistent(source: KernelSource) -> None:
@@ -731,12 +723,11 @@ def require_consistent(source: KernelSource) -> None:
     x = np.ascontiguousarray(panels.x.ravel())
     log_q = np.empty(x.size)
     source.kernel.log_q_many(x, theta, log_q)
-    found, at = _first_contradiction(
-        source.rows, panels.region, x, panels.loss, panels.log_p, log_q
-    )
+    region, loss, log_p = panels.region.repeat(ORDER), panels.loss.ravel(), panels.log_p.ravel()
+    found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
     if found:
         raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
-    _hold_inverses(source, panels.region.repeat(ORDER), x, panels.loss.ravel())
+    _hold_inverses(source, region, x, loss)
     _hold_symmetry(source)
 
 

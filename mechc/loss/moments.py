@@ -9,6 +9,7 @@ reduction of the argument in two or three steps (Cody and Waite), then Taylor po
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,97 +137,76 @@ def generating_at(
     keeps its relative accuracy, which a composition of 1e12 steps needs. The rounding bound takes
     kernels to be good to 4 ulp: log p is off by |log p| ulp, exp(tL) by |tL| ulp.
     """
-    out = np.empty((4, tilts.size))
-    work = np.empty((10, loss.size))
-    _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out)
-    return out
-
-
-@compiled(
-    "void(float64[::1], float64[::1], float64, float64, float64[::1], float64[:,::1],"
-    " float64[:,::1])",
-    nogil=True,
-)
-def _generate(loss, log_weight, log_p_mass, log_q_mass, tilts, work, out):  # type: ignore[no-untyped-def]
-    """Write to `out` what `generating_at` returns; `work` is room for ten numbers a node."""
-    n, v, lw, p, back = 0, work[0], work[1], work[2], work[3]
-    bottom = -np.inf  # the largest log of a term of M(-1)
-    for j in range(loss.size):
-        if log_weight[j] > -np.inf:
-            v[n], lw[n] = loss[j], log_weight[j]
-            bottom = max(bottom, lw[n] - v[n])
-            n += 1
+    here = log_weight > -math.inf
+    v, lw = loss[here], log_weight[here]
+    bottom = float((lw - v).max(initial=-math.inf))  # the largest log of a term of M(-1)
     masses = log_p_mass > -1e-3 and log_q_mass > -1e-3
-    for j in range(n if masses and bottom < _SMALL else 0):
+    with np.errstate(all="ignore"):  # of no nodes, or no number, nothing is known
+        known = _Chord.of(v, lw, log_p_mass, log_q_mass) if masses and bottom < _SMALL else None
+        rows = [_generated(v, lw, float(t), known, bottom) for t in tilts]
+    return np.array(rows, np.float64).reshape(-1, 4).T
+
+
+class _Chord(NamedTuple):
+    """What the deviation from the chord needs at any tilt: p, p (exp(-L) - 1 + L), M(0), M(-1)."""
+
+    p: Floats
+    back: Floats
+    mass: float
+    difference: float
+
+    @classmethod
+    def of(cls, v: Floats, lw: Floats, log_p_mass: float, log_q_mass: float) -> _Chord:
+        p = np.exp(lw)
         # p may be zero, and an exponential beyond doubles, where their product is neither
-        p[j] = math.exp(lw[j])
-        far = -v[j] >= _FAR
-        back[j] = math.exp(lw[j] - v[j]) - p[j] * (1.0 - v[j]) if far else p[j] * excess(-v[j])
-    w, x, over, step, rise, noisy = work[4, :n], work[5, :n], work[6], work[7], work[8], work[9]
-    for i in range(tilts.size):
-        t, top, largest = tilts[i], -np.inf, 0.0
-        for j in range(n):
-            top = max(top, lw[j] + t * v[j])
-        # between the known masses M may be far below them, and a chord would cancel
-        if -1.0 < t < 0.0:
-            for j in range(n):
-                # under Q a node can matter whose weight under P is zero in float64
-                if lw[j] > -700.0 or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
-                    largest = max(largest, t * v[j], -v[j])
-        chord = masses and max(bottom, top, largest) < _SMALL
-        total, first, bend, turn, noise = 0.0, 0.0, 0.0, 0.0, 0.0
-        if chord:
-            for j in range(n):
-                y = t * v[j]
-                x[j] = lw[j] + y if y >= _FAR else y
-            if t > 0.0:
-                exponentials(x, w)
-                for j in range(n):
-                    w[j] = 0.0 if x[j] < LEAST else w[j]  # losses there may be enormous
-                    y, series = x[j], 0.0
-                    for m in range(_EXCESS.size):
-                        series = series * y + _EXCESS[m]
-                    over[j] = y * y * series if abs(y) <= 0.5 else w[j] - 1.0 - y
-            else:  # nothing is left of step at t = -1 by the same function as in back alone
-                for j in range(n):
-                    w[j], over[j] = math.exp(x[j]), excess(x[j])
-            for j in range(n):
-                y = t * v[j]
-                ahead = w[j] - p[j] * (1.0 + y) if y >= _FAR else p[j] * over[j]
-                rise[j] = w[j] - p[j] if y >= _FAR else p[j] * (over[j] + y)
-                w[j] = w[j] if y >= _FAR else p[j] * w[j]
-                step[j] = ahead + t * back[j]
-                ulps = 4.0 * abs(y) + 8.0 if y >= _FAR else 8.0 * abs(y) + 32.0
-                noisy[j] = abs(step[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
-            for j in range(n):
-                total += w[j]
-                bend += step[j]
-                turn += v[j] * rise[j] + back[j]
-                noise += noisy[j]
-            difference = math.expm1(log_q_mass) - math.expm1(log_p_mass)
-            change = math.expm1(log_p_mass) - t * difference + bend
-            k, mean = math.log1p(change), (turn - difference) / (1.0 + change)
-            noise += 4.0 * abs(change)
-        else:
-            for j in range(n):
-                x[j] = lw[j] + t * v[j] - top
-            exponentials(x, w)
-            for j in range(n):
-                w[j] = 0.0 if x[j] < LEAST else w[j]
-                total += w[j]
-                first += w[j] * v[j]
-                sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
-                noise += w[j] * (8.0 + 4.0 * sizes)
-            k, mean = top + math.log(total), first / total
-        drift, second = 0.0, 0.0
-        for j in range(n):
-            d = v[j] - mean
-            drift += w[j] * d
-            second += w[j] * d * d
-        if not chord:
-            mean += drift / total
-        out[0, i], out[1, i], out[2, i] = k, mean, second / total
-        out[3, i] = EPS * (noise / total + 2.0 * abs(k))
+        far = -v >= _FAR
+        back = np.where(far, np.exp(lw - v) - p * (1.0 - v), p * _excesses(-v))
+        lost = math.expm1(log_p_mass)
+        return cls(p, back, lost, math.expm1(log_q_mass) - lost)
+
+
+def _excesses(x: Floats) -> Floats:
+    """As `excess`, of many numbers."""
+    series = np.zeros(x.size)
+    for coefficient in _EXCESS.tolist():
+        series *= x
+        series += coefficient
+    return np.where(np.abs(x) > 0.5, np.expm1(x) - x, x * x * series)
+
+
+def _generated(
+    v: Floats, lw: Floats, t: float, known: _Chord | None, bottom: float
+) -> tuple[float, float, float, float]:
+    """K, K', K'', rounding of K at one tilt."""
+    y = t * v
+    at = lw + y
+    top = largest = at.max(initial=-math.inf)
+    # between the known masses M may be far below them, and a chord would cancel
+    if -1.0 < t < 0.0:
+        # under Q a node can matter whose weight under P is zero in float64
+        seen = (lw > -700.0) | (np.maximum(lw - v, at) > -100.0)
+        largest = np.maximum(y, -v)[seen].max(initial=0.0)
+    sizes = np.minimum(np.abs(lw), _FARTHEST)
+    if known is not None and max(bottom, top, largest) < _SMALL:
+        p, far = known.p, y >= _FAR
+        grown, over = np.exp(at), _excesses(y)
+        ahead = np.where(far, grown - p * (1.0 + y), p * over)
+        rise = np.where(far, grown - p, p * (over + y))
+        w = np.where(far, grown, p * np.exp(y))
+        step = ahead + t * known.back
+        ulps = np.where(far, 4.0 * np.abs(y) + 8.0, 8.0 * np.abs(y) + 32.0)
+        total, turn = w.sum(), (v * rise + known.back).sum()
+        change = known.mass - t * known.difference + step.sum()
+        noise = (np.abs(step) * (ulps + 4.0 * sizes)).sum() + 4.0 * abs(change)
+        k, mean = np.log1p(change), (turn - known.difference) / (1.0 + change)
+    else:
+        w = np.exp(at - top)
+        total = w.sum()
+        k, mean = top + np.log(total), (w * v).sum() / total
+        noise = (w * (8.0 + 4.0 * (sizes + np.minimum(np.abs(y), _FARTHEST)))).sum()
+        mean += (w * (v - mean)).sum() / total
+    distance = v - mean  # of no weight it may be beyond doubles when squared
+    return k, mean, (w * distance * distance).sum() / total, EPS * (noise / total + 2.0 * abs(k))
 
 
 @compiled(

@@ -204,6 +204,7 @@ TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step 
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
+AT_ONCE = 1_000_000  # nodes times levels in one array
 HALVINGS = 8  # of a cell on which phi is bounded
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
 FEW = 64  # steps whose decay is proven by derivatives as well
@@ -639,37 +640,26 @@ def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np
     return found
 
 
-@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
-def _variation(weight, spacing, branch, table):  # type: ignore[no-untyped-def]
-    """See `variation`."""
-    per = weight.size // max(branch.size, 1)
-    mass, squares = 0.0, 0.0
-    for j in range(weight.size):
-        mass += weight[j]
-        squares += weight[j] * (weight[j] / spacing[j]) if spacing[j] > 0.0 else 0.0
-    level = 0.25 * squares / max(mass, 1e-300)
-    for g in range(LEVELS):
-        total, excess, before = 0.0, 0.0, 0.0
-        for j in range(weight.size):
-            w = weight[j]
-            # no more than the level; the most where there is mass on no length
-            f = min(w / spacing[j], level) if spacing[j] > 0.0 else level if w > 0.0 else 0.0
-            if j % per == 0 and j > 0 and branch[j // per] != branch[j // per - 1]:
-                total += before  # down to zero at the end of a branch, up from it at the next
-                before = 0.0
-            total += abs(f - before)
-            excess += max(0.0, w - level * spacing[j])
-            before = f
-        table[g, 0], table[g, 1] = SAMPLED * (total + before), SAMPLED * excess
-        level *= STRIDE
-
-
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
     """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
 
     Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
     node, or of every panel of nodes.
     """
+    w, space = weight.ravel(), spacing.ravel()
+    with np.errstate(all="ignore"):  # the most where there is mass on no length
+        density = np.where(space > 0.0, w / space, np.where(w > 0.0, math.inf, 0.0))
+        squares = np.where(space > 0.0, w * density, 0.0).sum()
+    levels = 0.25 * squares / max(w.sum(), 1e-300) * STRIDE ** np.arange(LEVELS)
+    per = w.size // max(branch.size, 1)
+    # down to zero at the end of a branch, up from it at the next
+    ends = per * ((branch[1:] != branch[:-1]).nonzero()[0] + 1)
+    rise = np.insert(density, [0, *ends.tolist(), w.size], 0.0)
     table = np.empty((LEVELS, 2))
-    _variation(weight.ravel(), spacing.ravel(), branch, table)
-    return table
+    at_once = max(AT_ONCE // w.size, 1)
+    for some in range(0, LEVELS, at_once):
+        level = levels[some : some + at_once, None]
+        table[some : some + at_once, 0] = np.abs(np.diff(np.minimum(rise, level))).sum(axis=1)
+        table[some : some + at_once, 1] = np.maximum(w - level * space, 0.0).sum(axis=1)
+    found: Floats = SAMPLED * table
+    return found

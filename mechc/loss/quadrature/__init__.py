@@ -229,6 +229,7 @@ class Quadrature:
             self._far = panels.beyond(reached, self._rows, self._at)
         return resolution.far_modes(tilts, logs, self._far)
 
+    @SILENT
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
         """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
 
@@ -238,10 +239,8 @@ class Quadrature:
         """
         turns = frequency / TURN
         at = self.lo, self.hi, self.log_p, self.loss
-        log_weight, parts = self.spread()[0], np.empty(self.region.size, np.int64)
-        total = resolution.log_totals(log_weight, self.loss, np.array([contour]))[0]
-        panels.waved(*at, contour, total, turns, floor, parts)
-        return self.cut(parts)
+        total = resolution.log_totals(self.spread()[0], self.loss, np.array([contour]))[0]
+        return self.cut(panels.waved(*at, contour, total, turns, floor))
 
     @SILENT
     def cut(self, parts: Integers) -> Quadrature:

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.jit import compiled
 from mechc.loss.quadrature.resolution import Far
-from mechc.loss.rule import ORDER, WEIGHTS
+from mechc.loss.rule import WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -59,12 +58,11 @@ def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
     return Far(reached, offsets, x, log_size, loss)
 
 
-@compiled(
-    "int64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64, float64, float64,"
-    " float64, int64[::1])"
-)
-def waved(lo, hi, log_p, loss, contour, total, turns, floor, parts):  # type: ignore[no-untyped-def]
-    """Write into how many parts panels have to be cut so that exp(iyL) turns little in each.
+def waved(
+    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, contour: float, total: float,
+    turns: float, floor: float,
+) -> Integers:  # fmt: skip
+    """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
         lo: their lower ends.
@@ -75,26 +73,11 @@ def waved(lo, hi, log_p, loss, contour, total, turns, floor, parts):  # type: ig
         total: log of the tilted mass.
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
-        parts: to be written.
-
-    Returns:
-        How many panels there will be.
     """
-    all_parts = 0
-    for i in range(lo.size):
-        least, most, mass = loss[i, 0], loss[i, 0], 0.0
-        for j in range(ORDER):
-            least, most = min(least, loss[i, j]), max(most, loss[i, j])
-        wanted = (most - least) * turns
-        parts[i] = 1
-        if wanted > 1.0:
-            for j in range(ORDER):
-                at = min(log_p[i, j] + contour * loss[i, j] - total, 300.0)
-                mass += 0.5 * (hi[i] - lo[i]) * math.exp(at) * WEIGHTS[j]
-            if mass > floor:
-                parts[i] = math.ceil(min(wanted, 1e6))
-        all_parts += parts[i]
-    return all_parts
+    wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
+    mass = np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS
+    cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
+    return np.where(cut, np.ceil(np.minimum(wanted, 1e6)), 1.0).astype(np.int64)
 
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
