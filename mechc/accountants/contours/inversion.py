@@ -153,7 +153,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
-@compiled(
+@plain(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
 )
@@ -163,16 +163,11 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     The terms have these sizes, for all counts up to n and |eps| <= epsilon; `error` is the share by
     which quadrature may be off at every frequency.
     """
-    total, phases, turns, bend = 0.0, 0.0, 0.0, 0.0
-    for j in range(re.size):
-        y = (j + 1.0) * h
-        total += size[j]
-        phases += size[j] * (abs(re[j]) + 2.0 * abs(im[j]))
-        turns += size[j] * y
-        bend += size[j] * y * y
-    extra = 16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS
-    total = total * extra + n * phases + 2.0 * turns * (n * abs(mean) + epsilon)
-    return 2.0 * EPS * total, bend
+    y = h * np.arange(1.0, re.size + 1.0)
+    phases = np.sum(size * (np.abs(re) + 2.0 * np.abs(im)))
+    total = np.sum(size) * (16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS)
+    total += n * phases + 2.0 * np.sum(size * y) * (n * abs(mean) + epsilon)
+    return 2.0 * EPS * total, np.sum(size * y * y)
 
 
 @plain(
@@ -271,20 +266,18 @@ def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[
     return _certified(-1.0, epsilon, below, high, *at), epsilon, most
 
 
-@compiled(
+@plain(
     "void(float64, float64[::1], float64[::1], complex128[::1], complex128[::1], complex128[::1],"
     " complex128[::1], float64[::1])"
 )
 def _terms(n, re, im, w, v, g, b, size):  # type: ignore[no-untyped-def]
     """Write the terms of the sums at n, and what they are in size together."""
-    for j in range(re.size):
-        length, turn = math.exp(n * re[j]), n * im[j]
-        wave = complex(length * math.cos(turn), length * math.sin(turn))
-        g[j] = w[j] * wave
-        size[j] = abs(g[j])
-        if v.size:
-            b[j] = v[j] * wave
-            size[j] += abs(b[j])
+    wave = np.exp(n * re) * np.exp(1j * (n * im))
+    g[:] = w * wave
+    size[:] = np.abs(g)
+    if v.size:
+        b[:] = v * wave
+        size += np.abs(b)
 
 
 @compiled(

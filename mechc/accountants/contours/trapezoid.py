@@ -41,7 +41,7 @@ from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.jit import compiled, subroutine
+from mechc.loss.jit import compiled, plain
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 
@@ -395,7 +395,7 @@ class Contour:
 
 def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floats:
     """Rows for the bound on the images right of c: tilts s, bounds there, and the rest of it."""
-    fade = period * (tilts - c)
+    fade, log_b = np.minimum(period * (tilts - c), 1e300), np.nan_to_num(log_b, nan=np.inf)
     return np.ascontiguousarray([tilts, log_b, -fade - np.log(-np.expm1(-fade))])
 
 
@@ -406,7 +406,7 @@ OFFSET, STEP, STRAYED, STRAYED_MOST = range(11, 15)  # of a lattice
 FACTS = 15
 
 
-@subroutine("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
+@plain("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it.
 
@@ -429,12 +429,12 @@ def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-unty
     rounding = EPS * (8.0 + c * period) * (known + falling)
     rounding += EPS * (8.0 + 2.0 * (damped + abs(epsilon) + abs(n * facts[LOG_Q]))) * falling
     right = 50.0
-    for i in range(images.shape[1]):
-        right = min(right, n * images[1, i] - epsilon * images[0, i] + images[2, i] - log_s)
+    if images.shape[1]:
+        right = min(right, (n * images[1] - epsilon * images[0] + images[2]).min() - log_s)
     return known, falling, rounding, unknown, math.exp(right)
 
 
-@compiled(
+@plain(
     "UniTuple(float64, 8)(float64, float64, float64, float64, float64, float64, float64[::1],"
     " float64[:,::1])",
 )
