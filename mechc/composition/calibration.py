@@ -253,7 +253,6 @@ class Profile:
         self.known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
-        self._deep = True  # whether the last value was far below the target
         self._lead = ""  # the direction that was the worse one where both were evaluated
 
     def ask(self, run: Composition) -> Bound:
@@ -301,12 +300,11 @@ class Profile:
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
         far = DEEP * self.log_target  # all that a search has to know of delta below this
-        if self._deep and evaluation.is_at_most(direction, self.epsilon, far):
+        if evaluation.is_at_most(direction, self.epsilon, far):
             return -math.inf, far - self.log_target
         bound = evaluation.log_delta_in(direction, self.epsilon, rough=True)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)
-        self._deep = over < far - self.log_target
         return float(bound.lower) - self.log_target, over
 
     def _checked(self, bound: Bound) -> float:
@@ -496,8 +494,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
 
     Secants, and parabolas, through the log of the parameter as a function of the `height` of a
     profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
-    like its inverse, as of what noise is added to. Guesses
-    lie on the good side by a share of the tolerance; one whose height says so too is taken.
+    like its inverse, as of what noise is added to. Guesses lie on the good side by a share of the
+    tolerance; one whose height says so too is taken. Brent's method where the height has a cliff.
     """
     lo, hi = info.typical
     if not 0.0 < lo < hi:
@@ -505,6 +503,7 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     place, ask = 0.5 * (math.log(lo) + math.log(hi)), profile.steer
     run = 1.0 if info.name == "sensitivity" else -1.0
     known: list[tuple[float, float]] = []
+    ends: dict[bool, float] = {}  # the last values that meet the target, and that do not
     for _ in range(GUESSES):
         value = math.exp(place)
         if not info.lo < value < info.hi:
@@ -512,12 +511,15 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         height = profile.height(excess := ask(value))
         if abs(height * run) <= TOLERANCE:
             if ask == profile.steer:  # another direction may decide here
-                ask, known = profile.excess, []
+                ask, known, ends = profile.excess, [], {}
                 height = profile.height(excess := ask(value))
             if excess <= 0.0 and abs(height * run) <= TOLERANCE:
                 return value, value * (1.0 + math.copysign(TOLERANCE, run))
+        ends[excess <= 0.0] = value
         if not math.isfinite(height):
-            return None
+            if len(ends) == 2:
+                break
+            height = math.copysign(1.0, excess)
         known = [p for p in known[-2:] if p[0] != height]  # of bounds, far below the target
         known.append((height, place))
         runs = [(q[1] - p[1]) / (q[0] - p[0]) for p, q in pairwise(known)]
@@ -529,7 +531,9 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
         place += min(max(step, -FARTHEST), FARTHEST)
-    return None
+    if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
+        return None
+    return _settle(profile.excess, ends[True], ends[False]), ends[False]
 
 
 def _settle(excess: Callable[[float], float], good: float, bad: float) -> float:

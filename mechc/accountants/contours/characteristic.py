@@ -656,7 +656,7 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     ends = per * ((branch[1:] != branch[:-1]).nonzero()[0] + 1)
     rise = np.insert(density, [0, *ends.tolist(), w.size], 0.0)
     table = np.empty((LEVELS, 2))
-    at_once = max(AT_ONCE // w.size, 1)
+    at_once = max(AT_ONCE // max(w.size, 1), 1)
     for some in range(0, LEVELS, at_once):
         level = levels[some : some + at_once, None]
         table[some : some + at_once, 0] = np.abs(np.diff(np.minimum(rise, level))).sum(axis=1)
