@@ -687,7 +687,8 @@ def _first_contradiction(
 ) -> tuple[int, float]:
     """Place in CONTRADICTIONS, 0 for none, and where, at nodes sorted by branch and place."""
     seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
-    region, x, loss, log_p, log_q = (v[seen] for v in (region, x, loss, log_p, log_q))
+    region = region[seen]
+    x, loss, log_p, log_q = (v[seen] for v in (x, loss, log_p, log_q))
     kind, left, right = rows[region, 2], rows[region, 3], rows[region, 4]
     slack = CONSISTENT * (1.0 + np.abs(log_p) + np.abs(log_q))
     monotone = np.abs(kind) == 1.0
