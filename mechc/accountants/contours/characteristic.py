@@ -654,12 +654,15 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     per = w.size // max(branch.size, 1)
     # down to zero at the end of a branch, up from it at the next
     ends = per * ((branch[1:] != branch[:-1]).nonzero()[0] + 1)
-    rise = np.insert(density, [0, *ends.tolist(), w.size], 0.0)
-    table = np.empty((LEVELS, 2))
-    at_once = max(AT_ONCE // max(w.size, 1), 1)
-    for some in range(0, LEVELS, at_once):
-        level = levels[some : some + at_once, None]
-        table[some : some + at_once, 0] = np.abs(np.diff(np.minimum(rise, level))).sum(axis=1)
-        table[some : some + at_once, 1] = np.maximum(w - level * space, 0.0).sum(axis=1)
+    place, rise = np.arange(w.size), np.zeros(w.size + ends.size + 2)
+    rise[place + 1 + np.searchsorted(ends, place, side="right")] = density
+    # from the first level above all of the density on nothing changes
+    seen = min(int(np.searchsorted(levels, density.max(initial=0.0))) + 1, LEVELS)
+    table, at_once = np.empty((LEVELS, 2)), max(AT_ONCE // max(w.size, 1), 1)
+    for some in range(0, seen, at_once):
+        level = levels[some : min(some + at_once, seen), None]
+        table[some : some + len(level), 0] = np.abs(np.diff(np.minimum(rise, level))).sum(axis=1)
+        table[some : some + len(level), 1] = np.maximum(w - level * space, 0.0).sum(axis=1)
+    table[seen:] = table[seen - 1]
     found: Floats = SAMPLED * table
     return found
