@@ -30,6 +30,7 @@ VARIANTS: dict[str, tuple[Question, ...]] = {
     "edgeworth": (
         ("edgeworth:2", {}),
         ("edgeworth:4", {}),
+        ("edgeworth", {"interval": True, "error": "moments"}),
         ("edgeworth", {"interval": True}),
     ),
 }

@@ -85,7 +85,18 @@ def test_comparison_asks_every_method_and_shows_refusals(laplace):
     assert isinstance(answer, str) and "lattice" in answer
     assert seconds > 0
     assert {m.name for m in mechc.methods()} <= {label.split()[0].split(":")[0] for label in found}
-    assert "edgeworth interval=True" in found
+    assert {"edgeworth interval=True", "edgeworth interval=True error=moments"} <= found.keys()
+
+
+def test_both_edgeworth_intervals(laplace):
+    run = 2000 * laplace(scale=40.0)
+    published, sharper = (
+        run.delta(2.0, method="edgeworth", interval=True, error=error)
+        for error in ("moments", "best")
+    )
+    truth = run.delta(2.0)
+    assert published.lower < sharper.lower < truth.lower
+    assert truth.upper < sharper.upper < published.upper
 
 
 def test_figure(tmp_path, laplace):

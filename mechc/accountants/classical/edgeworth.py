@@ -8,7 +8,8 @@ the log-likelihood ratios of the paper, (3.1) reads in our notation
 both distribution functions replaced by Edgeworth expansions of any order (AEA, Definition 4.1).
 Under P the loss has cumulants K^(r)(0), under Q K^(r)(-1); the masses that are finite there are
 exp K(0) and exp K(-1). With interval=True uniform errors of the expansions turn into an interval
-(error transfer (3.2)), found from the characteristic function (`smoothing_error`).
+(EEAI, Definition 4.2; error transfer (3.2)): explicit in the moments for the first order
+(`edgeworth_error`), from the characteristic function for every order (`smoothing_error`).
 
 The two terms cancel when delta is small: the error is absolute, at best that of the expansion and
 at worst 1e-16 exp(eps). `SaddlepointAccountant(variant="edgeworth")` expands the tilted law
@@ -29,6 +30,7 @@ import scipy
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds
 from mechc.accountants.classical.normal_errors import (
+    edgeworth_error,
     hermite_coefficients,
     hermite_values,
     smoothing_error,
@@ -69,7 +71,9 @@ class EdgeworthAccountant:
         steps: the composition; counts up to 1e12.
         rtol: for the tilted series, the size above which a growing term counts as divergence.
         order: order of the expansion, 1 to 8 (tilted: 1 to 4); it needs order + 2 cumulants.
-        interval: add the proven interval around the expansion.
+        interval: add the proven interval around the expansion (EEAI).
+        error: what proves it: "best", or "moments" for the published theorems alone, whose
+            constants are explicit in four moments.
         tilted: expand the tilted loss instead, which is `saddlepoint` with variant="edgeworth";
             its interval is always given.
 
@@ -84,13 +88,16 @@ class EdgeworthAccountant:
         rtol: float = 1e-6,
         order: int = 2,
         interval: bool = False,
+        error: str = "best",
         tilted: bool = False,
     ) -> None:
         """Merge the steps; the expansions are made at the first query."""
         if not isinstance(order, int) or order not in range(1, 9):
             raise DeclarationError(f"order={order!r}: expected an integer from 1 to 8")
+        if error not in ("best", "moments"):
+            raise DeclarationError(f"error={error!r}: expected 'best' or 'moments'")
         self._composed = ComposedLoss(steps)
-        self._order, self._interval = order, interval
+        self._order, self._interval, self._best = order, interval, error == "best"
         self._tilted = (
             SaddlepointAccountant(steps, rtol=rtol, variant="edgeworth", order=order)
             if tilted
@@ -137,11 +144,17 @@ class EdgeworthAccountant:
         return self._composed.with_infinite(math.log(plus - minus))
 
     def _with_interval(self, epsilon: float, estimate: float) -> Bound:
-        """(3.2) with uniform errors of order 1 and of this order, met with Chernoff's bounds."""
+        """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds.
+
+        With error="moments" it is the published one: order 1, met with what always holds.
+        """
         proven = self._composed.outer(epsilon)
-        proven = proven.meet(-math.inf, min(chernoff_bounds(self._composed, epsilon).values()))
+        orders = [1]
+        if self._best:
+            proven = proven.meet(-math.inf, min(chernoff_bounds(self._composed, epsilon).values()))
+            orders = sorted({1, self._order})
         detail: dict[str, Any] = {"order": self._order}
-        for order in sorted({1, self._order}):
+        for order in orders:
             error_p, error_q = detail[f"errors of order {order}"] = self._uniform_errors(order)
             if epsilon > _LARGEST_EPSILON or not math.isfinite(error_p + error_q):
                 continue
@@ -188,7 +201,9 @@ class EdgeworthAccountant:
     def _distance(self, t: float, order: int) -> float:
         lambdas = standardise(self._composed.cumulants(t, order + 2))
         coefficients = hermite_coefficients(lambdas, order).sum(axis=0)
-        error = smoothing_error(self._composed, t, coefficients)
+        error = edgeworth_error(self._composed, t) if order == 1 else math.inf
+        if self._best:
+            error = min(error, smoothing_error(self._composed, t, coefficients))
         return error + self._composed.moment_error(t) * (2.0 + abs(float(lambdas[0])))
 
     def _refuse_missing_moments(self, order: int) -> None:

@@ -41,6 +41,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds, exponent, upper_at
 from mechc.accountants.classical.normal_errors import (
     berry_esseen_distance,
+    edgeworth_error,
     hermite_coefficients,
     hermite_values,
     smoothing_error,
@@ -162,18 +163,23 @@ class TiltedLaw:
         return self._around(value, distance, lost), distance
 
     def enclosure(self, composed: ComposedLoss, order: int) -> Interval:
-        """Return the better of two proven intervals of the finite part.
+        """Return the best of three proven intervals of the finite part.
 
-        Berry-Esseen around the normal law, and the smoothing bound around the series of `order`.
+        Berry-Esseen around the normal law, the moment bound around the first-order series
+        (`edgeworth_error`) and the smoothing bound around the series of `order`.
         """
         interval, _ = self.berry_esseen(composed)
-        total = float(self.series(order).sum())
+        noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
+        terms = self.series(order)
         coefficients = hermite_coefficients(self.lambdas, order).sum(axis=0)
-        distance = smoothing_error(composed, self.t, coefficients)
-        if total > 0.0 and math.isfinite(distance):
-            distance += composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
-            value = self.log_prefactor + math.log(total)
-            interval = interval.meet(*self._around(value, distance, 1e-12))
+        first = edgeworth_error(composed, self.t)
+        for total, distance in (
+            (float(terms[:2].sum()), first),
+            (float(terms.sum()), smoothing_error(composed, self.t, coefficients)),
+        ):
+            if total > 0.0 and math.isfinite(distance):
+                value = self.log_prefactor + math.log(total)
+                interval = interval.meet(*self._around(value, distance + noise, 1e-12))
         return interval
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:
