@@ -221,8 +221,8 @@ def formulas(calculus: Calculus) -> tuple[str, ...]:
     """
     cases = calculus.cases
     sides = [side for case in cases for r in case.regions for side in (r.p, r.q)]
-    often = Counter(str(t.weight) for side in sides for t in side if t.log_density != 0)
-    repeated = [factor for factor, n in often.items() if n > 2 and len(factor) > NAMED]
+    often = Counter(t.weight for side in sides for t in side if t.log_density != 0)
+    repeated = [factor for factor, n in often.items() if n > 2 and len(str(factor)) > NAMED]
     names = {factor: f"c{i}" for i, factor in enumerate(repeated)}
     alike: dict[tuple[str, ...], list[str]] = {}
     for case in cases:
@@ -235,7 +235,7 @@ def formulas(calculus: Calculus) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _case(case: CalculusCase, names: Mapping[str, str]) -> Iterator[str]:
+def _case(case: CalculusCase, names: Mapping[Expr, str]) -> Iterator[str]:
     for region in case.regions:
         yield f"on ({region.lo}, {region.hi}), {region.kind.replace('_', ' ')}:"
         yield from (f"    p = {_sum(region.p, names)}", f"    q = {_sum(region.q, names)}")
@@ -251,16 +251,16 @@ def _case(case: CalculusCase, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _shown(expr: Expr) -> str:
-    text = str(expr)
-    return text if len(text) <= READABLE else "(see its function)"
+    text = str(expr) if expr.count_ops() <= READABLE else ""  # which is sooner counted than written
+    return text if 0 < len(text) <= READABLE else "(see its function)"
 
 
-def _sum(terms: tuple[Term, ...], names: Mapping[str, str]) -> str:
+def _sum(terms: tuple[Term, ...], names: Mapping[Expr, str]) -> str:
     return " + ".join(_term(term, names) for term in terms) or "0"
 
 
-def _term(term: Term, names: Mapping[str, str]) -> str:
+def _term(term: Term, names: Mapping[Expr, str]) -> str:
     if term.log_density == 0:
         return str(term.weight)
-    factor = names.get(str(term.weight), f"({term.weight})")
+    factor = names.get(term.weight) or f"({term.weight})"
     return f"{'' if term.weight == 1 else f'{factor} * '}exp({term.log_density})"
