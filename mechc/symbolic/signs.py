@@ -297,6 +297,8 @@ def without_exponentials(expr: Expr) -> Expr:
         powers = [a for a in Mul.make_args(part) if isinstance(a, exp)]
         logs.append(Add(*(a.exp for a in powers)))
         factors.append(Mul(*(a for a in Mul.make_args(part) if not isinstance(a, exp))))
+    if logs == [0, 0]:
+        return expr
     for (one, first), (other, second) in permutations(zip(factors, logs, strict=True)):
         if one.is_positive and other.is_negative:
             return sp.expand(first - second) + sp.expand_log(log(-one / other))

@@ -39,6 +39,8 @@ DOMAINS = facts_of((q,))
         (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
         (Sum(a**k / factorial(k) ** s, (k, 0, oo)), Facts(), 1),
         (Sum(k * exp(-(k**2)), (k, -3, oo)), Facts(), None),
+        (log(1 + exp(a)) - log(1 + exp(-b)), Facts(), 1),
+        (log(1 + exp(a - s)) - log(1 + exp(b - s)), Facts().assume(a - b, 1), 1),
         (sqrt(a**2 + b**2) - a, Facts(), None),
         # negative at a = 1/100: the gamma function of the first argument plus one is
         (binomial(a - Rational(8, 5), a / 2 - Rational(4, 5)), Facts(), None),
