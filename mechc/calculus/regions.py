@@ -161,7 +161,7 @@ def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
             continue
         loss = loss_of(piece.p, piece.q, x, facts)
         parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
-        if question is not None and depth and _is_short(piece):
+        if question is not None and depth and len(piece.p) + len(piece.q) < MIXED:
             finer = _finer(case, x, facts, depth, question)
             if finer:
                 return finer
@@ -180,11 +180,6 @@ def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> 
         if sign == -1 and not any(all(f.settled for f in cases[side]) for side in (1, -1)):
             return []
     return [*cases[1], *cases[0], *cases[-1]]
-
-
-def _is_short(piece: Piece) -> bool:
-    """Whether both mixtures are short enough for a sign to decide which way the loss goes."""
-    return len(piece.p) + len(piece.q) < MIXED
 
 
 def _under(case: Case, relation: Basic) -> Case:

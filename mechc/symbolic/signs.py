@@ -188,8 +188,11 @@ def _is_combination(columns: list[list[int]], aim: list[int]) -> bool:
                   if row[enter] > 0]  # fmt: skip
         leave = min(ratios)[2]
         top, pivot = table[leave], table[leave][enter]
-        table = [row if i == leave else [(v * pivot - row[enter] * u) // unit
-                 for v, u in zip(row, top, strict=True)] for i, row in enumerate(table)]  # fmt: skip
+        table = [
+            top if row is top
+            else [(v * pivot - row[enter] * u) // unit for v, u in zip(row, top, strict=True)]
+            for row in table
+        ]  # fmt: skip
         basis[leave], unit = enter, pivot
 
 
@@ -266,7 +269,7 @@ def _decide(expr: Expr, facts: Facts) -> int:
     plain = _of_plain_terms(expr, facts)
     if plain is not None:
         return plain
-    if _swings(expr, facts):
+    if _refuted(expr, facts, 1):  # a factor with the variable is open
         raise Undecided(expr)
     gap = without_exponentials(expr)
     if gap is not expr and (found := proved(gap, facts)) is not None:
@@ -383,7 +386,7 @@ def _power(expr: Pow, facts: Facts) -> int:
 
 def _irreducible(expr: Expr, facts: Facts) -> int:
     """Sign of something that does not factor."""
-    if _refuted(expr, facts):
+    if _refuted(expr, facts):  # no rule need be tried
         raise Undecided(expr)
     for rule in _RULES:
         found = rule(expr, facts)
@@ -392,16 +395,10 @@ def _irreducible(expr: Expr, facts: Facts) -> int:
     raise Undecided(expr)
 
 
-def _refuted(expr: Expr, facts: Facts) -> bool:
-    """Whether both signs occur at sampled points of the domain: then no rule need be tried."""
+def _refuted(expr: Expr, facts: Facts, axis: int | None = None) -> bool:
+    """Whether both signs occur at sampled points, with axis 1 for the same parameters."""
     rises, falls = _signs_seen(expr, facts)
-    return bool(rises.any() and falls.any())
-
-
-def _swings(expr: Expr, facts: Facts) -> bool:
-    """Whether both signs occur for the same parameters: a factor with the variable is open."""
-    rises, falls = _signs_seen(expr, facts)
-    return bool(np.any(rises.any(axis=1) & falls.any(axis=1)))
+    return bool(np.any(rises.any(axis) & falls.any(axis)))
 
 
 def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -413,9 +410,7 @@ def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np
 def _sign_at(expr: Expr, values: Values) -> NDArray[np.float64]:
     """The sign at points, zero where a sum of factors is within the rounding of its terms."""
     if isinstance(expr, Mul):
-        return prod(
-            (_sign_at(part, values) for part in expr.args[1:]), start=_sign_at(expr.args[0], values)
-        )
+        return prod((_sign_at(part, values) for part in expr.args), start=np.ones(()))
     terms = [evaluate_array(part, values) for part in Add.make_args(expr)]
     with np.errstate(invalid="ignore"):
         total, size = sum(terms), sum(map(np.abs, terms))
