@@ -60,12 +60,14 @@ class Place(NamedTuple):
         outputs: where densities and losses are compared.
         thorough: with every check of the level.
         of_values: far from what is typical: values are compared, identities are left out.
+        tilts: where the generating function was seen from a new side.
     """
 
     oracle: Oracle
     outputs: list[float]
     thorough: bool
     of_values: bool = False
+    tilts: tuple[complex, ...] = ()
 
 
 @np.errstate(all="ignore")
@@ -96,7 +98,8 @@ def places(
         except MechcError as error:
             runner("grid", "proof", 0.0, lambda check, e=error: check.fail(str(e)))  # type: ignore[misc]
             continue
-        found.append(Place(oracle, sorted(xs), full or number == 0, not vector.typical))
+        zs = tuple(dict.fromkeys(z for name, z in own if name == "cgf"))
+        found.append(Place(oracle, sorted(xs), full or number == 0, not vector.typical, zs))
     return [place.oracle.theta for place in found], found
 
 
@@ -119,6 +122,7 @@ def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     if is_closed(kernel, "cgf"):
         zs = kernel_checks.tilts(_strip(kernel, oracle.theta), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
+        zs = [*zs, *place.tilts]
         yield "cgf", "values", CGF, partial(kernel_checks.generating_function, kernel, oracle, zs)
     if xs and oracle.measure is not Measure.FINITE and is_closed(kernel, "cdf"):
         shares = (*SHARES, *(MORE_SHARES if full else ())) if thorough else (0.66,)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-FAR = 1e-11  # error of values far from typical parameters, where more may cancel
+FAR = 1e-12  # error of values far from typical parameters, where more may cancel
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Check:
         if self.far and not cmath.isfinite(complex(where.get("found", 0.0))):
             self.note("refused where exponents overflow, far from typical parameters")
             return
-        if self.far and self.tolerance < error <= FAR:
+        if self.far and self.kind == "values" and self.tolerance < error <= FAR:
             self.note(f"to {FAR:g} far from typical parameters")
             return
         if math.isnan(error):
