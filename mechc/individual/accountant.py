@@ -29,7 +29,15 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.accountants.bound import Bound, Quantity
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import singly
-from mechc.individual.budget import PathLike, Update, as_floats, check_dense, number, rounded
+from mechc.individual.budget import (
+    PathLike,
+    Update,
+    as_floats,
+    check_dense,
+    check_people,
+    number,
+    rounded,
+)
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
@@ -126,7 +134,8 @@ class IndividualAccountant(TakesTurns):
         for name, size in (("journal", journal), ("mesh", mesh)):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
                 raise DeclarationError(f"{name}={size!r} (expected an integer >= 0)")
-        self.rtol = self._tolerance(rtol)
+        check_people(people)  # before anything is compiled
+        self.rtol = self._tolerance(number("rtol", rtol))
         family = mechanism
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)

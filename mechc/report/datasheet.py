@@ -112,8 +112,9 @@ def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
 def _profile(event: Use) -> str:
     figure, axes = plot.blank(*SIZE)
     top = float(event.epsilon(1e-12).upper)
-    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 120)
-    for index, direction in enumerate(("remove", "add")):
+    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 60)
+    directions = ("both",) if event.mechanism.symmetric else ("remove", "add")
+    for index, direction in enumerate(directions):
         answer = event.delta(points, direction=direction)
         plot.draw(axes, points, answer, label=direction, index=index)
     axes.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$", yscale="log")
