@@ -21,10 +21,10 @@ from sympy import Basic, Expr, Symbol, oo
 from sympy.logic.boolalg import Boolean
 from sympy.printing.str import StrPrinter
 
+from mechc.declare.budget import OutOfFuelError, limited
 from mechc.declare.declaration import Declaration, Shift, additive, mechanism
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.protocol import Measure, ParameterInfo
-from mechc.symbolic.budget import OutOfFuelError, limited
 from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import ParameterSymbol, integer, parameter, positive, real
 
