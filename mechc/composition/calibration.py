@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
-DEEP = 4.0  # times the log of the target
+DEEP = 40.0  # times the log of the target
+CLOSE = 0.3  # log of a factor by which no guess gets that deep
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
 FARTHEST = math.log(30.0)  # log of the largest factor from one to the next
@@ -241,6 +242,7 @@ class Profile:
         epsilon: where delta is asked.
         log_target: log of the largest value allowed.
         known: bounds by value, as they were found.
+        far: whether the next value may be so far below the target that a bound is enough.
     """
 
     run: Callable[[float], Composition]
@@ -250,6 +252,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
+        self.far = True
         self.known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
@@ -300,7 +303,7 @@ class Profile:
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
         far = DEEP * self.log_target  # all that a search has to know of delta below this
-        if evaluation.is_at_most(direction, self.epsilon, far):
+        if self.far and evaluation.is_at_most(direction, self.epsilon, far):
             return -math.inf, far - self.log_target
         bound = evaluation.log_delta_in(direction, self.epsilon, rough=True)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
@@ -530,7 +533,9 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             bend = height * known[1][0] * (runs[1] - runs[0]) / (height - known[0][0])
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
+        profile.far = abs(step) > CLOSE
         place += min(max(step, -FARTHEST), FARTHEST)
+    profile.far = True
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None
     return _settle(profile.excess, ends[True], ends[False]), ends[False]

@@ -130,7 +130,9 @@ class KernelSource:
         if checked:
             self._check_masses()
         for tail in self._tails.values():
-            moved = [log_total(tail[:, i] + np.log(np.expm1(tail[:, 2]))) for i in (0, 1)]
+            with np.errstate(divide="ignore"):  # where nothing is moved
+                rise = np.log(np.expm1(tail[:, 2]))
+            moved = [log_total(tail[:, i] + rise) for i in (0, 1)]
             self._reveal(LogMass(moved[0]), LogMass(moved[1]))
         self._first_panels = self._panels
 
