@@ -40,6 +40,7 @@ WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
 DEEP = 40.0  # times the log of the target
+ALMOST = 1e-5  # log of a factor to a guess that is expected to be the last
 CLOSE = 0.3  # log of a factor by which no guess gets that deep
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
@@ -512,12 +513,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         if not info.lo < value < info.hi:
             return None
         height = profile.height(excess := ask(value))
-        if abs(height * run) <= TOLERANCE:
-            if ask == profile.steer:  # another direction may decide here
-                ask, known, ends = profile.excess, [], {}
-                height = profile.height(excess := ask(value))
-            if excess <= 0.0 and abs(height * run) <= TOLERANCE:
-                return value, value * (1.0 + math.copysign(TOLERANCE, run))
+        if value in profile.known and excess <= 0.0 and abs(height * run) <= TOLERANCE:
+            return value, value * (1.0 + math.copysign(TOLERANCE, run))
         ends[excess <= 0.0] = value
         if not math.isfinite(height):
             if len(ends) == 2:
@@ -534,6 +531,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
         profile.far = abs(step) > CLOSE
+        if abs(step) < ALMOST and ask == profile.steer:  # another direction may decide there
+            ask, known, ends = profile.excess, [], {}
         place += min(max(step, -FARTHEST), FARTHEST)
     profile.far = True
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
