@@ -270,8 +270,11 @@ def _tilted(law: GridLaw, tilt: float, size: int) -> tuple[Floats, int, float, f
     points = law.points()[kept]
     exponent = tilt * points
     top = float((np.log(law.mass[kept]) + exponent).max())
-    weight = law.mass[kept] * np.exp(exponent - top)  # masses are above 1e-300: no overflow
+    with np.errstate(over="ignore"):  # masses below 1e-300
+        weight = law.mass[kept] * np.exp(exponent - top)
     total = float(weight.sum())
+    if not 0.0 < total < math.inf:
+        raise NumericError(f"pld: masses on the mesh are beyond doubles under the tilt {tilt:g}")
     weight /= total
     log_mgf = top + math.log(total)
     relative = law.inflation + U * (16 + 4 * abs(tilt) * float(np.abs(points).max()) + 4 * abs(top))

@@ -7,6 +7,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import poisson
 from written_kernels import gaussian, laplace, truncated_laplace, truth
 
 from mechc.accountants.pld import PldAccountant
@@ -289,3 +291,15 @@ def test_refusals():
         PldAccountant([Step(law, 1)], grid=2**20, max_bytes=10**6)
     with pytest.raises(UnsupportedError, match="max_bytes"):
         PldAccountant([Step(law, 10**12)], max_bytes=10**7).log_delta(2e6)
+
+
+def test_masses_beyond_doubles_under_a_tilt_are_refused():
+    """Sums of two Poisson counts are Poisson; another method answers."""
+    questions = pytest.importorskip("questions")  # needs python-flint
+    (s, t), epsilon = (35.50182043677483, 23.23371518473918), 569.1350712017786
+    run = 2 * questions.load("poissons")(s=s, t=t)
+    bound = run.log_delta(epsilon, direction="remove")
+    p, q = (poisson.logpmf(np.arange(6000), 2.0 * rate) for rate in (s, t))
+    above = p - q > epsilon
+    truth = logsumexp(p[above] + np.log(-np.expm1(epsilon - (p - q)[above])))
+    assert bound.lower <= truth <= bound.upper < -1000.0
