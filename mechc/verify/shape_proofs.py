@@ -1,10 +1,16 @@
 """Shapes proved for one parameter vector, in ball arithmetic: monotone branches, unimodal noise.
 
-Which way the loss moves on a branch (`verdict`) follows from boxes between tested points with
-orders at infinity beyond them, for the derivative of the loss or for the second one of a density
-where P and Q are that density at two places: with log p(x) = g(x - d) and log q(x) = g(x),
+Which way the loss moves on a branch (`verdict`) follows from the signs of the parts of a
+derivative, or from boxes between tested points with orders at infinity beyond them; or either for
+the second derivative of one density where P and Q are that density at two places: with log p(x) =
+g(x - d) and log q(x) = g(x),
 
     L'(x) = g'(x - d) - g'(x) = -d g''(y)   for some y between x - d and x.
+
+`of_derivative` gives every subexpression the set of signs (-1, 0, 1) that its values may have on a
+whole open interval: sums of what is positive are positive, so are exponentials and squares, and an
+affine function is judged by its ends. Nothing is said where a logarithm, a quotient or a power may
+be singular inside.
 
 Shifts by less than the sensitivity are dominated only if the noise rises and then falls (T1 in
 mechc.calculus.claims). The compiler proves that for all parameters at once; here it is proved again
@@ -17,14 +23,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import sympy as sp
 from flint import arb, ctx
-from sympy import Add, Expr, Pow, S, Symbol, exp, log
+from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.calculus.cases import Piece, log_sum
 from mechc.calculus.terms import Term
@@ -155,6 +161,121 @@ def _loss(piece: Piece) -> Expr | None:
     return None if log_p is None or log_q is None else log_p - log_q
 
 
+Signs = frozenset[int]
+
+ANY: Signs = frozenset({-1, 0, 1})
+POSITIVE: Signs = frozenset({1})
+NEGATIVE: Signs = frozenset({-1})
+NONNEGATIVE: Signs = frozenset({0, 1})
+ALWAYS_POSITIVE = ("cosh", "sech", "erfc", "erfc_rate", "erfc_bend")
+ODD = ("sinh", "tanh", "asinh", "atan", "erf")  # with the sign of their argument
+SMOOTH = ("sin", "cos", "log_erfc")
+
+
+def of_derivative(f: Expr, line: Line, lo: Any, hi: Any) -> int | None:
+    """The sign of f' for lo < x < hi; None where the rules do not tell, or f may be singular."""
+    rules = _Rules(line, lo, hi)
+    try:
+        rules.of(f)
+        for form in (sp.diff(f, line.x), sp.factor_terms(sp.diff(f, line.x))):
+            found = rules.of(form)
+            if len(found) == 1:
+                return next(iter(found))
+    except Open:
+        pass
+    return None
+
+
+class _Rules:
+    """One interval."""
+
+    def __init__(self, line: Line, lo: Any, hi: Any) -> None:
+        self.line, self.x, self.ends = line, line.x, (lo, hi)
+        self.known: dict[Expr, Signs] = {}
+
+    def of(self, expr: Expr) -> Signs:
+        if expr not in self.known:
+            self.known[expr] = self._of(expr)
+        return self.known[expr]
+
+    def _of(self, expr: Expr) -> Signs:
+        if not expr.has(self.x):
+            return _of_ball(self.line.at(expr))
+        if len(affine := self._affine(expr)) == 1 or expr == self.x:
+            return affine
+        if isinstance(expr, Add):
+            return _combined([self.of(a) for a in expr.args], _sum)
+        if isinstance(expr, Mul):
+            return _combined([self.of(a) for a in expr.args], lambda a, b: {a * b})
+        if isinstance(expr, exp):
+            self.of(expr.args[0])
+            return POSITIVE
+        if isinstance(expr, Pow) and not expr.exp.has(self.x):
+            return self._power(self.of(expr.base), expr.exp)
+        return self._function(expr)
+
+    def _affine(self, expr: Expr) -> Signs:
+        """Signs of c1 x + c0, from its values at the ends, which it does not reach."""
+        if not isinstance(expr, (Symbol, Add, Mul)) or (slope := expr.diff(self.x)).has(self.x):
+            return ANY
+        rising = _of_ball(self.line.at(slope))
+        found = frozenset[int]()
+        for end, side in zip(self.ends, (-1, 1), strict=True):
+            towards = frozenset(side * s for s in rising)
+            if end.is_finite():
+                here = expr.xreplace({**self.line.exact, self.x: expressions.rational(end)})
+                sign = _of_ball(expressions.constant(here, {}))
+                found |= frozenset(-s for s in towards) if sign == {0} else sign
+            else:
+                found |= towards
+        return found if len(found) == 1 else ANY
+
+    def _power(self, base: Signs, exponent: Expr) -> Signs:
+        if exponent.is_Integer:
+            if exponent.is_negative and 0 in base:
+                raise Open("a quotient may be singular")
+            return frozenset(s ** abs(int(exponent)) for s in base)
+        if base == POSITIVE:
+            return POSITIVE
+        if base <= NONNEGATIVE and self.line.at(exponent) > 0:
+            return NONNEGATIVE
+        raise Open("a power may be singular")
+
+    def _function(self, expr: Expr) -> Signs:
+        name = type(expr).__name__
+        if len(expr.args) != 1:
+            raise Open(f"{name} has no rule")
+        inner = self.of(expr.args[0])
+        if name in ALWAYS_POSITIVE:
+            return POSITIVE
+        if name in ODD:
+            return inner
+        if name in SMOOTH:
+            return ANY
+        if isinstance(expr, log) and inner == POSITIVE:
+            return ANY
+        raise Open(f"{name} has no rule")
+
+
+def _of_ball(value: Any) -> Signs:
+    if value > 0:
+        return POSITIVE
+    if value < 0:
+        return NEGATIVE
+    return frozenset({0}) if value.is_zero() else ANY
+
+
+def _combined(parts: list[Signs], rule: Callable[[int, int], set[int]]) -> Signs:
+    found = parts[0]
+    for part in parts[1:]:
+        found = frozenset().union(*(rule(a, b) for a in found for b in part))
+    return found
+
+
+def _sum(a: int, b: int) -> set[int]:
+    return {-1, 0, 1} if a * b < 0 else {a or b}
+
+
 Ends = tuple[float, float]
 
 
@@ -195,8 +316,10 @@ def verdict(piece: Piece, line: Line, points: Sequence[float], ends: Ends, wante
         ends: of the interval.
         wanted: 1 or -1.
     """
-    best = Verdict.SAMPLED
-    for form in _forms(piece, line):
+    best, forms = Verdict.SAMPLED, list(_forms(piece, line))
+    if any(_by_rules(form, line, ends, wanted) for form in forms):
+        return Verdict.PROVED
+    for form in forms:
         best = min(best, _by_boxes(form, line, points, ends, wanted))
         if best <= Verdict.PROVED:
             break
@@ -236,6 +359,15 @@ def _shifted(piece: Piece, line: Line) -> Form | None:
 def _plain(expr: Expr) -> Expr:
     """Multiplied out, down to the arguments of functions."""
     return sp.expand(expr, power_base=False, power_exp=False, log=False, multinomial=False)
+
+
+def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:
+    """Whether the signs of all derivatives follow from those of their parts."""
+    lo, hi = arb(ends[0]) - form.reach, arb(ends[1])
+    return all(
+        of_derivative(with_log_erfc(part), line, lo, hi) == sign * wanted
+        for sign, part in form.parts
+    )
 
 
 def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wanted: int) -> Verdict:
@@ -337,6 +469,10 @@ def _pieces(part: Part, line: Line) -> Iterator[int]:
     """Directions on one interval."""
     f = log_sum(part.piece.p)
     if f is None or not f.has(part.x):
+        return
+    known = of_derivative(f, line, part.lo, part.hi)
+    if known is not None:
+        yield known
         return
     (a, before), (b, after) = _ends(part, line)
     yield from before

@@ -1,4 +1,4 @@
-"""Signs of derivatives: on branches of losses, of densities; never a wrong proof."""
+"""Signs of derivatives: by rules, on branches of losses, of densities; never a wrong proof."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ pytest.importorskip("flint")
 
 import mpmath
 from flint import arb, ctx
-from sympy import exp, pi, sqrt
+from sympy import Symbol, cos, erfc, exp, log, pi, sqrt
 
 import mechc
 from mechc.calculus.cases import by_cases
@@ -15,10 +15,32 @@ from mechc.declare import additive, positive, real
 from mechc.verify import shape_proofs
 from mechc.verify.balls import expressions
 from mechc.verify.balls.functions import erfc_bend, erfc_rate
+from mechc.verify.balls.infinity import with_log_erfc
 from mechc.verify.balls.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
-x = real("x")
+x, a = real("x"), Symbol("a", positive=True)
+INFINITY = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("f", "lo", "hi", "sign"),
+    [
+        (-((x / a) ** a), 0.0, INFINITY, -1),
+        (-((-x / a) ** a), -INFINITY, 0.0, 1),
+        ((x / a) ** a - ((2 - x) / a) ** a, 0.0, 2.0, 1),
+        (exp(-x) / (1 + x**2), 0.0, INFINITY, -1),
+        (log(erfc(x)), -INFINITY, INFINITY, -1),
+        (cos(x), 0.0, 1.0, None),
+        (log(x**2), -1.0, INFINITY, None),
+        (1 / x, -1.0, 1.0, None),
+        (x**2, -1.0, 2.0, None),
+        (sqrt(x - 1), 0.0, 2.0, None),
+    ],
+)
+def test_signs_by_rules(f, lo, hi, sign):
+    line = shape_proofs.Line(x, {a: arb(1.75)})
+    assert shape_proofs.of_derivative(with_log_erfc(f), line, arb(lo), arb(hi)) == sign
 
 
 @pytest.mark.parametrize("u", [-30.0, -2.5, -0.1, 0.0, 0.3, 4.0, 25.0])
@@ -35,6 +57,8 @@ def test_rates_of_erfc_are_enclosed(u):
 
 
 VECTORS = [
+    ("subbotin", (1.8, 0.54, 0.54)),
+    ("exponentially_modified_gaussian", (0.86, 1.7, 2.96)),
     ("hyperbolic_secant", (50.0, 0.1)),
     ("balanced_gaussian", (5.0, 0.1)),
 ]
@@ -67,7 +91,7 @@ def test_losses_move_as_their_branches_say(name, theta):
 
 @pytest.mark.parametrize(
     ("name", "theta"),
-    [("raised_cosine", (20.7, 0.1)), ("huber", (0.8, 5.9, 3.0)), ("skellam", (17.0, 1.0))],
+    [("raised_cosine", (20.7, 0.1)), ("subbotin", (0.8, 5.9, 3.0)), ("skellam", (17.0, 1.0))],
 )
 def test_noise_is_proved_unimodal(name, theta):
     declaration = mechc.load(name).declaration
