@@ -12,7 +12,7 @@ where X has point masses, one above and one below (`contours.grids`), rounded to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -61,6 +61,7 @@ class Ratio:
         """Hold the laws; contours are laid when they are asked for."""
         self.factors, self.shares = factors, factors[0][0]
         self._by_top: dict[tuple[float, float, int], list[Term]] = {}
+        self._between: dict[int, Between] = {}
 
     @cached_property
     def listed(self) -> PrivacyLoss | None:
@@ -79,10 +80,9 @@ class Ratio:
         except (NumericError, OutOfWorkError):
             return None
 
-    @cached_property
-    def between(self) -> Between:
-        """The laws of W on a grid."""
-        return Between(self.shares)
+    def between(self, drawn: int = 1) -> Between:
+        """The laws on a grid where a record takes part in so many steps."""
+        return self._between.setdefault(drawn, Between(self.shares, drawn))
 
     @property
     def spread(self) -> float:
@@ -261,7 +261,7 @@ class Epoch:
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
         if short and (alike or self.exact is not None):
-            laws = self.ends if self.exact is None else (self.exact, self.exact)
+            laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
             found = [law.hockey_stick_log(epsilon + o * law.loss_error)
                      for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
             least = log_subtract(found[1][0], laws[1].log_early) - laws[1].density_error
@@ -343,17 +343,22 @@ class Epoch:
         return -np.log(c), size - np.log(c)
 
     @cached_property
-    def ends(self) -> tuple[PrivacyLoss, PrivacyLoss]:
-        """Laws of the loss above and below the epoch: at worst of one step, and of nothing."""
+    def above(self) -> PrivacyLoss:
+        """A law of the loss above the epoch: at worst of one step."""
+        return self._on_grid(Between.above) or self.law
+
+    @cached_property
+    def below(self) -> PrivacyLoss:
+        """A law of the loss below the epoch: at worst of nothing."""
         nothing = PrivacyLoss.from_log_atoms(np.zeros(1), np.zeros(1), -math.inf, -math.inf, "none")
-        laws: list[PrivacyLoss] = []
-        for find, other in ((Between.above, self.law), (Between.below, nothing)):
-            try:
-                with apart():
-                    laws.append(find(self.ratio.between, self.adding))
-            except (NumericError, OutOfWorkError):  # heavy tails fit on no grid
-                laws.append(other)
-        return laws[0], laws[1]
+        return self._on_grid(Between.below) or nothing
+
+    def _on_grid(self, find: Callable[[Between, bool], PrivacyLoss]) -> PrivacyLoss | None:
+        try:
+            with apart():
+                return find(self.ratio.between(), self.adding)
+        except (NumericError, OutOfWorkError):  # heavy tails fit on no grid
+            return None
 
 
 def _narrow(lower: float, upper: float, epsilon: float) -> bool:

@@ -19,7 +19,6 @@ import numpy as np
 
 from mechc.accountants.allocation import Epoch, lattice
 from mechc.accountants.bound import Bound
-from mechc.accountants.contours.grids import Between
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation
@@ -237,7 +236,7 @@ class AllocatedEvent(NumericEvent):
                 )
             if exact is None or epochs["add"].exact is None:
                 with apart():
-                    laws[key] = lattice(epochs[direction].ends[0], True)
+                    laws[key] = lattice(epochs[direction].above, True)
             elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
                 laws[key] = self.loss("remove").reversed()
             else:
@@ -277,7 +276,7 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
         raise NumericError(f"{base}: a tail is known by its masses alone")
     with apart():
         laws = {
-            d: lattice(Between(epoch.ratio.shares, drawn).below(epoch.adding), False)
+            d: lattice(epoch.ratio.between(drawn).below(epoch.adding), False)
             for d, epoch in _epochs(((base, steps),)).items()
         }
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"

@@ -248,7 +248,7 @@ def test_the_density_of_w_lies_between_laws_on_a_grid(direction):
     """Two ways to the same: convolutions of densities, and transforms of laws on two grids."""
     law = mechc.load("logistic")(scale=0.4).loss(direction)
     epoch = Epoch(law, direction, 60)
-    above, below = epoch.ends
+    above, below = epoch.above, epoch.below
     for epsilon in (-0.2, 0.31, 1.0):
         exact = epoch.exact.hockey_stick_log(epsilon)
         most, least = above.hockey_stick_log(epsilon), below.hockey_stick_log(epsilon)
