@@ -138,7 +138,8 @@ class Part:
         outside = whole.outside(-math.inf, below[1]), whole.outside(below[0], top)
         highest = min(step.loss.tilts[1], LARGEST)
         log_m, _ = Measure(whole, whole.log_weight).log_totals(np.array([highest]))
-        edges = [edges for edges in (below, above) if edges[1] < math.inf]
+        # polynomials tell the density, for its decay, between the two edges as well
+        edges = [(a, b) for a, b in (below, (below[1], above[0]), above) if a < b < math.inf]
         cut = whole.between(-math.inf, above[1]).cut(edges)
         small = without(cut.between(-math.inf, below[1]), below)
         large = within(cut.between(below[0], above[1]), below, above)
