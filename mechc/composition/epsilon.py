@@ -101,10 +101,14 @@ class Curve:
         return max((e for e in self.points if self.excess("lower", e) > 0), default=0.0)
 
     def noise(self, epsilon: float) -> float:
-        """Return how far log delta has to be from the target to matter: 2 % of its own width."""
+        """Return how far log delta has to be from the target to matter."""
+        return max(self.grain(epsilon), self.coarse)
+
+    def grain(self, epsilon: float) -> float:
+        """Return what differences of log delta are told by: 2 % of its own width."""
         width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
         unresolved = 0.02 * width if width < WIDE else 0.0
-        return max(2e-13, 4 * EPS * abs(self.target), unresolved, self.coarse)
+        return max(2e-13, 4 * EPS * abs(self.target), unresolved)
 
 
 def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
@@ -212,7 +216,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
     again = evaluation.method == "auto"  # when the place is known, by the narrowest method there
-    curve.coarse = COARSE if again else 0.0
+    # an answer of the first method that is narrow enough is the narrowest
+    if again and not float(first.upper) - float(first.lower) <= evaluation.rtol:
+        curve.coarse = COARSE
     near, slope = root(curve, main, start, slope)
     if main == "estimate" and math.isnan(float(curve.at(min(near, LARGEST_EPSILON)).estimate)):
         above = [e for e in curve.points if curve.excess(main, e) > 0]
@@ -307,12 +313,12 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
     for turn in range(MAX_EVALUATIONS):
         excess, noise = curve.excess(side, x), curve.noise(x)
         done = hi < math.inf and hi - lo <= max(4 * EPS * hi, NOTHING)
+        if last is not None and abs(excess - last[1]) > 50 * curve.grain(x):
+            secant = (excess - last[1]) / (x - last[0])
+            slope = secant if -math.inf < secant < 0 else slope
         if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
             break
         lo, hi = (x, hi) if excess > 0 else (lo, x)
-        if last is not None and abs(excess - last[1]) > 50 * noise:
-            secant = (excess - last[1]) / (x - last[0])
-            slope = secant if -math.inf < secant < 0 else slope
         stalled = turn > 3 and last is not None and 2 * abs(excess) > abs(last[1])
         last = (x, excess) if math.isfinite(excess) else None
         if stalled and hi == math.inf and turn < BENT:  # log delta falls ever less steeply

@@ -35,6 +35,9 @@ NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
+LITTLE = 1e-11  # the same where delta a little below bounds that, not at both ends of the rounding
+STEERS = 1e-6  # the same for an answer that steers a search
+AWAY, HALVINGS = 16.0, 2  # of a loss, or its distance from the largest: how far below it that is
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
 
@@ -70,6 +73,7 @@ class Evaluation:
 
     Attributes:
         directions: the directions that are evaluated; one if the other is its mirror image.
+        rtol: relative width of delta that "auto" aims at.
         no_lower, beneath: why lower bounds are not those of these steps, and what they are of.
         methods_used: names of the methods that have answered so far.
     """
@@ -101,9 +105,10 @@ class Evaluation:
         self.method = method
         self.methods_used: set[str] = set()
         self.steps = {d: tuple(s) for d, s in steps.items()}
-        self._rtol, self._options = rtol, options
+        self.rtol, self._options = rtol, options
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._known: dict[str, Known] = {}
+        self._above: dict[tuple[str, float], float] = {}
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants: dict[str, registry.Accountant] = {}
@@ -117,9 +122,9 @@ class Evaluation:
         if direction not in self._accountants and steps:
             try:
                 self._accountants[direction] = (
-                    Auto(steps, self._rtol)
+                    Auto(steps, self.rtol)
                     if self.method == "auto"
-                    else registry.build(self.method, steps, self._rtol, self._options)
+                    else registry.build(self.method, steps, self.rtol, self._options)
                 )
             except (UnsupportedError, NumericError) as error:
                 raise explained(self.method, steps, error) from error
@@ -193,7 +198,7 @@ class Evaluation:
 
     def of_step(self, direction: str, step: Step) -> Evaluation:
         """Return what answers about one use of one of the steps."""
-        return Evaluation({direction: (Step(step.loss, 1),)}, self.method, self._rtol)
+        return Evaluation({direction: (Step(step.loss, 1),)}, self.method, self.rtol)
 
     def of_mechanisms(self, answer: Bound, lower: Callable[[Evaluation], Bound]) -> Bound:
         """Return an answer about pairs as one about the mechanisms that they bound.
@@ -302,19 +307,37 @@ class Evaluation:
     ) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
 
-        Delta is between those at epsilon + r and epsilon - r, and at most r away. One step's own
-        sum over atoms has counted their digits.
+        Delta is between those at epsilon + r and epsilon - r, and at most r P(L > epsilon - r) away.
+        One step's own sum over atoms has counted their digits.
         """
         counted = self._single and answer.method == "direct"
         shift = self._loss_shift(direction, epsilon, not counted)
         lower, upper = float(answer.lower), float(answer.upper)
         if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
             return answer
-        if shift <= FREE * math.exp(lower):
-            return outward(answer, math.log(shift))
+        moved = math.log(shift)
+        if moved <= math.log(FREE) + lower:
+            return outward(answer, moved)
+        moved += self._log_above(direction, epsilon - shift, rough)
+        if moved <= math.log(STEERS if rough else LITTLE) + lower:
+            return outward(answer, moved)
         lower = min(float(self._ask(direction, epsilon + shift, rough).lower), lower)
         upper = max(float(self._ask(direction, epsilon - shift, rough).upper), upper)
         return replace(answer, lower=lower, upper=upper)
+
+    def _log_above(self, direction: str, loss: float, rough: bool) -> float:
+        """Log of a bound on P(L > loss), by delta at a place below it that all nearby share."""
+        room = min(abs(loss) / AWAY, self.largest_loss_in(direction)[0] - loss)
+        if not 0.0 < room < FARTHEST:
+            return 0.0
+        step = math.ldexp(1.0, math.frexp(room)[1] - HALVINGS)
+        place = direction, (math.floor(loss / step) - 1.0) * step
+        if place not in self._above:
+            try:
+                self._above[place] = float(self._ask(*place, rough).upper)
+            except MechcError:
+                self._above[place] = 0.0
+        return min(0.0, self._above[place] - log1mexp(place[1] - loss))
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
         """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it.
