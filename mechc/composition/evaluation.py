@@ -307,7 +307,7 @@ class Evaluation:
     ) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
 
-        Delta is between those at epsilon + r and epsilon - r, and at most r P(L > epsilon - r) away.
+        Delta is between those at epsilon + r and epsilon - r, at most r P(L > epsilon - r) away.
         One step's own sum over atoms has counted their digits.
         """
         counted = self._single and answer.method == "direct"

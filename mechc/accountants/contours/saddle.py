@@ -20,7 +20,6 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import LEAST, exponentials
-from mechc.loss.roots import root
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -29,6 +28,7 @@ _LARGEST = 1e15
 _SMALLEST = 1e-150  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = math.log(3.0)  # of one step up: K' may grow exponentially beyond the root
+_STEPS = 100  # of Newton's method, more than bisection takes
 _CLOSE = 1.1  # ratio of a bracket whose upper end is a tilt that float64 cannot serve
 _UNUSABLE = 0.5  # rounding error of K at which a tilt no longer serves
 
@@ -96,12 +96,16 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
         if high < _CLOSE * low:
             return Tilt(low, False)
         low, high = (middle, high) if _gap(composed, target, middle)[0] < 0.0 else (low, middle)
-    ends = math.log(low), math.log(high)
-    at = [_gap(composed, target, math.exp(x))[0] for x in ends]
-    if not at[0] < 0.0 < at[1] < math.inf:  # what float64 serves depends on tilts asked before
-        return Tilt(low, at[0] == 0.0)
-    found = root(lambda x: _gap(composed, target, math.exp(x))[0], *ends, xtol=_SETTLED)
-    return Tilt(math.exp(found), True)
+    t = low
+    for _ in range(_STEPS):
+        gap, slope = _gap(composed, target, t)
+        low, high = (t, high) if gap < 0.0 else (low, t)
+        step = -gap / (t * slope) if slope > 0.0 else math.inf
+        if abs(step) <= _SETTLED or high <= low * (1.0 + _SETTLED):
+            break
+        t = t * math.exp(step) if abs(step) < _UPWARD else math.inf
+        t = t if low < t < high else math.sqrt(low) * math.sqrt(high)
+    return Tilt(t, True)
 
 
 def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float]:
