@@ -30,7 +30,7 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.fft import log1mexp
+from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_complement, with_infinite
@@ -74,7 +74,11 @@ CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency
 
 
 class Side(Columns):
-    """The finite part H of one direction for epsilon >= 0, with everything that can be re-used."""
+    """The finite part H of one direction for epsilon >= 0, with everything that can be re-used.
+
+    Attributes:
+        contours: the last ones that have answered.
+    """
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
         """Keep the steps; `payoff` says whether the losses lie on a lattice."""
@@ -82,7 +86,7 @@ class Side(Columns):
         self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
-        self._contours: list[Known] = []
+        self.contours: list[Known] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
 
@@ -124,7 +128,7 @@ class Side(Columns):
 
     def _at_hand(self, epsilon: float) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
-        for known, width in self._contours:
+        for known, width in self.contours:
             again = known.answer(epsilon)
             share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
             alike = ALIKE * width  # another contour would be as wide ...
@@ -181,7 +185,7 @@ class Side(Columns):
         self, contour: Contour | Blurred | Jumps, answer: Answer
     ) -> tuple[Contour | Blurred | Jumps, Answer]:
         """Remember a contour that has answered."""
-        self._contours = [Known(contour, answer.width), *self._contours[:3]]
+        self.contours = [Known(contour, answer.width), *self.contours[:3]]
         return contour, answer
 
     def choose(self, epsilon: float) -> Placement:
@@ -429,6 +433,28 @@ class ContourAccountant:
             return None
         sides = found.lower, found.estimate, found.upper
         return Bound(*sides, "contour", "proven", dict(found.detail))
+
+    def log_reversed(self, epsilon: float) -> float:
+        """Return an upper bound on log delta(epsilon) of the reversed pair by the contours at hand.
+
+        It is 1 - exp(epsilon) (1 - delta(-epsilon)), of which most digits cancel.
+
+        Args:
+            epsilon: any real number.
+
+        Returns:
+            The bound, 0 where no contour tells.
+        """
+        least, size = 0.0, math.exp(min(epsilon, 700.0))
+        for known, _ in self._forward.contours:
+            if type(known) is not Contour or not isinstance(known.payoff, Smooth):
+                continue
+            answer = known.answer(-epsilon)
+            if answer is not None:
+                rest = -math.expm1(min(log_add(self._log_infinite, answer.upper), 0.0))
+                rounding = 4.0 * EPS * (1.0 + size)
+                least = min(least, math.log(max(1.0 - size * rest, 0.0) + rounding))
+        return least
 
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate

@@ -58,6 +58,11 @@ class Known(NamedTuple):
     loss_error: float
     digits: float
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether masses are those that were declared, or computed to rounding."""
+        return self.infinite.error == self.density == 0.0 and self.early == -math.inf
+
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Known:
         """Look at the steps."""
@@ -158,14 +163,20 @@ class Evaluation:
         return worst
 
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return whether Chernoff's bound alone proves log delta to be at most `level`.
+        """Return whether log delta is cheaply proven to be at most `level`.
 
-        A direction that is proven smaller does not have to be known.
+        By what has been evaluated for the other direction, or by Chernoff's bound. A direction that
+        is proven smaller does not have to be known.
         """
         steps, known = self.steps[direction], self._about_masses(direction)
         infinite = known.infinite
         if not infinite.log + infinite.error < level:
             return False
+        try:
+            if self._log_reversed(direction, epsilon) <= level - CERTAIN:
+                return True
+        except (NumericError, OutOfWorkError):
+            pass
         epsilon -= self._loss_shift(direction, epsilon)
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return False
@@ -175,6 +186,21 @@ class Evaluation:
             return columns.is_below(epsilon, level)
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             return False
+
+    def _log_reversed(self, direction: str, epsilon: float) -> float:
+        """Log of a bound on delta by what the first direction has evaluated, 0 without any."""
+        first = self.directions[0]
+        accountant = self._accountants.get(first)
+        steps, others = self.steps[direction], self.steps[first]
+        if not isinstance(accountant, registry.BoundsReversed) or len(steps) != len(others):
+            return 0.0
+        for own, other in zip(steps, others, strict=True):
+            if own.count != other.count or not own.loss.is_reversal_of(other.loss):
+                return 0.0
+        for side in (direction, first):
+            if not self._about_masses(side).is_plain or self._loss_shift(side, epsilon):
+                return 0.0
+        return accountant.log_reversed(epsilon)
 
     def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -291,10 +317,9 @@ class Evaluation:
             return None
         known, (top, beyond) = self._about_masses(direction), self.largest_loss_in(direction)
         near_top = abs(float(found.upper) - top) < NEXT * max(beyond, TOP_ERROR * abs(top))
-        plain = known.infinite.error == known.density == 0.0 and known.early == -math.inf
         self.methods_used.add(found.method)
         found.detail["direction"] = direction
-        return found if plain and not near_top else replace(found, status="")
+        return found if known.is_plain and not near_top else replace(found, status="")
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
