@@ -19,6 +19,7 @@ import numpy as np
 
 from mechc.accountants.allocation import Epoch, lattice
 from mechc.accountants.bound import Bound
+from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation
@@ -50,8 +51,9 @@ def random_allocation(
 
     In every epoch each record is put into `selected` of the `steps` steps, drawn uniformly and
     independently of all other records, and of the data. The pair of one epoch with one step
-    selected is (1/t) sum_i Q^(i-1) P Q^(t-i) against Q^t (T11), and is answered exactly. With k
-    selected steps an epoch is bounded by k epochs of about t/k steps with one selected.
+    selected is (1/t) sum_i Q^(i-1) P Q^(t-i) against Q^t (T11), and is answered exactly. So is one
+    with k steps selected where noise has few values; else it is bounded from above by k epochs of
+    about t/k steps with one selected, from below by what one sum over the steps tells.
 
     Args:
         what: a mechanism for add/remove neighbours with a pair (its sensitivity the clipping norm),
@@ -106,6 +108,8 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     least, longer = divmod(steps, selected)
     drawn = selected if selected < steps else 1
     parts: list[tuple[Event, int]] = []
+    if not event.is_identity and _several(event, steps, drawn) is not None:
+        least, selected, longer = steps, 1, 0  # one block, of which so many are drawn
     for length, count in ((least, selected - longer), (least + 1, longer)):
         plain = (length == 1 and drawn == 1) or event.is_identity
         one = event if plain else AllocatedEvent(((event, length),), (steps, drawn))
@@ -172,18 +176,20 @@ class AllocatedEvent(NumericEvent):
         known = base.claim
         if several:
             known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
+        drawn = whole[1] if whole[0] == steps else 1
         assumed = (
-            f"every record takes part in one of {steps} steps, drawn uniformly and "
-            "independently of the data and of all other records"
+            f"every record takes part in {drawn if drawn > 1 else 'one'} of {steps} steps, drawn "
+            "uniformly and independently of the data and of all other records"
         )
         claim = replace(
             known, theorem="T11", adjacency=Adjacency.ADD_REMOVE,
             assumptions=(*known.assumptions, assumed),
         )  # fmt: skip
         text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {whole} {claim}"
+        selected = f", selected={drawn}" if drawn > 1 else ""
         name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
         table: Any = Table(
-            name if several else f"{NAME}({base}, steps={steps})",
+            name if several else f"{NAME}({base}, steps={steps}{selected})",
             _named(text), False, claim,
             references=() if several else tuple(base.mechanism.references),
         )  # fmt: skip
@@ -201,10 +207,10 @@ class AllocatedEvent(NumericEvent):
     @property
     def upper_only(self) -> str:
         """Why the law is only one that dominates the epoch; "" where it is the epoch's."""
-        if self.whole[1] > 1:
+        if self.steps < self.whole[0]:
             return BLOCKS
         why = next((event.upper_only for event, _ in self.allocated if event.upper_only), "")
-        if why or len(self.allocated) > 1:
+        if why or len(self.allocated) > 1 or self.whole[1] > 1:
             return why
         exact = all(e.exact is not None for e in _epochs(self.allocated).values())
         return "" if exact else UPPER
@@ -225,6 +231,8 @@ class AllocatedEvent(NumericEvent):
         """Return the law of the loss of the epoch, or one on a grid that dominates it."""
         if self.steps == 1:
             return self.base.loss(direction)
+        if self.whole[0] == self.steps and (found := _several(self.base, *self.whole)):
+            return found[direction]
         laws, key = current().laws, (self.key, direction)
         if key not in laws:
             epochs = _epochs(self.allocated)
@@ -244,9 +252,9 @@ class AllocatedEvent(NumericEvent):
         law: PrivacyLoss = laws[key]
         return law
 
-    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation:
-        """Return what answers for this epoch alone."""
-        return AllocationEvaluation(self, directions)
+    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation | None:
+        """Return what answers for this epoch alone, None where its law does."""
+        return AllocationEvaluation(self, directions) if self.whole[1] == 1 else None
 
 
 def _named(text: str) -> str:
@@ -267,6 +275,21 @@ def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     (first, *rest), (other, *others) = laws
     known = Epoch(first[0], "remove", steps, None, rest)
     return {"remove": known, "add": Epoch(other[0], "add", steps, known, others)}
+
+
+@lru_cache(maxsize=64)
+def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | None:
+    """The laws of an epoch with several steps drawn, None where its sums are not listed."""
+    if drawn == 1:
+        return None
+    try:
+        epochs = _epochs(((event, steps),))
+        with apart():
+            laws = {d: listed(epoch.ratio.shares, drawn) for d, epoch in epochs.items()}
+    except (NumericError, OutOfWorkError, UnsupportedError):
+        return None
+    found = {d: w.reversed() if d == "add" else w for d, w in laws.items() if w is not None}
+    return found if len(found) == len(laws) else None
 
 
 @lru_cache(maxsize=64)
@@ -296,7 +319,7 @@ class AllocationEvaluation(Evaluation):
             directions: "remove", "add" or both.
         """
         bounds = [part.upper_only for part, _ in event.allocated]
-        self.no_lower = BLOCKS if event.whole[1] > 1 else next((why for why in bounds if why), "")
+        self.no_lower = next((why for why in bounds if why), "")
         self.beneath, self.directions = None, tuple(directions)
         self.method, self.methods_used = "put", set()
         self._event, self._accountants, self._mirrored = event, {}, False

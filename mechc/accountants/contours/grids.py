@@ -7,7 +7,8 @@ In: the law of X = exp(L) under Q, t steps. Out: discrete laws of log W (docs/th
 * Below: every step tells the nearest point of the grid alone, and the epoch the sum of these
   points. That is post-processing. With A the law of the sum under Q, and B the one where k steps
   are drawn from P, B against A is below the epoch in which a record takes part in k steps. As
-  every sum is as likely, whichever the k steps are, no more is lost by not telling them.
+  every sum is as likely, whichever the k steps are, no more is lost by not telling them. The grid
+  is one of X for k = 1, and of a log(1 + bX) that tells more where several are drawn.
 
 Both move W by a mean of t small moves, so that delta is off in the second order of the step. Laws
 of sums are transforms of laws tilted by exp(as), a mesh of tilts apart by about one standard
@@ -40,7 +41,8 @@ from mechc.loss.rounding import U
 Floats = NDArray[np.float64]
 Parts = Sequence[tuple[Floats, int]]
 
-LISTED = 20_000  # sums of point masses that are listed one by one
+LISTED = 20_000  # sums of point masses that are listed one by one ...
+MOST_LOSS = 300.0  # ... if products are no further from one
 SIZE = 2**16  # points of a period
 MOST_SUMS = 2**23  # points between the lowest and the highest sum that matter
 FINEST, ROUGH = 2**15, 2**11  # points of one X, and of a first look
@@ -250,8 +252,9 @@ class Between:
 
     def _told(self, log_tail: float) -> Told:
         """Bounds on masses of what is told: large ratios, and the sum of the others' points."""
-        grid, t = _Grid.of(self.shares, log_tail, half=True), self.shares.steps
-        q, p, k = grid.q.copy(), grid.p, self.drawn
+        t, k = self.shares.steps, self.drawn
+        grid = _Grid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
+        q, p = grid.q.copy(), grid.p
         q[0] += grid.zero
         by_counts: dict[tuple[int, int], Sums] = {}
         rows = []
@@ -350,8 +353,11 @@ class _Grid(NamedTuple):
         return out
 
     @classmethod
-    def of(cls, shares: Shares, log_tail: float, half: bool = False) -> _Grid:
-        """Choose a grid, and cut the law at its points or half way between them."""
+    def of(cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0) -> _Grid:
+        """Choose a grid, and cut the law at its points or half way between them.
+
+        Points are equally far apart in log(1 + bend X) / bend, or in X.
+        """
         law, t = shares.law, shares.steps
         ends = [math.exp(min(end, 700.0)) for end in law.support]
         zero = math.exp(shares.law.log_minus_infinite)
@@ -363,7 +369,9 @@ class _Grid(NamedTuple):
         else:
             hi, log_above = _highest(shares, lo, hi, log_tail)
             large = large._replace(log_top=math.log(hi))
-        beyond = log_above, large
+        beyond = log_above, large, bend
+        if bend:
+            lo, hi = (math.log1p(bend * end) / bend for end in (lo, hi))
         if not shares.continuous and law.atom_loss.size + (zero > 0.0) <= 2:
             return cls._cut(shares, lo, hi, 1, half, *beyond)
         rough = cls._cut(shares, lo, hi, ROUGH, True, *beyond)
@@ -376,13 +384,15 @@ class _Grid(NamedTuple):
     @classmethod
     def _cut(
         cls, shares: Shares, lo: float, hi: float, count: int, half: bool, log_above: float,
-        large: Large,
+        large: Large, bend: float,
     ) -> _Grid:  # fmt: skip
         step = (hi - lo) / count
         x = lo + step * np.arange(count + 1.0)
         if half:  # what is beyond the grid is told by its last point
             end = hi * (1.0 + 1e-12) if large.q.size else math.inf
             x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
+            if bend:
+                x = np.expm1(np.minimum(bend * x, 700.0)) / bend
         else:
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
         with np.errstate(divide="ignore"):
@@ -392,8 +402,13 @@ class _Grid(NamedTuple):
         return cls(lo, step, q, p, zero, log_above, large)
 
 
-def listed(shares: Shares) -> PrivacyLoss | None:
-    """Return the law of log W under P, sum by sum; None where there are too many."""
+def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
+    """Return the law of log W under P, sum by sum; None where there are too many.
+
+    Args:
+        shares: the law of one step, of t.
+        drawn: how many of the t steps a record takes part in.
+    """
     law, t = shares.law, shares.steps
     at, log_q = np.exp(law.atom_loss), law.atom_log_mass - law.atom_loss
     if law.log_minus_infinite > -math.inf:
@@ -402,17 +417,41 @@ def listed(shares: Shares) -> PrivacyLoss | None:
     if several or comb(t + at.size - 1, t) > LISTED:
         return None
     w, mass = draws(at / t, log_q, t)
+    if drawn > 1:
+        ways = math.log(comb(t, min(drawn, t // 2)))
+        if drawn * float(np.abs(law.atom_loss).max(initial=0.0)) + ways > MOST_LOSS:
+            return None
+        w = _mean_of_products(at, t, drawn)
     spend(60.0 * w.size)
     none = w == 0.0
     loss = np.log(w[~none])
     order = np.argsort(loss, kind="stable")
-    error = 2.0 * t * shares.error + 16.0 * U * (1.0 + math.lgamma(t + 2.0))
+    error = 2.0 * (t + drawn - 1) * shares.error + 16.0 * U * (1.0 + math.lgamma(t + 2.0))
+    rounding = 8.0 * t + 8.0 * (drawn - 1) * at.size
     return PrivacyLoss.from_log_atoms(
-        loss[order], (mass[~none] + loss)[order], law.log_infinite,
-        float(mass[none][0]) if none.any() else -math.inf,
-        f"random allocation of {law.label}", loss_error=4.0 * shares.error + 8.0 * t * U,
-        density_error=error,
+        loss[order], (mass[~none] + loss)[order],
+        log1mexp(drawn * log_complement(law.log_infinite)) if drawn > 1 else law.log_infinite,
+        float(np.logaddexp.reduce(mass[none])) if none.any() else -math.inf,
+        f"random allocation of {law.label}", loss_error=4.0 * drawn * shares.error + rounding * U,
+        density_error=error + (rounding * U if drawn > 1 else 0.0),
     )  # fmt: skip
+
+
+def _mean_of_products(at: Floats, steps: int, drawn: int) -> Floats:
+    """The mean of all products of so many X, for all choices of points that `draws` lists."""
+    found: Floats = np.ones((1, 1))
+    for i in range(at.size):
+        count = draws((np.arange(at.size) == i).astype(float), np.zeros(at.size), steps)[0]
+        terms = [np.ones(count.size)]  # C(count, j) x^j
+        for j in range(drawn):
+            terms.append(terms[-1] * np.maximum(count - j, 0.0) * (at[i] / (j + 1.0)))
+        spend(4.0 * count.size * drawn**2)
+        found = np.stack([
+            sum(found[:, m] * terms[j - m] for m in range(min(j, found.shape[1] - 1) + 1))
+            for j in range(drawn + 1)
+        ], axis=1)  # fmt: skip
+    out: Floats = found[:, -1] / comb(steps, drawn)
+    return out
 
 
 def _highest(shares: Shares, lo: float, hi: float, log_tail: float) -> tuple[float, float]:
