@@ -3,10 +3,10 @@
 The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
 is returned, else the narrowest of those tried:
 
-1. `lattice`, if all losses of several steps lie on one lattice: a finite sum, exact up to rounding;
-2. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
+1. `pld`, if a loss of several steps is a table of thousands of atoms;
+2. `lattice`, if all losses of several steps lie on one lattice: a finite sum, exact up to rounding;
+3. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
    no atoms), or only atoms and few enough to list;
-3. `pld`, if a loss is a table of very many atoms off any lattice;
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
 5. `direct` again, for up to 100 steps of up to 8 kinds, where the contour's proof is wider than
    asked for, or, for few steps, not far narrower;
@@ -98,7 +98,7 @@ def able(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 APART = -1e-2  # log delta of two laws that are nearly disjoint
-MANY = 20_000  # atoms of one loss that only a grid takes cheaply
+MANY = 6_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
 FAR_BELOW = -1e5  # the same for few steps
 FAR = 1e5  # epsilon beyond which the contour is asked first: its bound is soon there
@@ -122,7 +122,7 @@ class Facts(NamedTuple):
     Attributes:
         total: steps, repetitions included.
         lattices: all losses lie on lattices.
-        tables: a loss is a table of very many atoms.
+        tables: several steps, of which a loss is a table of very many atoms, too many to list.
         few: one step, or so few that they may be composed one by one.
         smooth: more than a handful, and no loss has atoms.
         listed: all composed losses can be listed.
@@ -144,14 +144,16 @@ class Facts(NamedTuple):
 
         total = sum(step.count for step in steps)
         plain = all(s.loss.atom_loss.size == 0 for s in steps)
+        listed = enumerable(steps)
         tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
+        tables = tables and total > 1 and not listed
         return cls(
             total=total,
             lattices=all(s.loss.lattice for s in steps),
             tables=tables,
             few=total == 1 or (total <= FEW and len(steps) <= DISTINCT and not tables),
             smooth=total >= SMOOTH and plain,
-            listed=enumerable(steps),
+            listed=listed,
             many=plain and len(steps) > STEPS,
         )
 
@@ -166,11 +168,11 @@ class Strategy(NamedTuple):
 
 WIDE = "the contour's proof is wider than asked for"
 STRATEGIES = (  # in order
+    Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
     Strategy(
         "direct", "few steps, or few atoms in all", lambda f: (f.few and not f.smooth) or f.listed
     ),
-    Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("contour", "cost independent of the counts", lambda f: True),
     Strategy(
         "direct",
