@@ -210,15 +210,18 @@ class KernelSource:
         if not np.isfinite(self.rows[:, :2]).any():
             return -math.inf
         if reverse not in self._missing:
-            law, masses = ("q" if reverse else "p"), self.atom_log_mass
-            found = [self.infinite[reverse]]
-            found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
-            found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
-            shares = [math.exp(min(m.log, 0.0)) for m in found]
-            off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
-            lacking = abs(1.0 - math.fsum(shares)) + off + FEW * EPS
-            self._missing[reverse] = math.log(lacking)
+            self._missing[reverse] = math.log(self._lacking(reverse))
         return self._missing[reverse]
+
+    def _lacking(self, reverse: bool) -> float:
+        """What masses of P, or Q, may lack to one, those of branches by quadratures of their own."""
+        law, masses = ("q" if reverse else "p"), self.atom_log_mass
+        found = [self.infinite[reverse]]
+        found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
+        found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
+        shares = [math.exp(min(m.log, 0.0)) for m in found]
+        off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
+        return abs(1.0 - math.fsum(shares)) + off + FEW * EPS
 
     def _by_formula(self, log_mass: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""
@@ -631,6 +634,9 @@ class KernelSource:
             defect = abs(1.0 - whole)
             if not self.continuous:  # log masses are differences of large logs of factorials
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
+            if defect > known + rounding and self.continuous:
+                # panels that tell changes of the law to all digits need not tell its mass at kinks
+                defect = min(defect, self._lacking(name == "Q"))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
                 self.defect += 2.0 * defect
                 self.loss_error += 2.0 * defect

@@ -2,8 +2,11 @@
 
 import math
 
+import mpmath as mp
 import pytest
 import questions
+
+import mechc
 
 
 @pytest.mark.parametrize(("name", "kind", "values", "epsilon", "direction", "count"), [
@@ -74,3 +77,60 @@ def test_a_search_for_epsilon_is_steered_by_narrow_answers():
     assert delta(found.upper, "remove") <= 1e-3 * (1 + 1e-9)
     assert delta(found.lower, "remove") >= 1e-3 * (1 - 1e-9)
     assert found.upper - found.lower < 1e-4
+
+
+def subbotin_delta(beta, scale, epsilon):
+    """Delta(epsilon) of one release of noise exp(-|x / scale|^beta), moved by 1, by mpmath."""
+    with mp.workdps(40):
+        s, e = mp.mpf(scale), mp.mpf(epsilon)
+        norm = 2 * s * mp.gamma(1 + 1 / mp.mpf(beta))
+
+        def p(x):
+            return mp.exp(-(abs(x / s) ** mp.mpf(beta))) / norm
+
+        def loss(x):
+            return abs((x - 1) / s) ** mp.mpf(beta) - abs(x / s) ** mp.mpf(beta)
+
+        end = mp.findroot(lambda x: loss(x) - e, (-60 * s, 0.5), solver="anderson")
+        assert end < 0  # left of both kinks, where the loss exceeds epsilon
+        return mp.quad(lambda x: p(x) - mp.exp(e) * p(x - 1), [end - 30 * s, end - 5 * s, end])
+
+
+@pytest.mark.parametrize(("beta", "scale"), [(1.635, 3.0), (2.6, 3.0)])
+def test_a_kink_of_a_density_is_no_lack_of_its_mass(beta, scale):
+    epsilon = 1.5
+    true = subbotin_delta(beta, scale, epsilon)
+    found = mechc.load("subbotin")(beta=beta, scale=scale).delta(epsilon)
+    assert found.lower <= true <= found.upper
+    assert found.upper - found.lower < 1e-12 * true
+    sparse = 63 * mechc.poisson(mechc.load("gaussian"), sampling_rate=1.7e-4)(sigma=2.83)
+    event = mechc.poisson(mechc.load("subbotin"), sampling_rate=0.0087)(beta=beta, scale=19.9)
+    answer = (sparse + 71 * event).epsilon(1.3e-6)
+    assert answer.upper - answer.lower < 1e-10 * answer.upper
+
+
+@pytest.mark.parametrize(("rate", "sigma", "count", "epsilon"), [
+    (0.001775, 1.949, 113, 3.918), (0.002828, 2.377, 257, 3.908), (0.001116, 1.343, 329, 3.835),
+])  # fmt: skip
+def test_rare_large_losses_far_out(rate, sigma, count, epsilon):
+    event = mechc.poisson(mechc.load("gaussian"), sampling_rate=rate)(sigma=sigma)
+    found = (count * event).log_delta(epsilon)
+    assert found.upper - found.lower < 1e-7
+    # at least as likely as that one sample alone reveals so much, the others nothing
+    assert found.upper >= event.log_delta(epsilon + 0.1).lower
+
+
+@pytest.mark.parametrize(("name", "values", "rate", "count", "epsilon"), [
+    ("gaussian", {"sigma": 1.0}, 0.02, 3000, 1.0), ("gumbel", {"scale": 4.0}, None, 40, 2.0),
+    ("laplace", {"scale": 2.0}, 0.1, 300, 1.5), ("gaussian", {"sigma": 0.9}, 0.3, 12, 3.0),
+])  # fmt: skip
+def test_both_directions_are_the_larger_of_them(name, values, rate, count, epsilon):
+    mechanism = mechc.load(name)
+    if rate is not None:
+        mechanism = mechc.poisson(mechanism, sampling_rate=rate)
+    run = count * mechanism(**values)
+    both = run.delta(epsilon)
+    each = [run.delta(epsilon, direction=direction) for direction in ("remove", "add")]
+    assert both.lower >= max(one.lower for one in each) * (1.0 - 1e-12)
+    assert both.upper >= max(one.lower for one in each)
+    assert both.lower <= max(one.upper for one in each)
