@@ -208,7 +208,9 @@ class Auto:
             self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
         elif all(step.loss.has_moments for step in steps):
             self._ways = self._ways[:1]
-        self._last = "", math.nan  # within one question: the method that settled, and where
+        # within one question: the method that settled, or of all that were asked was the
+        # narrowest, and where
+        self._last, self._of_all = ("", math.nan), False
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float, rough: bool = False) -> Bound:
@@ -289,8 +291,9 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        refusals = []
+        narrowest, refusals = "", []
         order = self._in_order(epsilon)
+        enough = self._last[0] if self._of_all and self._is_close(epsilon) else ""
         for strategy in order:
             name = strategy.method
             if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
@@ -321,22 +324,28 @@ class Auto:
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
             if best is None or _rank(answer) < _rank(best):
-                best = answer
-            if settled:
-                self._last = name, epsilon
+                best, narrowest = answer, name
+            if settled or name == enough:
+                self._last, self._of_all = (name, epsilon), name == enough
                 return best
+        self._last, self._of_all = (narrowest, epsilon), rtol == self._rtol
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
     def _in_order(self, epsilon: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""
-        name, place = self._last
+        name = self._last[0]
         if epsilon > FAR and not self._single:
             name = "contour"
-        elif not abs(epsilon - place) <= CLOSE * abs(place):
+        elif not self._is_close(epsilon):
             return list(self._queue)
         return sorted(self._queue, key=lambda strategy: strategy.method != name)
+
+    def _is_close(self, epsilon: float) -> bool:
+        """Whether the last answer was for about the same place."""
+        place = self._last[1]
+        return abs(epsilon - place) <= CLOSE * abs(place)
 
     def _remaining(self, epsilon: float) -> Bound:
         """Bound delta where no method does, or P and Q are nearly disjoint."""

@@ -214,7 +214,7 @@ class KernelSource:
         return self._missing[reverse]
 
     def _lacking(self, reverse: bool) -> float:
-        """What masses of P, or Q, may lack to one, those of branches by quadratures of their own."""
+        """What masses of P, or Q, may lack to one; those of branches have a quadrature each."""
         law, masses = ("q" if reverse else "p"), self.atom_log_mass
         found = [self.infinite[reverse]]
         found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
