@@ -300,7 +300,7 @@ class Auto:
                 break  # narrow enough; only the recursion would have been narrower still
             try:
                 first = 1.0 if strategy is order[-1] else FIRST
-                with share(first if best is None else ANOTHER):
+                with share(first if best is None or math.isinf(_width(best)) else ANOTHER):
                     answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
                 if best is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,7 @@ PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this i
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
 DEEPEST, FAR = -1e6, 1e5  # log of finite parts that nobody reads, looked for beyond this epsilon
+LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 ROUNDED = 1e-9  # blocks that rounding may add to a division
 CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
@@ -179,6 +181,9 @@ class Side(Columns):
         contour = contour or self.laid(where, one_scale)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
+        if not answer.width < LOOSE:
+            upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
+            answer = replace(answer, upper=upper, estimate=min(answer.estimate, upper))
         return self._kept(contour.blurred or contour, answer)
 
     def _kept(

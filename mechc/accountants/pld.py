@@ -217,6 +217,11 @@ class PldAccountant:
                 if pair is None:
                     raise
                 break
+            except UnsupportedError:  # too coarse for what atoms lie off the mesh
+                if self._grid is not None or not size < self._largest():
+                    raise
+                sizes = sizes or [min(4 * size, self._largest())]
+                continue
             stuck = pair is not None and finer.width > 0.6 * pair.width
             pair = finer
             if self._grid is not None or pair.width <= self._rtol or stuck:

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +73,9 @@ NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distan
 DISTINCT = 1e-9  # relative distance in epsilon of two points
 LEAST_COST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
+LOPSIDED = 16.0  # ratio of distances beside the best point from which on the wider is cut
+FARTHEST = 600.0  # epsilon at which a search may start
+NORMAL, BESIDE = NormalDist(), 0.15  # and how far beside a guess it starts, in deviations
 FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
 
@@ -395,6 +399,10 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
         return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)
     most = 1.0 if math.isnan(most) else most
     points = [_point(evaluation, direction, alpha, 0.0)]
+    farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST)
+    for likely in _by_gaussian(points[0], alpha):
+        if DISTINCT < abs(likely) < farthest:
+            points.append(_point(evaluation, direction, alpha, likely))
 
     def search(sides: Callable[[Point], tuple[float, float]]) -> float:
         """Add points where g may be largest, until its sides are close; return the upper one."""
@@ -409,8 +417,9 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             if len(points) == TURNS or not peak - low.max() > 2.0 * noise + MEETING * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
-            if turn % 2 and 0 < best < len(points) - 1:
-                new = _vertex([(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]], new)
+            if turn % 4 and 0 < best < len(points) - 1:
+                near = [(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]]
+                new = _near_peak(near, new, MEETING * peak)
             if not min(abs(p.epsilon - new) for p in points) > DISTINCT * max(1.0, abs(new)):
                 break
             points.append(_point(evaluation, direction, alpha, new))
@@ -501,13 +510,38 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     return float(found[cell]), float(where[cell])
 
 
-def _vertex(points: list[tuple[float, float]], other: float) -> float:
-    """Where the parabola through three points peaks; `other` if that is not between them."""
+def _near_peak(points: list[tuple[float, float]], other: float, close: float) -> float:
+    """Where the parabola through three points peaks; `other` if that is not between them.
+
+    Once it peaks at the middle one: at its side towards `other`, so far that lines through these
+    leave less than `close` above a smooth peak.
+    """
     (x0, y0), (x1, y1), (x2, y2) = points
     first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
     bend = (second - first) / (x2 - x0)
     place = 0.5 * (x0 + x1 - first / bend) if bend < 0.0 else math.nan
-    return place if x0 < place < x2 else other
+    if not x0 < place < x2:
+        return other
+    enough = math.sqrt(0.5 * close / -bend)
+    if abs(place - x1) > enough:
+        narrow, wide = sorted((x0 - x1, x2 - x1), key=abs)
+        lopsided = abs(wide) > LOPSIDED * abs(narrow)  # then such a parabola tells little
+        return x1 + math.copysign(math.sqrt(-narrow * wide), wide) if lopsided else place
+    return x1 + math.copysign(min(enough, abs(other - x1)), other - x1)
+
+
+def _by_gaussian(point: Point, alpha: float) -> list[float]:
+    """On both sides of where g is largest for the Gaussian with this delta(0).
+
+    There losses, normal with mean -mu^2 / 2 and standard deviation mu, are exceeded at the rate
+    alpha where nothing is to be detected.
+    """
+    left = point.middle + point.cost
+    if not 0.0 < left < 1.0:
+        return []
+    mu = -2.0 * NORMAL.inv_cdf(0.5 * left)
+    likely = -mu * (0.5 * mu + NORMAL.inv_cdf(alpha))
+    return [likely - BESIDE * mu, likely + BESIDE * mu]
 
 
 def true_positive(evaluation: Evaluation, fpr: float) -> Bound:

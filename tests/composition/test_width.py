@@ -134,3 +134,15 @@ def test_both_directions_are_the_larger_of_them(name, values, rate, count, epsil
     assert both.lower >= max(one.lower for one in each) * (1.0 - 1e-12)
     assert both.upper >= max(one.lower for one in each)
     assert both.lower <= max(one.upper for one in each)
+
+
+def test_delta_falls_where_atoms_leave_a_coarse_mesh_without_an_answer():
+    poisson, load = mechc.poisson, mechc.load
+    run = (
+        27 * poisson(load("laplace"), sampling_rate=0.0176)(scale=0.54)
+        + 8030 * poisson(load("discrete_laplace"), sampling_rate=0.000297)(a=0.0731)
+        + 5 * poisson(load("gaussian"), sampling_rate=0.000189)(sigma=0.885)
+    )
+    near, far = (run.log_delta(epsilon) for epsilon in (1.0, 1.5))
+    assert far.upper <= near.upper
+    assert far.upper - far.lower < 0.02
