@@ -322,7 +322,7 @@ class AllocationEvaluation(Evaluation):
         self.no_lower = next((why for why in bounds if why), "")
         self.beneath, self.directions = None, tuple(directions)
         self.method, self.methods_used = "put", set()
-        self._event, self._accountants, self._mirrored = event, {}, False
+        self._event, self._accountants, self._known = event, {}, {}
         epochs = _epochs(event.allocated)
         self._epochs = {d: epochs[d] for d in directions}
         # where a search begins: one step of each kind, of which the epoch is at most as large

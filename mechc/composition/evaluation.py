@@ -49,6 +49,7 @@ class Known(NamedTuple):
         early: log of the mass at infinite loss that may have a small one.
         density: error of densities, and so of log delta.
         loss_error, digits: how far errors of losses of point masses, and their digits, move one.
+        largest: the largest finite loss and what rounding may add to it.
     """
 
     infinite: LogMass
@@ -57,6 +58,7 @@ class Known(NamedTuple):
     density: float
     loss_error: float
     digits: float
+    largest: tuple[float, float]
 
     @property
     def is_plain(self) -> bool:
@@ -70,7 +72,8 @@ class Known(NamedTuple):
         early = [math.log(s.count) + s.loss.log_early for s in known]
         density = math.fsum(s.count * s.loss.density_error for s in known)
         masses = composed(steps), composed(steps, reverse=True)
-        return cls(*masses, log_total(np.array(early)), density, *loss_errors(steps))
+        errors = loss_errors(steps)
+        return cls(*masses, log_total(np.array(early)), density, *errors, _largest_loss(steps))
 
 
 class Evaluation:
@@ -244,9 +247,10 @@ class Evaluation:
 
     def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
-        infinite, opposite, early, density, _, _ = self._about_masses(direction)
+        known = self._about_masses(direction)
+        infinite, early, density = known.infinite, known.early, known.density
         floor = max(log1mexp(epsilon), infinite.log)
-        error = log_error(infinite, opposite, epsilon)
+        error = log_error(infinite, known.opposite, epsilon)
         least = log_subtract(infinite.log - infinite.error, early)
         proven = max(log1mexp(epsilon) * (1.0 + 2.0 * EPS), least)
         if not self.steps[direction]:
@@ -431,16 +435,7 @@ class Evaluation:
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
-        steps = [step for step in self.steps[direction] if step.count]
-        tops = [step.count * step.loss.support[1] for step in steps]
-        total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
-        if not 0.0 < total < math.inf:
-            return max(total, 0.0), 0.0
-        if sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
-            return total, 0.0
-        # losses of tables and lattices are differences of two logs of masses
-        logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
-        return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
+        return self._about_masses(direction).largest
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return log P(L is the largest loss), -inf where it is not known, and its error."""
@@ -455,6 +450,20 @@ def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcE
         return tuple(s._replace(loss=s.loss.fork().covering(-1.0, tilt)) for s in steps)
     except (UnsupportedError, NumericError) as refusal:
         return refusal
+
+
+def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
+    """The largest finite loss of a composition and what rounding may add to it."""
+    steps = [step for step in steps if step.count]
+    tops = [step.count * step.loss.support[1] for step in steps]
+    total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
+    if not 0.0 < total < math.inf:
+        return max(total, 0.0), 0.0
+    if sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
+        return total, 0.0
+    # losses of tables and lattices are differences of two logs of masses
+    logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
+    return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
 
 
 def _is_parameter(loss: float, step: Step) -> bool:
