@@ -373,6 +373,7 @@ def test_epochs_of_several_steps_by_enumeration(epsilon, p, q):
         ("gaussian", {"sigma": 4.0}, 9), ("gaussian", {"sigma": 0.7}, 29),
         ("gaussian", {"sigma": 0.3}, 20), ("gaussian", {"sigma": 0.15}, 100),
         ("logistic", {"scale": 0.4}, 300), ("cauchy", {"scale": 1.0}, 100),
+        ("logistic", {"scale": 0.5}, 100),  # one contour is the imaginary axis
         ("gaussian", {"sigma": 1.0}, 10**7),
     ],
 )  # fmt: skip

@@ -342,7 +342,7 @@ class Contour:
 
         Args:
             factors: X, of a range, and how many of them there are.
-            a: not 0.
+            a: not 0, but for densities.
             period: T.
             most: nodes times frequencies.
             blur: standard deviation of what is added to W, times |a|.
@@ -352,7 +352,7 @@ class Contour:
         """
         self.a, self.period, rough = a, period, together(factors)
         self.steps = float(factors[0][1])
-        self.blur, variance = blur, (blur / a) ** 2
+        self.blur, variance = blur, (blur / a) ** 2 if blur else 0.0
         h = 2.0 * math.pi / period
         # far out a few large ones decide, and the others fade as they do in the middle
         frequency = max(rough.fading(each, FADED) for each in {a, max(a, 0.0)})
@@ -373,7 +373,8 @@ class Contour:
             tilted = [Tilted(Law.of((Step(resolved, n),)), a) for (resolved, _), _, n in found]
             logs = [each.log_phi(h, 1, count + 1) for each in tilted]
             re, im = np.sum(logs, axis=0)
-            size = re[-1] - 0.5 * variance * last * last - 2.0 * math.log(last / abs(a))
+            size = re[-1] - 0.5 * variance * last * last
+            size -= 2.0 * math.log(last / abs(a)) if a else 0.0
             if size < DONE or 4.0 * work > most:
                 break
             count *= 2
