@@ -392,7 +392,7 @@ class _Grid(NamedTuple):
             end = hi * (1.0 + 1e-12) if large.q.size else math.inf
             x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
             if bend:
-                x = np.expm1(np.minimum(bend * x, 700.0)) / bend
+                x = np.expm1(np.minimum(bend * x, 700.0 + math.log(min(bend, 1.0)))) / bend
         else:
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
         with np.errstate(divide="ignore"):
