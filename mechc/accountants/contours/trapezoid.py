@@ -564,7 +564,7 @@ class Blurred:
         if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
-        spend(6.0 * WAVE * y.size)
+        spend(WAVE * y.size)
         z = np.asarray(contour.c + 1j * y, np.complex128)
         if self._factor.size != y.size:  # the same for every epsilon
             self._factor = blur.transform(z)
