@@ -35,8 +35,7 @@ NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
-LITTLE = 1e-11  # the same where delta a little below bounds that, not at both ends of the rounding
-STEERS = 1e-6  # the same for an answer that steers a search
+STEERS = 1e-6  # the same where an answer steers a search
 AWAY, HALVINGS = 16.0, 2  # of a loss, or its distance from the largest: how far below it that is
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -348,7 +347,7 @@ class Evaluation:
         if moved <= math.log(FREE) + lower:
             return outward(answer, moved)
         moved += self._log_above(direction, epsilon - shift, rough)
-        if moved <= math.log(STEERS if rough else LITTLE) + lower:
+        if moved <= math.log(STEERS if rough else FREE) + lower:
             return outward(answer, moved)
         lower = min(float(self._ask(direction, epsilon + shift, rough).lower), lower)
         upper = max(float(self._ask(direction, epsilon - shift, rough).upper), upper)
