@@ -41,11 +41,14 @@ class Adjacency(StrEnum):
         Raises:
             DeclarationError: no such relation.
         """
-        known = [a for a in cls if not (sampling and a is cls.ANY)]
+        known = SAMPLED if sampling else tuple(cls)
         for adjacency in known:
             if isinstance(value, str) and value == adjacency:
                 return adjacency
         raise not_one_of("adjacency", value, known)
+
+
+SAMPLED = (Adjacency.ADD_REMOVE, Adjacency.REPLACE)  # relations under which records are sampled
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -45,9 +46,21 @@ def _number(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def _names(incomplete: str) -> list[str]:
-    """Names of mechanisms that begin so, for the completion of shells."""
-    return [name for name in mechc.available() if name.startswith(incomplete)]
+def among(table: str, *more: str) -> Callable[[str], list[str]]:
+    """Return what completes a word for shells: from the table it is checked against, and more.
+
+    Args:
+        table: where it is, as "mechc.module:NAME", imported when tab is pressed; or a function's.
+        more: words besides.
+    """
+
+    def beginning(incomplete: str) -> list[str]:
+        known = resolve_name(table)
+        listed = known() if callable(known) else known
+        words = [*more, *(str(w) if isinstance(w, str) else w.name for w in listed)]
+        return [word for word in words if word.startswith(incomplete)]
+
+    return beginning
 
 
 NAME = "Name of a mechanism, or path of a mechanism file."
@@ -59,16 +72,31 @@ NOISE = "Standard deviation of the noise / clip norm."
 SOLVE = "Find it for a target: noise_multiplier, batch_size, epochs or steps."
 
 Number = float | None
-Name = Annotated[str, typer.Argument(help=NAME, autocompletion=_names)]
-MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocompletion=_names)]
+_NAMES = among("mechc:available")
+Name = Annotated[str, typer.Argument(help=NAME, autocompletion=_NAMES)]
+MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocompletion=_NAMES)]
 Set = Annotated[
     list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
 ]
 Poisson = Annotated[Number, typer.Option(metavar="RATE", parser=_number, help=RATE)]
-Adjacency = Annotated[str | None, typer.Option(help=RELATION)]
+Adjacency = Annotated[
+    str | None,
+    typer.Option(help=RELATION, autocompletion=among("mechc.adjacency:SAMPLED")),
+]
 Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
-Method = Annotated[str, typer.Option("--method", "-m", help="An accountant; see `mechc methods`.")]
-Direction = Annotated[str, typer.Option(help="both, remove or add.")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", "-m", help="An accountant; see `mechc methods`.",
+        autocompletion=among("mechc:methods", "auto"),
+    ),
+]  # fmt: skip
+Direction = Annotated[
+    str,
+    typer.Option(
+        help="both, remove or add.", autocompletion=among("mechc.composition.events:DIRECTIONS")
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DELTA = typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
 Delta = Annotated[Number, _DELTA]
@@ -85,7 +113,10 @@ Fpr = Annotated[Number, typer.Option(parser=_number, help="... at this false pos
 Beside = Annotated[Path | None, typer.Option(help="Run file of what else is released.")]
 AllowFiles = Annotated[bool, typer.Option(help="Run the mechanism files that the run names.")]
 RunPath = Annotated[Path, typer.Argument(help="Run file.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Mechanisms; by default all that fit.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Mechanisms; by default all that fit.", autocompletion=_NAMES),
+]
 Target = Annotated[
     tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
 ]
@@ -214,7 +245,11 @@ class Training:
     epochs: Annotated[Number, typer.Option(parser=_number, help="Passes over the data.")] = None
     steps: Annotated[Number, typer.Option(parser=_number, help="Number of steps.")] = None
     sampler: Annotated[
-        str, typer.Option(help="poisson, truncated, fixed, allocation or shuffled.")
+        str,
+        typer.Option(
+            help="poisson, truncated, fixed, allocation or shuffled.",
+            autocompletion=among("mechc.composition.training:SAMPLERS"),
+        ),
     ] = "poisson"
     adjacency: Adjacency = None
     clip_norm: Annotated[

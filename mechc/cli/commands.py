@@ -49,6 +49,7 @@ from mechc.cli.arguments import (
     Settings,
     Target,
     Training,
+    among,
     count_of,
     counts_of,
     drawable,
@@ -192,7 +193,13 @@ def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
 def show(
     ctx: typer.Context,
     what: Sample,
-    stage: Annotated[str, typer.Option(help="explain, pair, calculus, ir or source.")] = "explain",
+    stage: Annotated[
+        str,
+        typer.Option(
+            help="explain, pair, calculus, ir or source.",
+            autocompletion=among("mechc.report.stages:STAGES"),
+        ),
+    ] = "explain",
     as_json: Json = False,
 ) -> None:
     """Show what was derived from a declaration, at any stage of the compiler."""
@@ -236,7 +243,12 @@ def report(
     ctx: typer.Context,
     what: Settings,
     output: Output,
-    certificate: Annotated[str, typer.Option(help="quick, full or none.")] = "quick",
+    certificate: Annotated[
+        str,
+        typer.Option(
+            help="quick, full or none.", autocompletion=among("mechc.report.datasheet:LEVELS")
+        ),
+    ] = "quick",
     as_json: Json = False,
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
@@ -398,7 +410,11 @@ def tournament(
     poisson: Poisson = None,
     sensitivity: Sensitivity = 1.0,
     rank: Annotated[
-        str, typer.Option(help="standard_deviation, absolute_error, entropy, quantile_95 or _999.")
+        str,
+        typer.Option(
+            help="standard_deviation, absolute_error, entropy, quantile_95 or _999.",
+            autocompletion=among("mechc.composition.tournament:ERRORS"),
+        ),
     ] = "standard_deviation",
     plot: Plot = None,
     as_json: Json = False,
@@ -420,7 +436,13 @@ def optimise(
     ctx: typer.Context,
     name: Name,
     over: Annotated[list[str], typer.Option(metavar="NAME=LOW:HIGH", help="Shape to search.")],
-    minimise: Annotated[str, typer.Option(help="variance, or an error, as rank.")] = "variance",
+    minimise: Annotated[
+        str,
+        typer.Option(
+            help="variance, or an error, as rank.",
+            autocompletion=among("mechc.composition.tournament:ERRORS", "variance"),
+        ),
+    ] = "variance",
     settings: Set = [],  # noqa: B006 - typer copies it
     target: Target = (1.0, 1e-6),
     count: Count = "1",
@@ -441,7 +463,12 @@ def optimise(
 def verify(
     ctx: typer.Context,
     what: Sample,
-    level: Annotated[str, typer.Option(help="quick or full.")] = "quick",
+    level: Annotated[
+        str,
+        typer.Option(
+            help="quick or full.", autocompletion=among("mechc.verify.certificate:LEVELS")
+        ),
+    ] = "quick",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     against: Annotated[
         Path | None,

@@ -260,7 +260,13 @@ def test_tournament_and_optimise(tmp_path):
 
 def test_shells_complete_commands_and_mechanisms():
     """What a shell asks when tab is pressed, as the script of --install-completion asks it."""
-    for words, expected in (("mechc dps", "dpsgd"), ("mechc epsilon gauss", "gaussian")):
+    for words, expected in (
+        ("mechc dps", "dpsgd"), ("mechc epsilon gauss", "gaussian"),
+        ("mechc epsilon gaussian --method cont", "contour"),
+        ("mechc show gaussian --stage ex", "explain"),
+        ("mechc tournament --rank quantile_9", "quantile_999"),
+        ("mechc dpsgd --adjacency repl", "replace"),
+    ):  # fmt: skip
         asked = {"_MECHC_COMPLETE": "complete_bash", "COMP_WORDS": words,
                  "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
         code = "import sys; sys.argv[0] = 'mechc'; from mechc.cli import main; main()"
