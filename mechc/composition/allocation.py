@@ -78,10 +78,8 @@ def random_allocation(
     schedule = list(what) if isinstance(what, (list, tuple)) else []
     if steps is None:
         steps = len(schedule) if isinstance(what, (list, tuple)) else USUAL
-    numbers = zip(WORDS, (steps, selected, epochs), strict=True)
-    t, k, n = (inputs.size(NAME, word, value) for word, value in numbers)
-    if t > MOST_STEPS:
-        raise DeclarationError(f"{NAME}: steps={t} is too large (expected at most {MOST_STEPS})")
+    numbers = zip(WORDS, (steps, selected, epochs), (MOST_STEPS,) * 2 + (MAX_COUNT,), strict=True)
+    t, k, n = (inputs.size(NAME, *each) for each in numbers)
     if k > t:
         raise DeclarationError(
             f"{NAME}: selected={k} of steps={t} (expected 1 <= selected <= steps)"

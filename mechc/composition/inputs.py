@@ -277,9 +277,9 @@ def share(owner: str, name: str, value: Any) -> float:
     return check(owner, ParameterInfo(name, 0.0, 1.0, False, False, False, None, (0, 1)), value)
 
 
-def size(owner: str, name: str, value: Any) -> int:
-    """Return an integer >= 1, given in any type of numbers; raises what `check` raises."""
-    check(owner, ParameterInfo(name, 1.0, LARGEST, False, False, True, None, (1, 1)), value)
+def size(owner: str, name: str, value: Any, most: float = LARGEST) -> int:
+    """Return an integer from 1 to `most`, in any type of numbers; raises what `check` raises."""
+    check(owner, ParameterInfo(name, 1.0, most, False, False, True, None, (1, 1)), value)
     return int(value)
 
 
