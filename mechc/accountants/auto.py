@@ -211,6 +211,8 @@ class Auto:
         # within one question: the method that settled, or of all that were asked was the
         # narrowest, and where
         self._last, self._of_all = ("", math.nan), False
+        # and methods that had one side where another had two, at a width asked for
+        self._one_sided: set[tuple[str, float]] = set()
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float, rough: bool = False) -> Bound:
@@ -291,13 +293,15 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        narrowest, refusals = "", []
-        order = self._in_order(epsilon)
+        narrowest, refusals, blunt = "", [], set()
+        order = self._in_order(epsilon, rtol)
         enough = self._last[0] if self._of_all and self._is_close(epsilon) else ""
         for strategy in order:
             name = strategy.method
             if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
                 break  # narrow enough; only the recursion would have been narrower still
+            if (name, rtol) in self._one_sided and best is not None and math.isfinite(_width(best)):
+                break
             try:
                 first = 1.0 if strategy is order[-1] else FIRST
                 with share(first if best is None or math.isinf(_width(best)) else ANOTHER):
@@ -323,8 +327,12 @@ class Auto:
                 settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
+            if math.isinf(_width(answer)):
+                blunt.add((name, rtol))
             if best is None or _rank(answer) < _rank(best):
                 best, narrowest = answer, name
+            if math.isfinite(_width(best)):
+                self._one_sided |= blunt
             if settled or name == enough:
                 self._last, self._of_all = (name, epsilon), name == enough
                 return best
@@ -333,14 +341,16 @@ class Auto:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
-    def _in_order(self, epsilon: float) -> list[Strategy]:
-        """The strategies, first the one that settled a question close by; far out the contour."""
+    def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
+        """The strategies, first the one that settled a question close by; far out the contour.
+
+        Last those that had one side where others had two.
+        """
         name = self._last[0]
         if epsilon > FAR and not self._single:
-            name = "contour"
-        elif not self._is_close(epsilon):
-            return list(self._queue)
-        return sorted(self._queue, key=lambda strategy: strategy.method != name)
+            return sorted(self._queue, key=lambda s: s.method != "contour")
+        order = sorted(self._queue, key=lambda s: (s.method, rtol) in self._one_sided)
+        return sorted(order, key=lambda s: s.method != name) if self._is_close(epsilon) else order
 
     def _is_close(self, epsilon: float) -> bool:
         """Whether the last answer was for about the same place."""
