@@ -219,7 +219,7 @@ class KernelSource:
         found = [self.infinite[reverse]]
         found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
         found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
-        shares = [math.exp(min(m.log, 0.0)) for m in found]
+        shares = [math.exp(min(m.log, 700.0)) for m in found]
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
         return abs(1.0 - math.fsum(shares)) + off + FEW * EPS
 
