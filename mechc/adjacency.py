@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-from mechc.errors import DeclarationError, UnsupportedError, not_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 
 
 class Adjacency(StrEnum):
@@ -41,11 +41,8 @@ class Adjacency(StrEnum):
         Raises:
             DeclarationError: no such relation.
         """
-        known = SAMPLED if sampling else tuple(cls)
-        for adjacency in known:
-            if isinstance(value, str) and value == adjacency:
-                return adjacency
-        raise not_one_of("adjacency", value, known)
+        check_one_of("adjacency", value, SAMPLED if sampling else tuple(cls))
+        return cls(value)
 
 
 SAMPLED = (Adjacency.ADD_REMOVE, Adjacency.REPLACE)  # relations under which records are sampled

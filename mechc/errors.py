@@ -59,19 +59,24 @@ class CacheError(MechcError, OSError):
     """The kernel cache cannot be read or written."""
 
 
-def not_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> DeclarationError:
-    """Return the refusal of a value that is none of the known words.
+def check_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> None:
+    """Refuse what is none of the known words, of whatever type it is.
 
     Args:
         name: the argument.
         value: what was given for it.
         known: the words that would be accepted.
         owner: what the argument is of, for the message.
+
+    Raises:
+        DeclarationError: it is none of them.
     """
     known = list(known)
+    if isinstance(value, str) and value in known:
+        return
     hint = suggestion(value, known) if isinstance(value, str) else ""
     about = f"{owner}: {name}" if owner else name
-    return DeclarationError(
+    raise DeclarationError(
         f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"
     )
 

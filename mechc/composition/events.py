@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current
 from mechc.composition.queries import Queries
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, not_one_of
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of
 from mechc.loss.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
@@ -433,8 +433,7 @@ class Composition(Queries):
         Raises:
             DeclarationError: the direction is none of these.
         """
-        if not isinstance(direction, str) or direction not in DIRECTIONS:
-            raise not_one_of("direction", direction, DIRECTIONS)
+        check_one_of("direction", direction, DIRECTIONS)
         if direction == "both":
             return ("remove",) if self.symmetric else ("remove", "add")
         return (direction,)

@@ -32,7 +32,7 @@ from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.noise import Noise
 from mechc.composition.operations import poisson
-from mechc.errors import DeclarationError, MechcError, UnsupportedError, not_one_of, suggestion
+from mechc.errors import DeclarationError, MechcError, UnsupportedError, check_one_of, suggestion
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
@@ -219,8 +219,7 @@ def tournament(
         DeclarationError: an argument is not acceptable.
     """
     setting = Setting.of("tournament", target, count, sampling, sensitivity)
-    if rank not in ERRORS:
-        raise not_one_of("rank", rank, ERRORS, "tournament")
+    check_one_of("rank", rank, ERRORS, "tournament")
     if not (progress is None or callable(progress)):
         raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
     if isinstance(mechanisms, (str, bytes)) or not isinstance(mechanisms, (Iterable, type(None))):
@@ -316,6 +315,7 @@ def optimise(
     from scipy.optimize import minimize, minimize_scalar
 
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
+    tolerance = positive("optimise", "tolerance", tolerance)
     error, wanted = _error(minimise), _ranges(over)
     if not isinstance(parameters, (Mapping, type(None))):
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
@@ -518,13 +518,12 @@ def _agrees(
 def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]:
     if callable(minimise):
         return minimise
-    word = "standard_deviation" if minimise == "variance" else minimise
-    if word not in ERRORS:
+    if not isinstance(minimise, str) or minimise not in ("variance", *ERRORS):
         raise DeclarationError(
             f"optimise: minimise={minimise!r} is not known{suggestion(str(minimise), ERRORS)} "
             f"(expected variance, {', '.join(ERRORS)}, or a function of an event)"
         )
-    power = 2 if minimise == "variance" else 1
+    word, power = ("standard_deviation", 2) if minimise == "variance" else (minimise, 1)
     return lambda event: ERRORS[word](event.noise) ** power
 
 

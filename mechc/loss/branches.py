@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, 
 ALIKE, PARTS = 3e-13, 3  # relative error up to which epsilons share nodes; parts of panels then
 LEFT_OUT = 1e-16  # of both laws, ten times what quadrature aims for
 SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
+MANY_KINKS = 64  # crossings between nodes beyond which they are the chatter of a flat loss
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
 HUGE = 1e300  # logs of densities there are sums that do not overflow
@@ -276,8 +278,10 @@ def _crossed(
     """Where the loss is beyond a threshold on a branch that is not split, or has an open limit."""
     lo, hi, kind, *_, formula = source.rows[index].tolist()
     x, loss, noise, _ = _followed(source, index, source.cover(-1.0, 0.0))
-    beyond = (-1.0 if reverse else 1.0) * (loss - threshold) > -noise
-    # inclusive of what rounding may have put below: the payoff there is nothing
+    gap = (-1.0 if reverse else 1.0) * (loss - threshold)
+    # inclusive of what rounding may have put below: the payoff there is nothing, but for a kink
+    # that panels must not step over
+    beyond, turned = gap > -noise, np.flatnonzero((gap[1:] > 0.0) != (gap[:-1] > 0.0)).tolist()
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
 
@@ -289,8 +293,11 @@ def _crossed(
         part = Branch(float(x[i]), float(x[i + 1]), float(loss[i]), float(loss[i + 1]), index)
         return float(inverse(source, part, np.array([threshold]))[0])
 
-    ends = zip(first.tolist(), last.tolist(), strict=True)
-    return [(cut(a - 1, lo), cut(b, hi)) for a, b in ends]
+    rows: list[tuple[float, float]] = []
+    for a, b in zip(first.tolist(), last.tolist(), strict=True):
+        kinks = [cut(i, lo) for i in turned if a <= i < b]
+        rows += pairwise([cut(a - 1, lo), *(kinks if len(kinks) < MANY_KINKS else []), cut(b, hi)])
+    return rows
 
 
 def _followed(

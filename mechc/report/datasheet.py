@@ -14,7 +14,7 @@ import numpy as np
 import sympy
 
 from mechc import __version__
-from mechc.errors import UnsupportedError, not_one_of
+from mechc.errors import UnsupportedError, check_one_of
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise UnsupportedError("datasheets need jinja2: pip install 'mechc[report]'") from error
-    if certificate not in LEVELS:
-        raise not_one_of("certificate", certificate, LEVELS)
+    check_one_of("certificate", certificate, LEVELS)
     usual = {p.name: p.usual for p in mechanism.parameters if p.name not in mechanism.bound}
     event = mechanism(**{**usual, **values})
     template = (files("mechc.report") / "report.html").read_text("utf-8")

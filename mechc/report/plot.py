@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
-from mechc.errors import DeclarationError, UnsupportedError, not_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.protocol import Measure
 from mechc.report import labels
 
@@ -72,8 +72,7 @@ def run(
         DeclarationError: an argument is not acceptable.
         UnsupportedError: matplotlib is not installed, or the file cannot be written.
     """
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise not_one_of("kind", kind, KINDS)
+    check_one_of("kind", kind, KINDS)
     if not LEAST <= smallest < 0.1:
         raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
     if not epoch > 0.0:

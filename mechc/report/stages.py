@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
 
-from mechc.errors import not_one_of
+from mechc.errors import check_one_of
 
 if TYPE_CHECKING:
     from mechc.protocol import Described
@@ -27,12 +27,11 @@ def show(mechanism: Described, stage: str) -> RenderableType:
     """
     if stage == "source":
         return Syntax(mechanism.source, "python", background_color="default")
+    check_one_of("stage", stage, STAGES)
     if stage == "explain":
         explained: RenderableType = mechanism.explain().__rich__()
         return explained
-    if stage in STAGES:
-        return Group(*(Text(line) for line in outline(_data(mechanism, stage))))
-    raise not_one_of("stage", stage, STAGES)
+    return Group(*(Text(line) for line in outline(_data(mechanism, stage))))
 
 
 def _data(mechanism: Described, stage: str) -> Any:

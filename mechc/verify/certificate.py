@@ -19,7 +19,7 @@ from typing import Any
 from rich.table import Table
 
 from mechc import __version__
-from mechc.errors import UnsupportedError, not_one_of
+from mechc.errors import UnsupportedError, check_one_of
 from mechc.kernel import build
 from mechc.kernel.compiler import compile_declaration
 from mechc.verify.recheck import SCHEMA, plain
@@ -118,8 +118,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         UnsupportedError: python-flint is not installed.
         DeclarationError: an unknown level.
     """
-    if level not in LEVELS:
-        raise not_one_of("level", level, LEVELS)
+    check_one_of("level", level, LEVELS)
     try:
         import flint  # noqa: F401
     except ImportError:

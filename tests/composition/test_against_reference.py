@@ -59,3 +59,19 @@ def test_nothing_contradicts_the_reference_anywhere(name, kind):
     for seed in range(VECTORS):
         _, _, wrong, _ = questions.examine(name, seed, kind, 60, 3, mechanism)
         assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("epsilon", [8.642e-13, 8.65085780787922e-13, 8.6595e-13])
+def test_losses_of_the_size_of_their_rounding_leave_no_kink_in_a_panel(epsilon):
+    """Losses of 1e-12, where rounding of logs of 1e-14 hides between which nodes they cross."""
+    values = {
+        "s": 1.16314205630036,
+        "t": 2.3167891842237087,
+        "sampling_rate": 4.290902462323115e-12,
+    }
+    pair = questions.by_hand("logistic_gaussian", values, "poisson").reversed()
+    event = questions.load("logistic_gaussian", "poisson")(**values)
+    found = event.log_delta(epsilon, direction="add")
+    least, most = pair.one_step_in_balls(epsilon)
+    assert found.lower <= most and least <= found.upper
+    assert found.upper - found.lower < 1e-11

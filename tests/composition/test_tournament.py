@@ -96,6 +96,10 @@ def test_between_laplace_and_gaussian(laplace, gaussian):
     assert own.values == word.values
 
 
+def best_beta(**how):
+    return mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, **how)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -103,6 +107,11 @@ def test_between_laplace_and_gaussian(laplace, gaussian):
         (lambda: mechc.tournament(target=(1, 2)), "delta=2"),
         (lambda: mechc.tournament(target=TARGET, count=0), "count=0"),
         (lambda: mechc.tournament(target=TARGET, rank="varianc"), "rank='varianc'"),
+        (lambda: mechc.tournament(target=TARGET, rank=["variance"]), r"rank=\['variance'\]"),
+        (lambda: mechc.tournament(target=TARGET, rank={}), "rank={}"),
+        (lambda: best_beta(minimise=["variance"]), r"minimise=\['variance'\]"),
+        (lambda: best_beta(tolerance="tight"), "tolerance='tight'"),
+        (lambda: best_beta(tolerance=[1e-3]), "tolerance="),
         (lambda: mechc.tournament(target=TARGET, mechanisms=[]), "at least one"),
         (lambda: mechc.optimise("subbotin", over={"bta": (1, 2)}, target=TARGET), "mean beta"),
         (

@@ -17,7 +17,7 @@ from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.declare.transforms import Group, RandomSensitivity, Truncate, Vector, WithReplacement
-from mechc.errors import DeclarationError, UnsupportedError, not_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import (
     Parameter,
@@ -265,8 +265,7 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
             "sensitivity (T3), so compose as many steps of the scalar mechanism as there are "
             "coordinates: dimension * event"
         )
-    if norm not in NORMS:
-        raise not_one_of("norm", norm, (*NORMS, "linf"))
+    check_one_of("norm", norm, (*NORMS, "linf"))
     built = additive_noise(declaration, "vector")
     noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
     if declaration.measure is Measure.LATTICE:

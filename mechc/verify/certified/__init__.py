@@ -17,7 +17,7 @@ from flint import arb, ctx
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError, not_one_of
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError, check_one_of
 from mechc.protocol import Measure, Run
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
@@ -217,8 +217,7 @@ class Answers:
 
     def __init__(self, composition: Run, direction: str, rtol: float) -> None:
         """Prepare the directions; one is enough where both are proved equal."""
-        if direction not in ("both", "remove", "add"):
-            raise not_one_of("direction", direction, ("both", "remove", "add"))
+        check_one_of("direction", direction, ("both", "remove", "add"))
         wanted = ("remove", "add") if direction == "both" else (direction,)
         if direction == "both" and composition.symmetric:
             wanted = ("remove",)
