@@ -19,6 +19,7 @@ from mechc.loss.rounding import EPS
 
 Floats = NDArray[np.float64]
 
+AT_ONCE = 20_000  # nodes times tilts in one array
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing
 
 _TAYLOR = np.array([1.0 / math.factorial(n) for n in range(14)])
@@ -141,10 +142,14 @@ def generating_at(
     v, lw = loss[here], log_weight[here]
     bottom = float((lw - v).max(initial=-math.inf))  # the largest log of a term of M(-1)
     masses = log_p_mass > -1e-3 and log_q_mass > -1e-3
+    out, at_once = np.empty((tilts.size, 4)), max(AT_ONCE // max(v.size, 1), 1)
     with np.errstate(all="ignore"):  # of no nodes, or no number, nothing is known
         known = _Chord.of(v, lw, log_p_mass, log_q_mass) if masses and bottom < _SMALL else None
-        rows = [_generated(v, lw, float(t), known, bottom) for t in tilts]
-    return np.array(rows, np.float64).reshape(-1, 4).T
+        for some in range(0, tilts.size, at_once):
+            out[some : some + at_once] = _generated(
+                v, lw, tilts[some : some + at_once], known, bottom
+            )
+    return out.T
 
 
 class _Chord(NamedTuple):
@@ -167,46 +172,59 @@ class _Chord(NamedTuple):
 
 def _excesses(x: Floats) -> Floats:
     """As `excess`, of many numbers."""
-    series = np.zeros(x.size)
+    series = np.zeros(x.shape)
     for coefficient in _EXCESS.tolist():
         series *= x
         series += coefficient
-    return np.where(np.abs(x) > 0.5, np.expm1(x) - x, x * x * series)
+    small: Floats = x * x * series
+    large = np.abs(x) > 0.5
+    return np.where(large, np.expm1(x) - x, small) if large.any() else small
 
 
-def _generated(
-    v: Floats, lw: Floats, t: float, known: _Chord | None, bottom: float
-) -> tuple[float, float, float, float]:
-    """K, K', K'', rounding of K at one tilt."""
+def _generated(v: Floats, lw: Floats, tilts: Floats, known: _Chord | None, bottom: float) -> Floats:
+    """K, K', K'', rounding of K at every tilt, shape (tilts, 4)."""
+    t = tilts[:, None]
     y = t * v
     at = lw + y
-    top = largest = at.max(initial=-math.inf)
+    top = largest = np.maximum.reduce(at, axis=1, initial=-math.inf)
     # between the known masses M may be far below them, and a chord would cancel
-    if -1.0 < t < 0.0:
+    inside = (tilts > -1.0) & (tilts < 0.0)
+    if inside.any():
         # under Q a node can matter whose weight under P is zero in float64
-        seen = (lw > -700.0) | (np.maximum(lw - v, at) > -100.0)
-        largest = np.maximum(y, -v)[seen].max(initial=0.0)
+        seen = (lw > -700.0) | (np.maximum(lw - v, at[inside]) > -100.0)
+        largest = top.copy()
+        largest[inside] = np.where(seen, np.maximum(y[inside], -v), 0.0).max(axis=1, initial=0.0)
     sizes = np.minimum(np.abs(lw), _FARTHEST)
-    if known is not None and max(bottom, top, largest) < _SMALL:
-        p, far = known.p, y >= _FAR
-        grown, over = np.exp(at), _excesses(y)
-        ahead = np.where(far, grown - p * (1.0 + y), p * over)
-        rise = np.where(far, grown - p, p * (over + y))
-        w = np.where(far, grown, p * np.exp(y))
-        step = ahead + t * known.back
-        ulps = np.where(far, 4.0 * np.abs(y) + 8.0, 8.0 * np.abs(y) + 32.0)
-        total, turn = w.sum(), (v * rise + known.back).sum()
-        change = known.mass - t * known.difference + step.sum()
-        noise = (np.abs(step) * (ulps + 4.0 * sizes)).sum() + 4.0 * abs(change)
-        k, mean = np.log1p(change), (turn - known.difference) / (1.0 + change)
+    by_chord = np.maximum(top, largest) < (_SMALL if known is not None else -math.inf)
+    by_chord &= bottom < _SMALL
+    if known is None or not by_chord.all():
+        if by_chord.any():
+            out = np.empty((tilts.size, 4))
+            for some, chord in ((by_chord, known), (~by_chord, None)):
+                out[some] = _generated(v, lw, tilts[some], chord, bottom)
+            return out
+        w = np.exp(at - top[:, None])
+        total = np.add.reduce(w, axis=1)
+        k, mean = top + np.log(total), np.add.reduce(w * v, axis=1) / total
+        noise = w * (8.0 + 4.0 * (sizes + np.minimum(np.abs(y), _FARTHEST)))
+        noise = np.add.reduce(noise, axis=1)
+        mean += np.add.reduce(w * (v - mean[:, None]), axis=1) / total
     else:
-        w = np.exp(at - top)
-        total = w.sum()
-        k, mean = top + np.log(total), (w * v).sum() / total
-        noise = (w * (8.0 + 4.0 * (sizes + np.minimum(np.abs(y), _FARTHEST)))).sum()
-        mean += (w * (v - mean)).sum() / total
-    distance = v - mean  # of no weight it may be beyond doubles when squared
-    return k, mean, (w * distance * distance).sum() / total, EPS * (noise / total + 2.0 * abs(k))
+        p, far, over = known.p, y >= _FAR, _excesses(y)
+        ahead, rise, w, ulps = p * over, p * (over + y), p * np.exp(y), 8.0 * np.abs(y) + 32.0
+        if far.any():
+            grown = np.exp(at)
+            ahead = np.where(far, grown - p * (1.0 + y), ahead)
+            rise, w = np.where(far, grown - p, rise), np.where(far, grown, w)
+            ulps = np.where(far, 4.0 * np.abs(y) + 8.0, ulps)
+        step = ahead + t * known.back
+        total, turn = (np.add.reduce(z, axis=1) for z in (w, v * rise + known.back))
+        change = known.mass - tilts * known.difference + np.add.reduce(step, axis=1)
+        noise = np.add.reduce(np.abs(step) * (ulps + 4.0 * sizes), axis=1) + 4.0 * np.abs(change)
+        k, mean = np.log1p(change), (turn - known.difference) / (1.0 + change)
+    distance = v - mean[:, None]  # of no weight it may be beyond doubles when squared
+    spread = np.add.reduce(w * distance * distance, axis=1) / total
+    return np.stack([k, mean, spread, EPS * (noise / total + 2.0 * np.abs(k))], axis=1)
 
 
 @compiled(
