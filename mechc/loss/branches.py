@@ -277,11 +277,14 @@ def _crossed(
 ) -> list[tuple[float, float]]:
     """Where the loss is beyond a threshold on a branch that is not split, or has an open limit."""
     lo, hi, kind, *_, formula = source.rows[index].tolist()
-    x, loss, noise, _ = _followed(source, index, source.cover(-1.0, 0.0))
+    panels = source.cover(-1.0, 0.0)
+    x, loss, noise, _ = _followed(source, index, panels)
     gap = (-1.0 if reverse else 1.0) * (loss - threshold)
     # inclusive of what rounding may have put below: the payoff there is nothing, but for a kink
     # that panels must not step over
-    beyond, turned = gap > -noise, np.flatnonzero((gap[1:] > 0.0) != (gap[:-1] > 0.0)).tolist()
+    beyond, turned = gap > -noise, (gap[1:] > 0.0) != (gap[:-1] > 0.0)
+    for side in (x[:-1], x[1:]):  # far out, where nothing is, all is rounding
+        turned &= (panels.lo.min() <= side) & (side <= panels.hi.max())
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
 
@@ -295,7 +298,7 @@ def _crossed(
 
     rows: list[tuple[float, float]] = []
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
-        kinks = [cut(i, lo) for i in turned if a <= i < b]
+        kinks = [cut(a + i, lo) for i in np.flatnonzero(turned[a:b]).tolist()]
         rows += pairwise([cut(a - 1, lo), *(kinks if len(kinks) < MANY_KINKS else []), cut(b, hi)])
     return rows
 
