@@ -679,17 +679,17 @@ def test_two_steps_of_noise_that_vanishes_at_its_ends():
 
 
 @pytest.mark.parametrize(
-    ("sigma", "steps", "selected", "epsilon", "value", "error"),
+    ("sigma", "steps", "selected", "epsilon", "value", "error", "most"),
     [
-        (0.9, 100, 3, 1.0, 0.00514, 5e-5), (1.0, 60, 6, 1.0, 0.10741, 2e-4),
-        (1.0, 60, 6, 3.0, 0.001184, 2e-5),
+        (0.9, 100, 3, 1.0, 0.00514, 5e-5, 1.2), (1.0, 60, 6, 1.0, 0.10741, 2e-4, 1.2),
+        (1.0, 60, 6, 3.0, 0.001184, 2e-5, 1.5),
     ],
 )  # fmt: skip
-def test_lower_sides_of_several_steps(sigma, steps, selected, epsilon, value, error):
+def test_lower_sides_of_several_steps(sigma, steps, selected, epsilon, value, error, most):
     """Next to means over 10^6 draws, of sums of products and the standard error of the means."""
     run = mechc.random_allocation(gaussian, steps=steps, selected=selected)(sigma=sigma)
     bound = run.delta(epsilon, direction="remove")
-    assert value - 3.0 * error < bound.lower < value + 4.0 * error < bound.upper < 1.5 * value
+    assert value - 3.0 * error < bound.lower < value + 4.0 * error < bound.upper < most * value
 
 
 @pytest.mark.parametrize("selected", [1, 2])
