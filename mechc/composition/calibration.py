@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from scipy.special import ndtri
+import scipy
 
 from mechc.accountants.bound import Bound, plain
 from mechc.accountants.classical.clt import log_gaussian_delta
@@ -379,6 +379,7 @@ class Power(Profile):
 
     def height(self, excess: float) -> float:
         """The same by the power of Gaussian noise, Phi(Phi^-1(fpr) + mu)."""
+        ndtri = scipy.special.ndtri
         start = ndtri(self.fpr)
         at, aim = (float(ndtri(math.exp(self.log_target + x)) - start) for x in (excess, 0.0))
         return math.log(at / aim) if at > 0.0 else math.nan

@@ -398,18 +398,18 @@ def _run(name: str, path: Path, text: str) -> Kernel:
 
 def _njit(path: Path, types: str, **options: Any) -> Callable[[Any], Any]:
     """`numba.njit` for the functions of one kernel, which keeps machine code and seals it."""
-    import numba
+    from mechc.machine_code import njit
 
     def make(function: Any) -> Any:
         try:
-            made = numba.njit(types, **options)(function)
+            made = njit(types, **options)(function)
         except OSError:
             raise
         except RuntimeError as error:
             raise OSError(f"no place for machine code: {error}") from error
         except Exception:  # machine code of another machine, or damaged since it was looked at
             forget(path)
-            made = numba.njit(types, **options)(function)
+            made = njit(types, **options)(function)
         if made.stats.cache_misses:
             with contextlib.suppress(OSError):  # without a seal it is compiled again next time
                 seal_code(path, function.__name__)

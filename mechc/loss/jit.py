@@ -18,17 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numba as nb
-from numba.np import linalg
-
-# numba asks for SciPy's linear algebra when it loads its arrays, 0.2 s of every process, and again
-# where a function uses it: that is soon enough
-_ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
-try:
-    import numba.np.arraymath
-finally:
-    linalg.ensure_blas = _ensure_blas
-
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 
 
@@ -76,7 +65,9 @@ class Compiled:
         made = self._made
         if made is None:
             with uncollected():
-                made = nb.njit(self._signatures, **self._options)(self.py_func)
+                from mechc.machine_code import njit
+
+                made = njit(self._signatures, **self._options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made

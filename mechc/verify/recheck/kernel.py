@@ -7,6 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeGuard
 
@@ -17,6 +18,8 @@ from mechc.verify.recheck.declaration import literal, words
 VALUES = ("log_p", "log_q", "loss")
 TAILS = ("cdf_p", "sf_p", "cdf_q", "sf_q")
 WORK = 1_000_000  # comparisons made by the search
+_ARRAY = partial(np.array, dtype=float)
+AS_NUMPY: dict[type, Any] = {list: _ARRAY, tuple: _ARRAY, float: np.float64, complex: np.complex128}
 
 
 def sha256(text: str) -> str:
@@ -196,9 +199,7 @@ class Kernel:
     def __call__(self, name: str, *arguments: Any) -> Any:
         """What a function answers, nan where it fails."""
         self.outcomes, self._limit = set(), self.work + (5 * WORK if name in LAW else WORK // 10)
-        typed = [np.array(a, dtype=float) if isinstance(a, (list, tuple)) else a for a in arguments]
-        typed = [np.float64(a) if isinstance(a, float) else a for a in typed]
-        typed = [np.complex128(a) if isinstance(a, complex) else a for a in typed]
+        typed = [AS_NUMPY[type(a)](a) if type(a) in AS_NUMPY else a for a in arguments]
         try:
             return (self._law if name in LAW else self._space)[name](*typed)
         except (ArithmeticError, TypeError, IndexError):
