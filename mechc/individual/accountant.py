@@ -448,6 +448,7 @@ class IndividualAccountant(TakesTurns):
         People with the same row of the ledger have the same answer.
         """
         rows, place = self._ledger.distinct(rows)
+        query = replace(query, few=rare(rows.size))
         asked = [
             Asked(self._ledger, query, rows, reading)
             for reading in (("splines",) if self.grid.splines else ("worse", "better"))

@@ -48,7 +48,7 @@ Rows = NDArray[np.int64]
 
 PROVEN = 64  # buckets between which decay is proven
 SAMPLED = 0.9  # share of the proven decay that is relied on between those knots
-SHELLS, SHELL = 20, math.sqrt(2.0)  # frequencies beyond which phi is bounded, and their ratio
+SHELLS, SHELL = 48, 2.0**0.125  # frequencies beyond which phi is bounded, and their ratio
 GRIDDED = 1 << 15  # nodes times frequencies from which phi is found by gridding
 FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
@@ -288,13 +288,14 @@ def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
 class Query:
     """What is asked: epsilon at a delta, or delta at an epsilon (the other one is nan).
 
-    No epsilon is negative. `tell` is called now and then with how many people of one direction are
-    answered, and of all.
+    No epsilon is negative. So many people as `few` may stay wider than `rtol`. `tell` is called now
+    and then with how many people of one direction are answered, and of all.
     """
 
     log_delta: float
     epsilon: float
     rtol: float
+    few: int = 0
     tell: Callable[[int, int], object] | None = None
 
     @property
@@ -445,13 +446,13 @@ class Evaluator(TakesTurns):
         known = np.full(size, np.nan) if known is None else known
         found, span = np.empty((size, WORK + 1)), asked.span
         todo = np.arange(size)
-        for reach in REACHES:  # for those whom a shorter one did not serve
+        for reach in REACHES:  # for those whom a shorter one did not serve, unless they are few
             tilts = self.tilts(span, reach)
             mine = _choose(asked.some(todo), tilts, known[todo], np.arange(tilts.t.size))
             found[todo] = mine
             far = (mine[:, TILT] != -1.0) & (mine[:, BEST] + inversion.ABOVE >= tilts.t.size)
             todo = todo[far]
-            if tilts.complete or not todo.size:
+            if tilts.complete or todo.size <= asked.query.few:
                 break
         return _chernoff(asked.query, found), asked._replace(how=found), tilts
 
@@ -483,7 +484,7 @@ class Evaluator(TakesTurns):
                     tell(min(done, size), size)
             todo = todo[answers.at(todo).gains(again.column(ALLOWED))]
             guess = answers.estimate[todo]
-            if todo.size <= rare(size):
+            if todo.size <= asked.query.few:
                 break
         return answers
 
@@ -608,19 +609,13 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
     from Nh on.
     """
     c, y, size = contour.c, contour.frequencies, asked.rows.size
-    scale = 2.0 * c * (c + 1.0) / h
-    expected = asked.column(ALLOWED) * np.exp(np.minimum(asked.column(LEVEL), 0.0))
+    scale, most = 2.0 * c * (c + 1.0) / h, MOST * h
+    wanted = TAIL * asked.column(ALLOWED) * np.exp(np.minimum(asked.column(LEVEL), 0.0))
     lost, shell = np.empty(size), np.empty(size, np.int64)
-    between = np.append(1.0 / y[:1], np.diff(1.0 / y))
 
     def reach(part: slice, beyond: Floats) -> None:
-        tail = scale[part, None] * np.cumsum(np.exp(np.minimum(beyond, 0.0)) * between, axis=1)
-        within = y <= MOST * h[part, None]
-        fits = within & (tail <= TAIL * expected[part, None])
-        last = SHELLS - 1 - fits[:, ::-1].argmax(axis=1)
-        place = np.where(fits.any(axis=1), last, within.argmax(axis=1))
-        mine = np.arange(place.size), place
-        shell[part], lost[part] = place, np.where(within[mine], tail[mine], np.inf)
+        about = scale[part], wanted[part], most[part], lost[part], shell[part]
+        inversion.reach(beyond, y, *about)
 
     asked.each(reach, contour.beyond)
     return lost, shell

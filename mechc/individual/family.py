@@ -157,7 +157,7 @@ class Family:
             plain = all(len(set(loss.region.tolist())) == 1 for loss in losses)
             if not plain or any(loss.atom_loss.size for loss in losses):
                 found = {p: min(order, 2) for p, order in found.items()}
-            bounds = np.exp([self._profile(v, _probes(losses)) for v in members])
+            bounds = np.exp([_profile(loss, _probes(losses)) for loss in losses])
             for p in POWERS:
                 found[p] = min(found[p], reached(group**p, bounds[:, 0], bounds[:, 1]))
         order, power = max((order, -p) for p, order in found.items())
@@ -167,26 +167,22 @@ class Family:
         """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
-    def _profile(self, value: float, epsilons: Floats) -> Floats:
-        """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
-        bounds = self.loss(value, "remove").hockey_sticks_log(epsilons, _ALIKE)
-        return np.asarray(bounds[:, [0, 2]].T)
-
     def _check(self, members: Floats) -> str:
         """Compare neighbours, most revealing first; both signs of epsilon cover both directions."""
-        losses = [self.loss(members[0], d) for d in self.directions]
-        if any(max(a.log_infinite, a.log_minus_infinite) > -np.inf for a in losses):
+        first = [self.loss(members[0], d) for d in self.directions]
+        if any(max(a.log_infinite, a.log_minus_infinite) > -np.inf for a in first):
             raise UnsupportedError(
                 f"{self.name}: some outputs occur only with or only without a record, a loss"
                 " without bound that individual accounting does not follow; account for the worst"
                 " case with the mechanism's own epsilon and delta"
             )
-        for worse, better in itertools.pairwise(members):
-            _, mean, variance, _ = self.loss(worse, "remove").generating(0.0)
+        losses = (self.loss(v, "remove") for v in members)
+        pairs = zip(itertools.pairwise(members), itertools.pairwise(losses), strict=True)
+        for (worse, better), (more, less) in pairs:
+            _, mean, variance, _ = more.generating(0.0)
             spread = np.array(_SPREADS) * np.sqrt(max(variance, mean * mean))
             epsilons = np.concatenate([-spread[:0:-1], spread])
-            high = self._profile(worse, epsilons)[1]
-            low = self._profile(better, epsilons)[0]
+            high, low = _profile(more, epsilons)[1], _profile(less, epsilons)[0]
             wrong = np.flatnonzero(low > high)
             if wrong.size:
                 raise UnsupportedError(
@@ -205,6 +201,11 @@ def _law(mechanism: Any, parameter: str, value: float, direction: str) -> Privac
     """Return the loss of a mechanism at a value of its one free parameter."""
     found: PrivacyLoss = mechanism(**{parameter: value}).loss(direction)
     return found
+
+
+def _profile(loss: PrivacyLoss, epsilons: Floats) -> Floats:
+    """Return [log lower, log upper] of delta at each epsilon, shape (2, n)."""
+    return np.asarray(loss.hockey_sticks_log(epsilons, _ALIKE)[:, [0, 2]].T)
 
 
 def _probes(losses: list[PrivacyLoss]) -> Floats:

@@ -161,6 +161,30 @@ def choose(  # type: ignore[no-untyped-def]
             out[p, TILT] = -2.0
 
 
+@compiled(
+    "void(float64[:,::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " int64[::1])",
+    nogil=True,
+)
+def reach(beyond, y, scale, wanted, most, lost, shell):  # type: ignore[no-untyped-def]
+    """Find for each person the last of decreasing frequencies y beyond which little is lost.
+
+    What is lost is scale times the integral of sup |phi| / y^2, `beyond` having the logs of the
+    suprema; `wanted` is little, `most` the highest frequency that may be taken. Where nothing is
+    little enough that one is found, and `lost` is inf where there is none.
+    """
+    for p in range(lost.size):
+        lost[p], shell[p] = np.inf, 0
+        tail, before = 0.0, 0.0
+        for m in range(y.size):
+            tail += scale[p] * math.exp(min(beyond[p, m], 0.0)) * (1.0 / y[m] - before)
+            before = 1.0 / y[m]
+            if y[m] <= most[p]:
+                if lost[p] < np.inf and tail > wanted[p]:
+                    break
+                lost[p], shell[p] = tail, m
+
+
 @subroutine("float64(float64[::1])")
 def _total(x):  # type: ignore[no-untyped-def]
     """Return the sum of x, four at a time: no addition waits for the one before."""

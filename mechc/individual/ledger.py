@@ -158,6 +158,34 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
+@compiled(nogil=True)
+def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
+    """Write the rows of some people times `share` to `out`, the last one's until that is full."""
+    for i in range(out.shape[0]):
+        row = totals[people[min(i, people.size - 1)]]
+        for k in range(row.size):
+            out[i, k] = row[k] * share
+
+
+@compiled(nogil=True)
+def digest(totals, people, weights, out):  # type: ignore[no-untyped-def]
+    """Write the sum of row times weights, of some people, to `out`."""
+    for i in range(people.size):
+        row, total = totals[people[i]], np.uint64(0)
+        for k in range(row.size):
+            total += np.uint64(row[k]) * weights[k]
+        out[i] = total
+
+
+@compiled(nogil=True)
+def mark(totals, people, used):  # type: ignore[no-untyped-def]
+    """Set `used` where a row of some people has anything."""
+    for i in range(people.size):
+        row = totals[people[i]]
+        for k in range(row.size):
+            used[k] |= row[k] > 0
+
+
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1])",
     nogil=True,
@@ -278,7 +306,12 @@ class Ledger:
 
     def rows(self, people: Rows) -> Floats:
         """Return some people's column totals in units of steps, shape (people, columns)."""
-        found: Floats = self.totals[people] * (1.0 / self.grid.unit)
+        return self._at_least(people, people.size)
+
+    def _at_least(self, people: Rows, most: int) -> Floats:
+        """Return as many rows as that, the last one more than once if need be."""
+        found = np.empty((most, self.grid.columns))
+        fetch(self.totals, people, 1.0 / self.grid.unit, found)
         return found
 
     def counts(self, people: Rows) -> Floats:
@@ -296,7 +329,7 @@ class Ledger:
 
     def times(self, people: Rows, *tables: Floats) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns."""
-        rows = self.rows(np.resize(people, max(people.size, 4)))
+        rows = self._at_least(people, max(people.size, 4))
         found = [np.empty((len(rows), table.shape[1])) for table in tables]
         for table, out in zip(tables, found, strict=True):
             multiply(rows, table, out)
@@ -305,8 +338,9 @@ class Ledger:
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        hashes = [part.astype(np.uint64) @ weights for part in self._parts(people)]
-        _, first, place = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
+        hashes = np.empty(people.size, np.uint64)
+        digest(self.totals, people, weights, hashes)
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
             if all((own == other).all() for own, other in pairs):
@@ -320,8 +354,7 @@ class Ledger:
         """
         n = self.grid.buckets
         used = np.zeros(self.grid.columns, np.bool_)
-        for part in self._parts(people):
-            used |= part.any(axis=0)
+        mark(self.totals, people, used)
         found = np.flatnonzero(used)
         if not found.size:
             return n, n

@@ -70,7 +70,7 @@ class Fading:
         return np.clip(best, LEAST, 1.0)
 
 
-WALK = 24  # evaluations between neighbouring frequencies
+WALK = 60.0  # most evaluations over a distance as long as it is from zero
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations
 SHOWN = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # the least |phi| that such steps can show
 
@@ -100,7 +100,7 @@ def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies
     out[0] = math.log(worst)
     for m in range(1, frequencies.size):
         y, end = frequencies[m], frequencies[m - 1]
-        least = (end - y) / WALK
+        least = y / WALK
         while y < end:
             far = math.exp(log_variation(tables, atoms, counts, y))
             if far <= worst:
