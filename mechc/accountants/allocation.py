@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mechc.accountants.bound import Bound
+from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
@@ -43,9 +43,10 @@ MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
 NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
-GRID = np.geomspace(1e-4, 1.0, 80)  # shares of one step's epsilon among which one is sought
+GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
 MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
-TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them
+TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...
+NEAR = 1e-3  # ... if these are its noise: of wider bounds the estimate is good
 ROOM = 2.0  # times the width of delta that an epsilon is moved to be certified
 
 
@@ -229,8 +230,11 @@ class Epoch:
         each = zip(logs, self.laws, strict=True)
         return float(np.logaddexp.reduce([log + math.log(n / self.steps) for log, (_, n) in each]))
 
-    def log_delta(self, epsilon: float) -> tuple[float, float, float]:
-        """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon."""
+    def log_delta(self, epsilon: float, rough: bool = False) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon.
+
+        With `rough` no law on a grid is made where contours have an estimate.
+        """
         infinite = self.log_infinite
         lower, estimate, upper = max(infinite[0], _log_positive(epsilon)), math.nan, 0.0
         alike = len(self.laws) == 1
@@ -256,6 +260,8 @@ class Epoch:
                         for law, _ in self.laws]  # fmt: skip
                 lower = max(lower, self._mean(each))
         short = upper > DEEPEST and not _narrow(lower, upper, epsilon)
+        if rough and lower <= estimate <= upper and estimate > -math.inf:
+            short = False
         if len(self.laws) > KINDS and math.exp(upper) <= COARSE * math.exp(max(epsilon, 0.0)):
             short = False
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
@@ -290,8 +296,10 @@ class Epoch:
             out: Floats = np.log(np.maximum(value, 0.0))
         return out
 
-    def epsilon(self, log_delta: float, near: float) -> Bound | None:
-        """Return bounds and estimate of the epsilon of a delta, which prove nothing, if there are.
+    def epsilon(self, log_delta: float, near: float) -> Bound | Place | None:
+        """Return bounds on the epsilon of a delta, which prove nothing, if there are.
+
+        Where the contour tells delta badly about where it is.
 
         Args:
             log_delta: natural log of delta.
@@ -309,16 +317,19 @@ class Epoch:
         for _ in range(TURNS):
             around = y + np.array([0.0, 1e-4 * (abs(x - y) + 1e-3 * y)])
             rows = self._by_put(y, around)
-            fy, slope = float(rows[0, 1]) - log_delta, float(rows[1, 1] - rows[0, 1])
-            slope /= float(around[1] - around[0])
+            (_, fy, _), (_, beside, _) = rows.tolist()
+            slope = (beside - fy) / float(around[1] - around[0])
+            fy -= log_delta
             if not (slope < 0.0 and math.isfinite(fy)):
                 return None
             x, y = y, y - fy / slope
             noise = float(rows[0, 2] - rows[0, 0])
-            if abs(fy) < max(SETTLED, noise) or not 0.0 < y < FARTHEST:
+            if abs(fy) < max(SETTLED, min(noise, NEAR)) or not 0.0 < y < FARTHEST:
                 break
-        if not (abs(fy) < max(1e-6, noise) and y > 0.0 and _narrow(rows[0, 0], rows[0, 2], y)):
+        if not (abs(fy) < max(1e-6, noise) and y > 0.0):
             return None
+        if not _narrow(rows[0, 0], rows[0, 2], y):
+            return Place(y, slope)
         below = above = ROOM * noise / -slope
         extra = 1e-12 / -slope + 4.0 * EPS * y
         return Bound(max(y - below - extra, 0.0), y, y + above + extra, "put", "")

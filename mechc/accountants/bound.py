@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,13 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim
 
 MOST_ROWS = 50  # of the table of a notebook
+
+
+class Place(NamedTuple):
+    """Where a search for epsilon is to begin, and the slope of log delta there, < 0."""
+
+    epsilon: float
+    slope: float
 
 
 class Side(Enum):

@@ -35,6 +35,7 @@ from mechc.errors import UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.allowance import MAX_WORK, allowed, spend
 from mechc.loss.discretise import GridLaw
+from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.roots import switch
 from mechc.loss.rounding import U
@@ -93,7 +94,7 @@ class Sum:
     def kept(self) -> tuple[float, float]:
         """Masses on the mesh under P and Q."""
         points = self.lowest + self.step * np.arange(self.mass.size)
-        return float(self.mass.sum()), float(self.mass @ np.exp(-points))
+        return float(self.mass.sum()), dot(self.mass, np.exp(-points))
 
     def __mul__(self, other: Sum) -> Sum:
         """The law of the sum of both."""
@@ -117,7 +118,7 @@ class Sum:
         size = max(math.ceil((top - self.offset) / self.step) - first, 0) + 1
         if size < mass.size:
             far, points = mass[size:], self.lowest + self.step * np.arange(size, mass.size)
-            p, q = p + float(far.sum()), q + float(far @ np.exp(-points))
+            p, q = p + float(far.sum()), q + dot(far, np.exp(-points))
             mass, floor = mass[:size], min(floor, float(points[0]))
         below = np.cumsum(mass)
         cut = min(int(np.searchsorted(below, TRIM * below[-1])), mass.size - 1)
@@ -133,7 +134,7 @@ class Sum:
         """E[(1 - exp(epsilon - S))_+] of sums on the mesh."""
         start = max(math.floor((epsilon - self.offset) / self.step) - self.first, 0)
         points = self.lowest + self.step * np.arange(start, self.mass.size)
-        return float(self.mass[start:] @ -np.expm1(np.minimum(epsilon - points, 0.0)))
+        return dot(self.mass[start:], -np.expm1(np.minimum(epsilon - points, 0.0)))
 
     def upper(self, epsilon: float) -> float:
         """Bound delta(epsilon) from above, but for the mass at infinite losses of the steps."""

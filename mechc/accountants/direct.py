@@ -21,7 +21,7 @@ from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import composed, with_infinite
-from mechc.loss.moments import log_total
+from mechc.loss.moments import dot, log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
@@ -156,7 +156,7 @@ class DirectAccountant:
         value = log_total(terms)
         share = np.exp(terms - value)
         shaky = np.exp(log_mass[near] - np.maximum(gap[near], 0.0) - value) * rounding[near]
-        error = float(share @ noise[up]) + 16.0 * EPS + float(shaky.sum())
+        error = dot(share, noise[up]) + 16.0 * EPS + float(shaky.sum())
         return self._around(value, error)
 
     def _around(

@@ -64,6 +64,7 @@ from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
+from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
@@ -584,7 +585,7 @@ def typical(steps: Sequence[Step], epsilon: float) -> float:
     for law, count in steps:
         loss, log_weight = law.nodes()
         weight = count * np.exp(log_weight + t * loss - law.generating(t)[0])
-        total, squares = total + float(weight @ loss), squares + float(weight @ loss**2)
+        total, squares = total + dot(weight, loss), squares + dot(weight, loss**2)
     return squares / total if total else math.sqrt(squares) or 1.0  # only a scale
 
 

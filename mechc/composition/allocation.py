@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from mechc.accountants.allocation import Epoch, lattice
-from mechc.accountants.bound import Bound
+from mechc.accountants.allocation import WIDE, Epoch, lattice
+from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
@@ -319,7 +319,7 @@ class AllocationEvaluation(Evaluation):
         bounds = [part.upper_only for part, _ in event.allocated]
         self.no_lower = next((why for why in bounds if why), "")
         self.beneath, self.directions = None, tuple(directions)
-        self.method, self.methods_used = "put", set()
+        self.method, self.methods_used, self.rtol = "put", set(), WIDE
         self._event, self._accountants, self._known = event, {}, {}
         epochs = _epochs(event.allocated)
         self._epochs = {d: epochs[d] for d in directions}
@@ -335,7 +335,12 @@ class AllocationEvaluation(Evaluation):
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(low for low, _ in masses), max(high for _, high in masses)
 
-    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | None:
+    @property
+    def is_rough_first(self) -> bool:
+        """Return True: laws on grids are made for the place of the answer alone."""
+        return True
+
+    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
         return self._epochs[direction].epsilon(log_delta, near)
 
@@ -348,7 +353,7 @@ class AllocationEvaluation(Evaluation):
         if math.isinf(epsilon) and epsilon < 0:
             lower = estimate = upper = 0.0
         elif epsilon < top:
-            lower, estimate, upper = epoch.log_delta(epsilon)
+            lower, estimate, upper = epoch.log_delta(epsilon, rough)
         else:  # next to the largest loss rounding decides
             beyond = epsilon >= top + rounding
             upper = most if beyond else epoch.log_delta(epsilon)[2]

@@ -22,7 +22,7 @@ from functools import partial
 
 import numpy as np
 
-from mechc.accountants.bound import Bound, worse
+from mechc.accountants.bound import Bound, Place, worse
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp
 from mechc.composition.evaluation import Evaluation
@@ -46,7 +46,7 @@ LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
-FIRST = (1.0, -1.0)  # where to start, and the slope there, when nothing is known
+FIRST = Place(1.0, -1.0)  # when nothing is known
 
 
 @dataclass
@@ -141,9 +141,12 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         if side == "upper" and evaluation.is_at_most(direction, float(answer.upper), log_target):
             continue
+        rough = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
         at = float(getattr(answer, side))
-        if math.isnan(at) or not curve.excess(side, at) <= 0:
+        if side == "upper" and rough.excess("upper", at) <= 0:
+            continue
+        if math.isnan(at) or rough.excess("lower", at) > 0 or not curve.excess(side, at) <= 0:
             answer = worse(answer, _in_direction(evaluation, direction, log_target))
         elif side == "estimate" and math.isnan(float(curve.at(at).estimate)):
             answer.detail["no answer"] = f"{direction}: {curve.at(at).status}"
@@ -204,18 +207,19 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
-    found = _at_top(curve, start)
-    if found is not None:
-        return found
+    at_top = _at_top(curve, start)
+    if at_top is not None:
+        return at_top
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
-    found = _as_a_row(evaluation, direction, log_target, start, curve)
-    if found is not None:
+    found = _as_a_row(evaluation, direction, log_target, Place(start, slope), curve)
+    if isinstance(found, Bound):
         return found
+    start, slope = found
     first = curve.at(start)
     upper_only = math.isnan(float(first.estimate)) and not math.isnan(float(first.upper))
     main = "upper" if upper_only else "estimate"
-    again = evaluation.method == "auto"  # when the place is known, by the narrowest method there
+    again = evaluation.is_rough_first  # when the place is known, by the narrowest method there
     # an answer of the first method that is narrow enough is the narrowest
     if again and not float(first.upper) - float(first.lower) <= evaluation.rtol:
         curve.coarse = COARSE
@@ -264,20 +268,29 @@ def _at_top(curve: Curve, start: float) -> Bound | None:
 
 
 def _as_a_row(
-    evaluation: Evaluation, direction: str, log_target: float, start: float, known: Curve
-) -> Bound | None:
-    """Answer by a method that inverts, where what it found is, or comes out, proven."""
-    found = evaluation.inverted(direction, log_target, start)
-    if found is None or not known.low < found.upper < known.high:
-        return None
+    evaluation: Evaluation, direction: str, log_target: float, start: Place, known: Curve
+) -> Bound | Place:
+    """Answer by a method that inverts, where what it found is, or comes out, proven.
+
+    Otherwise where a search is to start.
+    """
+    found = evaluation.inverted(direction, log_target, start.epsilon)
+    if found is None:
+        return start
+    if isinstance(found, Place):
+        return found if known.low < found.epsilon < known.high else start
     lower, estimate, upper = float(found.lower), float(found.estimate), float(found.upper)
+    if known.low < estimate < known.high:
+        start = Place(estimate, start.slope)
+    if not known.low < upper < known.high:
+        return start
     if found.status == "proven":
         return replace(found, lower=max(lower, known.low))
     curve = replace(known, log_delta=partial(evaluation.log_delta_in, direction))
     if not curve.excess("upper", upper) <= 0.0:
-        return None
+        return start
     if lower > known.low and not curve.excess("lower", lower) > 0.0:
-        return None
+        return start
     answer = curve.at(upper)
     detail = {**answer.detail, "evaluations": len(curve.points)}
     return Bound(max(lower, known.low), estimate, upper, answer.method, answer.status, detail)
@@ -365,7 +378,7 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
     return math.inf if side == "upper" else 0.0
 
 
-def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float]:
+def saddle_start(steps: Sequence[Step], log_target: float) -> Place:
     """Return an epsilon near the answer and the slope of log delta there.
 
     By the leading saddle point approximation, else as if the loss were normal, of the variance that
@@ -380,12 +393,12 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> tuple[float, float
         if 0.0 < variance < 1.0:
             fall = 2.0 * (0.5 * math.log(variance) - log_target)
         if fall <= 0.0:  # as far as that goes delta(0), which falls by P(L > 0), is that small
-            return 0.0, -0.5 * math.exp(min(-log_target, 300.0))
+            return Place(0.0, -0.5 * math.exp(min(-log_target, 300.0)))
         found = columns.saddle_of_delta(log_target)
         if found.epsilon > 0.0:
-            return found.epsilon, -found.t
+            return Place(found.epsilon, -found.t)
     except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
         pass
     if math.isnan(fall):
         return FIRST
-    return min(math.sqrt(variance * fall), 1.0), -math.sqrt(fall / variance)
+    return Place(min(math.sqrt(variance * fall), 1.0), -math.sqrt(fall / variance))

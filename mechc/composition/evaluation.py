@@ -17,7 +17,7 @@ import numpy as np
 
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
-from mechc.accountants.bound import Bound, worse
+from mechc.accountants.bound import Bound, Place, worse
 from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_subtract
@@ -304,7 +304,12 @@ class Evaluation:
             return accountant.log_delta(epsilon, rough)
         return accountant.log_delta(epsilon)
 
-    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | None:
+    @property
+    def is_rough_first(self) -> bool:
+        """Whether rough answers are cheaper than others, and may be wider."""
+        return self.method == "auto"
+
+    def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return epsilon by a method that inverts, "proven" only if that is right as it is.
 
         Args:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations_with_replacement
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.discretise import one_sided
 from mechc.loss.infinite_mass import log_complement
+from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import U
 
@@ -59,6 +60,7 @@ FINER = 2.0  # times the step of a grid that large ones are worth
 TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
 ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
+MULTIPLIED = 64  # power up to which numbers are multiplied
 BAD = 0.1  # relative error of a mass that counts as unknown
 
 
@@ -160,8 +162,8 @@ class Large(NamedTuple):
 
         def period(n: int) -> float:
             whole = float(q[:n].sum())
-            mean = float(q[:n] @ x[:n]) / whole
-            spread = math.sqrt(t * float(q[:n] @ (x[:n] - mean) ** 2) / whole)
+            mean = dot(q[:n], x[:n]) / whole
+            spread = math.sqrt(t * dot(q[:n], (x[:n] - mean) ** 2) / whole)
             return PERIOD * spread + JUMPS * float(x[n - 1] - x[0])
 
         for n in range(max(x.size - MOST_LARGE, 2), x.size):
@@ -229,10 +231,10 @@ class Between:
         known = (share < BAD) & (log_mass + np.log(np.maximum(w, 1.0)) > DEPTH)
         high = np.exp(log_mass) * (1.0 + share)
         low = np.exp(log_mass[known]) * (1.0 - share[known])
-        left = sum(shares.mean) - float(low @ w[known])
+        left = sum(shares.mean) - dot(low, w[known])
         lost.append((
             _least(float(high[~known].sum()), 1.0 - float(low.sum())),
-            _least(float(high @ np.where(known, 0.0, w)), left),
+            _least(dot(high, np.where(known, 0.0, w)), left),
         ))  # fmt: skip
         lost_q, lost_p = (float(np.logaddexp.reduce(each)) for each in zip(*lost, strict=True))
         return w[known], log_mass[known] + np.log1p(share[known]), lost_q, lost_p
@@ -376,7 +378,7 @@ class _Grid(NamedTuple):
             return cls._cut(shares, lo, hi, 1, half, *beyond)
         rough = cls._cut(shares, lo, hi, ROUGH, True, *beyond)
         rough.q[0] += zero
-        spread = _moments([(rough.q, t)], 0.0).sd * rough.step
+        spread = _moments(_Points.of([(rough.q, t)]), 0.0).sd * rough.step
         count = min((hi - lo) / (PERIOD * spread + JUMPS * (hi - lo)) * SIZE, FINEST)
         count = max(count, min((SIZE - 2.0) / t, FINEST), 1.0)
         return cls._cut(shares, lo, hi, math.floor(count), half, *beyond)
@@ -469,25 +471,44 @@ def _highest(shares: Shares, lo: float, hi: float, log_tail: float) -> tuple[flo
     return max(math.exp(best), 2.0 * lo + 1.0), log_tail
 
 
-def _moments(parts: Parts, tilt: float) -> Rung:
+class _Points(NamedTuple):
+    """Points with mass, as doubles, logs of their masses, and of how many terms they are."""
+
+    at: Floats
+    log_mass: Floats
+    steps: int
+
+    @classmethod
+    def of(cls, parts: Parts) -> list[_Points]:
+        """Those of all terms."""
+        some = [(np.flatnonzero(mass), mass, count) for mass, count in parts]
+        return [cls(index.astype(float), np.log(mass[index]), n) for index, mass, n in some]
+
+    def tilted(self, tilt: float) -> tuple[Floats, float]:
+        """Masses at a tilt, not normalised, and the log of their unit."""
+        weight = tilt * self.at
+        weight += self.log_mass
+        top = float(weight.max())
+        weight -= top
+        return np.exp(weight, out=weight), top
+
+
+def _moments(terms: Sequence[_Points], tilt: float) -> Rung:
     k = mean = variance = 0.0
-    for mass, count in parts:
-        index = np.flatnonzero(mass)
-        exponent = np.log(mass[index]) + tilt * index
-        top = float(exponent.max())
-        w = np.exp(exponent - top)
+    for term in terms:
+        w, top = term.tilted(tilt)
         total = float(w.sum())
-        own = float(w @ index) / total
-        k += count * (top + math.log(total))
-        mean += count * own
-        variance += count * float(w @ (index - own) ** 2) / total
-        spend(6.0 * index.size)
+        own = dot(w, term.at) / total
+        k += term.steps * (top + math.log(total))
+        mean += term.steps * own
+        variance += term.steps * dot(w, (term.at - own) ** 2) / total
+        spend(6.0 * term.at.size)
     return Rung(tilt, k, mean, math.sqrt(variance))
 
 
-def _ladder(parts: Parts, deepest: float) -> tuple[list[Rung], int, int]:
+def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, int]:
     """Tilts for all sums that matter, in order; and which of them are beyond."""
-    middle = _moments(parts, 0.0)
+    middle = _moments(terms, 0.0)
     sides = []
     for sign in (-1.0, 1.0):
         side: list[Rung] = []
@@ -501,7 +522,7 @@ def _ladder(parts: Parts, deepest: float) -> tuple[list[Rung], int, int]:
                 break
             move = APART / rung.sd
             for _ in range(12):
-                found = _moments(parts, rung.tilt + sign * move)
+                found = _moments(terms, rung.tilt + sign * move)
                 if abs(found.mean - rung.mean) <= JUMP * min(found.sd, rung.sd) + 1.0:
                     break
                 move *= 0.5
@@ -525,7 +546,8 @@ def sums(parts: Parts, depth: float = DEPTH) -> Sums:
     parts = [(mass, count) for mass, count in parts if count]
     if not parts:
         return Sums(0, np.zeros(1), np.zeros(1), -math.inf, Rung(0.0, 0.0, 0.0, 0.0), False)
-    ladder, fewer, more = _ladder(parts, depth)
+    terms = _Points.of(parts)
+    ladder, fewer, more = _ladder(terms, depth)
     used = ladder[fewer : len(ladder) - more]
     top = sum(count * (mass.size - 1) for mass, count in parts)
     means = np.array([rung.mean for rung in used])
@@ -547,7 +569,7 @@ def sums(parts: Parts, depth: float = DEPTH) -> Sums:
         index = np.arange(lo, hi)
         exponent = rung.log_mgf - rung.tilt * index
         folded = _folded(ladder, rung, start, start + size, top)
-        values, error = _tilted(parts, rung, size)
+        values, error = _tilted(terms, rung, size)
         value = values[index % size]
         with np.errstate(divide="ignore"):
             own = 2.0 * (error + folded) / np.maximum(value, 1e-300)
@@ -582,32 +604,44 @@ def _folded(ladder: Sequence[Rung], rung: Rung, start: int, end: int, top: int) 
     return found
 
 
-def _tilted(parts: Parts, rung: Rung, size: int) -> tuple[Floats, float]:
+def _tilted(terms: Sequence[_Points], rung: Rung, size: int) -> tuple[Floats, float]:
     """The tilted law of the sum, folded to a period, and the error of every mass."""
     eta = transform_error(size)
     product = np.ones(size // 2 + 1, np.complex128)
     far, near = np.ones(product.size), np.zeros(product.size)  # |phi| and errors, from above
-    spend(40.0 * size * len(parts))
-    for mass, count in parts:
-        index = np.flatnonzero(mass)
-        exponent = np.log(mass[index]) + rung.tilt * index
-        weight = np.exp(exponent - exponent.max())
+    spend(40.0 * size * len(terms))
+    for term in terms:
+        count = term.steps
+        weight, top = term.tilted(rung.tilt)
         weight /= float(weight.sum())
-        large = weight > 1e-20
         weight[weight < NOTHING] = 0.0
-        off = eta + 4.0 * U * (8.0 + float(np.abs(exponent[large]).max()))
-        spectrum = np.fft.rfft(np.bincount(index % size, weight, size))
+        off = eta + 4.0 * U * (55.0 + abs(top))  # of exponents that count, 47 below the largest
+        index = term.at.astype(np.int64) % size
+        spectrum = np.fft.rfft(np.bincount(index, weight, size))
         most = np.minimum(np.abs(spectrum) + off, 1.0)
         seen = np.flatnonzero(most >= NOTHING ** (1.0 / count))  # the rest is slow to multiply
         raised, power = np.full(most.size, NOTHING), np.zeros(most.size, np.complex128)
-        raised[seen] = np.exp((count - 1.0) * np.log(most[seen]))
-        rounding = (8.0 * count + 1500.0) * U  # of log phi, and of its product with the count
+        raised[seen] = _raised(most[seen], count - 1)
+        rounding = (8.0 * count + 1500.0) * U  # of powers, and of their products
         near = near * raised * most + far * raised * (count * off + rounding)
         far = far * raised * most
-        with np.errstate(divide="ignore", invalid="ignore"):
-            power[seen] = np.exp(count * np.log(spectrum[seen]))
+        power[seen] = _raised(spectrum[seen], count)
         product *= power
     each = np.full(product.size, 2.0 / size)
     each[0] = each[-1] = 1.0 / size
     values: Floats = np.fft.irfft(product, size)
-    return values, float(each @ near) + eta * float(each @ far)
+    return values, dot(each, near) + eta * dot(each, far)
+
+
+def _raised(base: NDArray[Any], power: int) -> NDArray[Any]:
+    """A power of numbers of size at most one: by squares where these are few, else by logs."""
+    if power > MULTIPLIED:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            raised: NDArray[Any] = np.exp(float(power) * np.log(base))
+        return raised
+    raised = base if power & 1 else np.ones_like(base)
+    while power := power >> 1:
+        base = base * base
+        if power & 1:
+            raised = raised * base
+    return raised

@@ -48,7 +48,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled
-from mechc.loss.moments import excess
+from mechc.loss.moments import dot, excess
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
@@ -186,7 +186,7 @@ class Shares:
             found = self.masses(self._all_panels)
             log_x, log_q = (np.append(a, b) for a, b in zip((log_x, log_q), found, strict=True))
         share = _below(-log_x, -self.log_cap, self.width)
-        return float(np.exp(log_q) @ share), float(np.exp(log_q + log_x) @ share)
+        return dot(np.exp(log_q), share), dot(np.exp(log_q + log_x), share)
 
     @cached_property
     def mean(self) -> tuple[float, float]:
@@ -408,7 +408,7 @@ class Contour:
         without, beyond = shares.above if known else (math.inf, 0.0)
         mean, off = ((each + by) / shares.steps for each, by in
                      zip(shares.mean, (-beyond, share * beyond), strict=True))  # fmt: skip
-        drift, square = mean + float(weight @ loss), math.inf
+        drift, square = mean + dot(weight, loss), math.inf
         if known and shares.square and shares.steps * abs(drift) < 1e-9:
             square = 1.0  # the mean is known: second order is left
         else:
@@ -423,9 +423,9 @@ class Contour:
         tilt = np.maximum(a * loss, 0.0) if shares.continuous else a * loss  # of masses: relative
         boost = np.exp(np.minimum(tilt - k / n, 300.0))
         boosted, size = weight * boost, np.abs(s)
-        each = np.minimum(2.0 * float(boosted.sum()), size * -float(boosted @ loss))
+        each = np.minimum(2.0 * float(boosted.sum()), size * -dot(boosted, loss))
         if square < math.inf:
-            bent = size**2 * 0.5 * float(boosted @ loss**2) + size * off / share
+            bent = size**2 * 0.5 * dot(boosted, loss**2) + size * off / share
             each = np.minimum(each, bent)
         each += without * math.exp(min(-k / n, 300.0)) if known else 0.0
         moved: Floats = 2.0 * n * (share * each + 2.0 * missed)

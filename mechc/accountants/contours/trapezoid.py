@@ -42,6 +42,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled, plain
+from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 
@@ -202,13 +203,13 @@ def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float,
         log_weight = loss.atom_log_mass + c * loss.atom_loss
         weight = np.exp(log_weight - np.logaddexp.reduce(log_weight))
         shaky = EPS * _shaky(loss)
-        moved += count * c * float(weight @ shaky)
+        moved += count * c * dot(weight, shaky)
         if common is None:
             continue
         place = (loss.atom_loss - loss.lattice[0]) / common.step
         apart = np.abs(place - np.rint(place)) * common.step + shaky
         apart += 4.0 * EPS * (np.abs(loss.atom_loss) + abs(loss.lattice[0]))
-        mean += count * float(weight @ apart)
+        mean += count * dot(weight, apart)
         most += count * float(apart.max())
     return moved, mean, most
 
