@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson
 from mechc.errors import MechcError
+from mechc.kernel.cache import ARRAY_FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,6 +98,8 @@ def _is_missing(name: str) -> bool:
 
 
 def _compile(name: str) -> None:
-    """Leave the kernel of a mechanism in the cache; its error is met where the kernel is used."""
+    """Leave a kernel and its machine code in the cache; its error is met where it is used."""
     with suppress(MechcError):
-        load(name).compile()
+        kernel: Any = load(name).compile()
+        for form in ARRAY_FORMS:
+            _ = getattr(kernel, form).machine_code

@@ -195,8 +195,6 @@ def _compile(
     reverse_text, name = text, declared.name
     if declared.reverse is not None:
         reverse_text = compile_declaration(declared.reverse, progress=progress)
-    if progress is not None:
-        progress("machine code")
     forward = cache.store(key(origin, transforms), name, text)
     return forward, cache.store(key(origin, (*transforms, Other.REVERSE)), name, reverse_text)
 

@@ -19,7 +19,8 @@ its place for this process, with one `CacheWarning`.
 The last line of a kernel text is its seal, a digest of everything above it. Machine code lies in
 other files, and if it was changed it answers wrongly or crashes: so the digest of each of these
 files is kept in the cache, wherever numba puts them, and code whose digest is another one, or
-missing, is compiled again.
+missing, is compiled again. An array form, which is what queries use, is held against the reference
+values of the text when it is compiled, and sealed only then; if it differs, it never answers.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import platformdirs
+from numpy.typing import NDArray
 
 from mechc import __version__
 from mechc.errors import CacheError, VerificationError
@@ -53,6 +55,9 @@ from mechc.kernel import closure
 from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
 
+Floats = NDArray[np.float64]
+
+ARRAY_FORMS = ("log_p_many", "log_q_many", "loss_many", "loss_inverse_many")
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
@@ -199,7 +204,6 @@ def store(key: str, name: str, source: str) -> Kernel:
     Raises:
         CacheError: the text is not sealed or does not load (then nothing of it is kept), or not
             even a temporary directory can be written.
-        VerificationError: it computes other values than it was declared to (nothing is kept).
     """
     if not sealed(source):
         raise CacheError(f"{name}: the kernel text is damaged (its seal does not match)")
@@ -289,52 +293,50 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
     path = _written(home, name, source)
     try:
         kernel = _load(path, source)
-        _require_agreement(kernel)
-    except (CacheError, VerificationError):
+    except CacheError:
         path.unlink(missing_ok=True)
-        forget(path)
         raise
     # the index last: a request never points at a kernel that did not load
     _write(home / "requests" / key, f"{path.name}\n")
     return kernel
 
 
-def _require_agreement(kernel: Kernel) -> None:
-    """Hold the machine code of a kernel against the reference values in its own text.
+def _require_agreement(kernel: Kernel, form: str, made: Callable[..., None]) -> None:
+    """Hold the machine code of an array form against the reference values in the kernel's text.
 
-    Asked are the array forms, which queries use: functions of one output compile when needed.
     Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
     loss that it was asked for: where the loss is flat, x has few digits.
 
     Raises:
-        VerificationError: a function differs from the declaration.
+        VerificationError: it differs from the declaration.
     """
-    for theta, rows in getattr(kernel, "CHECKS", ()):
-        at, asked = np.array(theta), dict[tuple[str, int], list[tuple[float, float]]]()
+    for theta, rows in getattr(kernel, "CHECKS", ()) if form in ARRAY_FORMS else ():
+        at, asked = np.array(theta), dict[int, list[tuple[float, float]]]()
         for x, p, q, ell, branch, back in rows:
-            values = {"log_p": (x, p), "log_q": (x, q), "loss": (x, ell)}
-            found = {(name, -1): pair for name, pair in values.items()}
-            for key, pair in (found | {("loss_inverse", branch): (ell, back)}).items():
-                if pair[1] is not None:
-                    asked.setdefault(key, []).append(pair)
-        for (name, branch), pairs in asked.items():
+            inverse = form == "loss_inverse_many"
+            argument, value = (ell, back) if inverse else (x, (p, q, ell)[ARRAY_FORMS.index(form)])
+            if value is not None:
+                asked.setdefault(branch if inverse else -1, []).append((argument, value))
+        for branch, pairs in asked.items():
             arguments, expected = np.array(pairs).T.copy()
-            answers, loss = np.empty(len(pairs)), np.full(len(pairs), np.nan)
-            if branch >= 0:
-                kernel.loss_inverse_many(branch, arguments, at, answers)
+            answers = np.empty(len(pairs))
+            made(*(() if branch < 0 else (branch,)), arguments, at, answers)
+            wrong = ~_agree(answers, expected)
+            if branch >= 0 and wrong.any():
+                loss = np.empty(len(pairs))
                 kernel.loss_many(answers, at, loss)
-            else:
-                getattr(kernel, f"{name}_many")(arguments, at, answers)
-            agree = [
-                np.abs(value - truth) <= TOLERANCE * np.maximum(1.0, np.abs(truth))
-                for value, truth in ((answers, expected), (loss, arguments))
-            ]
-            for i in np.flatnonzero(~(agree[0] | agree[1])):
+                wrong &= ~_agree(loss, arguments)
+            for i in np.flatnonzero(wrong):
                 raise VerificationError(
-                    f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is "
-                    f"{answers[i]!r} in the kernel and {expected[i]!r} in the declaration; the "
-                    "kernel was discarded"
+                    f"{kernel.NAME}: {form.removesuffix('_many')}({arguments[i]!r}) at parameters "
+                    f"{theta} is {answers[i]!r} in the kernel and {expected[i]!r} in the "
+                    "declaration; no answer is given"
                 )
+
+
+def _agree(values: Floats, truth: Floats) -> NDArray[np.bool_]:
+    agree: NDArray[np.bool_] = np.abs(values - truth) <= TOLERANCE * np.maximum(1.0, np.abs(truth))
+    return agree
 
 
 def _write(path: Path, text: str) -> None:
@@ -392,12 +394,13 @@ def _run(name: str, path: Path, text: str) -> Kernel:
     except BaseException:
         del sys.modules[name]
         raise
-    module.numba = SimpleNamespace(njit=partial(_njit, path))  # type: ignore[attr-defined]
-    return cast(Kernel, module)
+    kernel = cast(Kernel, module)
+    module.numba = SimpleNamespace(njit=partial(_njit, path, kernel))  # type: ignore[attr-defined]
+    return kernel
 
 
-def _njit(path: Path, types: str, **options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` for the functions of one kernel, which keeps machine code and seals it."""
+def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[Any], Any]:
+    """`numba.njit` for the functions of one kernel, which checks, keeps and seals machine code."""
     from mechc.machine_code import njit
 
     def make(function: Any) -> Any:
@@ -411,6 +414,11 @@ def _njit(path: Path, types: str, **options: Any) -> Callable[[Any], Any]:
             forget(path)
             made = njit(types, **options)(function)
         if made.stats.cache_misses:
+            try:
+                _require_agreement(kernel, function.__name__, made)
+            except VerificationError:
+                forget(path)
+                raise
             with contextlib.suppress(OSError):  # without a seal it is compiled again next time
                 seal_code(path, function.__name__)
         return made

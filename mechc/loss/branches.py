@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
-from mechc.loss.allowance import DENSITY, spend
+from mechc.loss.allowance import DENSITY, apart, spend
 from mechc.loss.atoms import DEEPEST
 from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
@@ -180,7 +180,15 @@ def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:
 
 
 def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
-    """Return x on the branch with L(x) = loss; losses outside its range give the nearer end."""
+    """Return x on the branch with L(x) = loss; losses outside its range give the nearer end.
+
+    Raises:
+        VerificationError: inverses of this law, asked for the first time, find other outputs.
+    """
+    if source.untried:
+        with apart():
+            _hold_inverses(source.lean())
+        source.untried = False
     loss = np.ascontiguousarray(np.atleast_1d(loss), np.float64)
     low, high = min(branch.loss_lo, branch.loss_hi), max(branch.loss_lo, branch.loss_hi)
     inside = (loss > low) & (loss < high)
@@ -721,9 +729,9 @@ def require_consistent(source: KernelSource) -> None:
     Branches answer one step, nodes answer many, so that a sign that a compilation got wrong at some
     parameters would make the two contradict each other. Held are, at every node: the loss against
     the logs of the densities; the direction of a branch between neighbours; the limits at its ends;
-    and, at a few losses, that the inverse lies between the nodes around it. Then {L > epsilon}
-    holds the same nodes by branches as by losses, and the hockey-stick sums agree in both
-    directions. Masses are summed in `KernelSource` itself.
+    and, as soon as a question needs inverses, at a few losses, that the inverse lies between the
+    nodes around it. Then {L > epsilon} holds the same nodes by branches as by losses, and the
+    hockey-stick sums agree in both directions. Masses are summed in `KernelSource` itself.
 
     Raises:
         VerificationError: they contradict each other; no answer of this law can be trusted.
@@ -738,14 +746,14 @@ def require_consistent(source: KernelSource) -> None:
     found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
     if found:
         raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
-    _hold_inverses(source, region, x, loss)
+    source.untried = True
     _hold_symmetry(source)
 
 
-def _hold_inverses(
-    source: KernelSource, region: NDArray[np.int64], x: Floats, loss: Floats
-) -> None:
+def _hold_inverses(source: KernelSource) -> None:
     """Losses between those of two nodes have their outputs between the two."""
+    source.untried, panels = False, source.panels
+    region, x, loss = panels.region.repeat(ORDER), panels.x.ravel(), panels.loss.ravel()
     for index, row in enumerate(source.rows):
         mine = ((region == index) & np.isfinite(loss)).nonzero()[0]
         if row[2] not in (protocol.INCREASING, protocol.DECREASING) or mine.size < 2:
