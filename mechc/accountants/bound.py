@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import Enum
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
+from mechc.errors import DeclarationError
 
 MOST_ROWS = 50  # of the table of a notebook
 
@@ -121,30 +123,82 @@ class Bound:
         return replace(self, claim=replace(self.claim, adjacency=adjacency))
 
     def __float__(self) -> float:
-        """Return the safe side."""
+        """Return the safe side.
+
+        Raises:
+            DeclarationError: there are several answers.
+        """
+        if np.ndim(self.safe):
+            raise DeclarationError(
+                f"{np.size(self.safe)} bounds on {self.quantity.words} are not one number "
+                f"(expected bound.{self.quantity.safe.value}, an array)"
+            )
         return float(self.safe)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is said is the same; the sides alone are compared with `<` and `>`."""
+        return isinstance(other, Bound) and self.record() == other.record()
+
+    def __hash__(self) -> int:
+        """Hash all that is said."""
+        return hash(self.to_json())
 
     def __lt__(self, other: Any) -> Any:
         """Compare the safe side with a number, or with that of another bound."""
-        return self.safe < _number(other)
+        return self._compared(operator.lt, "<", other)
 
     def __le__(self, other: Any) -> Any:
         """Compare the safe side with a number, or with that of another bound."""
-        return self.safe <= _number(other)
+        return self._compared(operator.le, "<=", other)
 
     def __gt__(self, other: Any) -> Any:
         """Compare the safe side with a number, or with that of another bound."""
-        return self.safe > _number(other)
+        return self._compared(operator.gt, ">", other)
 
     def __ge__(self, other: Any) -> Any:
         """Compare the safe side with a number, or with that of another bound."""
-        return self.safe >= _number(other)
+        return self._compared(operator.ge, ">=", other)
+
+    def _compared(self, how: Callable[[Any, Any], Any], sign: str, other: Any) -> Any:
+        try:
+            return how(self.safe, other.safe if isinstance(other, Bound) else other)
+        except (TypeError, ValueError, OverflowError):
+            shape = np.shape(self.safe)
+            several = f", or {shape[0] if len(shape) == 1 else shape} of them" if shape else ""
+            raise DeclarationError(
+                f"{self.quantity.words} {sign} {other!r}: expected a number or a bound{several}"
+            ) from None
+
+    __array_ufunc__ = None  # arrays leave it to the methods here
+
+    def _no_number(self, *others: Any) -> Any:
+        """Refuse arithmetic, as of what are intervals with a safe side.
+
+        Raises:
+            DeclarationError: always.
+        """
+        beside = f" with {others[0]!r}" if others else ""
+        raise DeclarationError(
+            f"{self}{beside}: a bound is an interval, without arithmetic (expected float(bound), "
+            f"which is its {self.quantity.safe.value} side, or bound.lower, .estimate, .upper)"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_number
+    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __neg__ = __abs__ = __round__ = _no_number
 
     def __format__(self, spec: str) -> str:
-        """Format the safe side, rounded outward: "2.382" for an epsilon of 2.3813."""
+        """Format the safe side, rounded outward: "2.382" for an epsilon of 2.3813.
+
+        Raises:
+            DeclarationError: it is no format of numbers.
+        """
         if not spec:
             return str(self)
         up = self.quantity.safe is Side.UPPER
+        try:
+            format(Decimal(1), spec)
+        except ValueError:
+            raise DeclarationError(f"format {spec!r} (expected one of numbers, as .3f)") from None
 
         def text(value: Any) -> str:
             if not math.isfinite(value):
@@ -229,10 +283,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def _number(other: Any) -> Any:
-    return other.safe if isinstance(other, Bound) else other
 
 
 def _estimate(bound: Bound) -> Bound:

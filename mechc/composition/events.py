@@ -158,6 +158,7 @@ class Event(Queries):
         A declaration with a separate pair for "add" uses its own kernel; otherwise the add
         direction is the reversed pair of the same kernel.
         """
+        check_one_of("direction", direction, DIRECTIONS[1:], "loss")
         whole = self.mechanism.unsampled(self.theta)
         if whole is not None:
             law: PrivacyLoss = whole.loss(direction)

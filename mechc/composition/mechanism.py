@@ -411,6 +411,20 @@ class Mechanism:
         """Pickle what defines the mechanism; another process loads its kernel from the cache."""
         return Mechanism, (self.origin, self.transforms, self.bound)
 
+    def _no_event(self, other: Any) -> Any:
+        """Refuse to compose what is not yet called with its parameters.
+
+        Raises:
+            DeclarationError: always.
+        """
+        missing = ", ".join(f"{p.name}=..." for p in self.parameters if p.default is None)
+        raise DeclarationError(
+            f"{self!r} with {other!r}: only events are composed (expected {self.name}"
+            f"({missing}), a mechanism called with its parameters)"
+        )
+
+    __add__ = __radd__ = __mul__ = __rmul__ = _no_event
+
     def __repr__(self) -> str:
         """Show the name and bound parameters."""
         bound = "".join(f", {name}={value:g}" for name, value in self.bound.items())

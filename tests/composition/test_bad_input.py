@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import math
+import operator
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -414,3 +415,45 @@ def test_certified_answers_name_the_extra_that_they_need(gaussian, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UnsupportedError, match=r"mechc\[verify\]"):
         gaussian(sigma=1.0).delta(1.0, certified=True)
+
+
+@pytest.mark.parametrize("junk", ["x", None, 1j, object(), [None], np.zeros((2, 2, 3))])
+def test_bounds_compare_with_numbers_and_bounds_alone(laplace, junk):
+    bounds = laplace(scale=1.0).delta([0.1, 0.5])
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+        with pytest.raises(DeclarationError, match=r"delta [<>]=? .*expected a number or a b"):
+            compare(bounds, junk)
+    assert bounds != junk
+
+
+def test_bounds_are_equal_where_all_that_they_say_is(laplace):
+    one, again, other = (laplace(scale=1.0).delta([0.1, at]) for at in (0.5, 0.5, 0.6))
+    assert one == again and hash(one) == hash(again) and one != other
+    assert (np.array([0.0, 1.0]) < one).tolist() == (np.array([0.0, 1.0]) < one.upper).tolist()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [lambda b: b + None, lambda b: 2 * b, lambda b: np.float64(2) * b, lambda b: sum([b, b]),
+     lambda b: -b, lambda b: round(b, 2), lambda b: b / 2],
+)  # fmt: skip
+def test_bounds_are_no_numbers(laplace, what):
+    with pytest.raises(DeclarationError, match=r"an interval, .*float\(bound\), .* upper side"):
+        what(laplace(scale=1.0).delta(0.1))
+
+
+def test_several_bounds_are_not_one_number(laplace):
+    with pytest.raises(
+        DeclarationError, match=r"2 bounds on delta .*\(expected bound.upper, an arr"
+    ):
+        float(laplace(scale=1.0).delta([0.1, 0.5]))
+    with pytest.raises(DeclarationError, match=r"format 'x' \(expected one of numbers, as .3f\)"):
+        format(laplace(scale=1.0).delta(0.1), "x")
+
+
+@pytest.mark.parametrize("what", [lambda m: 3 * m, lambda m: m + m, lambda m: sum([m, m])])
+def test_mechanisms_are_called_before_they_are_composed(laplace, what):
+    with pytest.raises(
+        DeclarationError, match=r"expected laplace\(scale=...\), a mechanism called"
+    ):
+        what(laplace)
