@@ -31,6 +31,10 @@ class Adjacency(StrEnum):
         return {"add_remove": "add/remove", "replace": "replace"}.get(self, "any adjacency")
 
     @classmethod
+    def _missing_(cls, value: object) -> Adjacency:
+        return cls.of(value)
+
+    @classmethod
     def of(cls, value: Any, *, sampling: bool = False) -> Adjacency:
         """Return the relation a user names.
 

@@ -161,6 +161,8 @@ class Bound:
 
     def _compared(self, how: Callable[[Any, Any], Any], sign: str, other: Any) -> Any:
         try:
+            if np.iscomplexobj(other):  # which NumPy orders
+                raise TypeError
             return how(self.safe, other.safe if isinstance(other, Bound) else other)
         except (TypeError, ValueError, OverflowError):
             shape = np.shape(self.safe)

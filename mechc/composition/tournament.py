@@ -32,7 +32,14 @@ from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.noise import Noise
 from mechc.composition.operations import poisson
-from mechc.errors import DeclarationError, MechcError, UnsupportedError, check_one_of, suggestion
+from mechc.errors import (
+    DeclarationError,
+    MechcError,
+    UnsupportedError,
+    check_one_of,
+    listed,
+    suggestion,
+)
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
@@ -222,9 +229,8 @@ def tournament(
     check_one_of("rank", rank, ERRORS, "tournament")
     if not (progress is None or callable(progress)):
         raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
-    if isinstance(mechanisms, (str, bytes)) or not isinstance(mechanisms, (Iterable, type(None))):
-        raise DeclarationError(f"tournament: mechanisms={mechanisms!r} (expected a list of them)")
-    known = [load(what) for what in (available() if mechanisms is None else mechanisms)]
+    given = available() if mechanisms is None else mechanisms
+    known = [load(what) for what in listed("tournament: mechanisms", given, "a list of them")]
     entrants = []
     for mechanism in known:
         if mechanisms is None and not _is_additive(mechanism):
@@ -542,10 +548,10 @@ def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:
     """The range of a parameter, inside its domain."""
     info = next((p for p in mechanism.parameters if p.name == name), None)
     if info is None or name in mechanism.bound:
-        listed = [p.name for p in mechanism.parameters if p.name not in mechanism.bound]
+        free = [p.name for p in mechanism.parameters if p.name not in mechanism.bound]
         raise DeclarationError(
-            f"{mechanism.name}: over={name!r} is not open{suggestion(name, listed)} (open: "
-            f"{', '.join(listed)})"
+            f"{mechanism.name}: over={name!r} is not open{suggestion(name, free)} (open: "
+            f"{', '.join(free)})"
         )
     lo, hi = (inputs.check(mechanism.name, info, end) for end in ends)
     return lo, hi

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.composition.inputs import as_array
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, listed
 from mechc.individual import singly
 from mechc.individual.budget import (
     PathLike,
@@ -36,6 +37,7 @@ from mechc.individual.budget import (
     check_dense,
     check_people,
     number,
+    real_array,
     rounded,
 )
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
@@ -140,6 +142,9 @@ class IndividualAccountant(TakesTurns):
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
         self.family: Family = family
+        check_one_of("spacing", spacing, ("geometric", "linear", "measured"))
+        if not isinstance(splines, (bool, np.bool_)):
+            raise DeclarationError(f"splines={splines!r} (expected True or False)")
         measured = spacing == "measured"
         spacing = "geometric" if measured else spacing
         self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
@@ -184,7 +189,7 @@ class IndividualAccountant(TakesTurns):
         from mechc.composition.mechanism import load
         from mechc.composition.operations import poisson
 
-        given = as_floats(np.asarray(norms))
+        given = as_floats(real_array("norms", norms))
         given = given[:, None] if given.ndim == 1 else given
         steps = given.shape[1] if given.ndim == 2 else 0
         bad = given.ndim != 2 or not given.size or not (given >= 0.0).all()
@@ -192,13 +197,13 @@ class IndividualAccountant(TakesTurns):
             raise DeclarationError("norms: expected numbers >= 0 of shape (people, steps)")
         sizes = []
         for name, value in (("clip", clip), ("noise", noise)):
-            size = as_floats(np.asarray(value), up=False)
+            size = as_floats(real_array(name, value), up=False)
             if size.shape not in ((), (steps,)) or not ((size > 0.0) & (size < math.inf)).all():
                 raise DeclarationError(f"{name}={value!r} (expected numbers > 0, one or {steps})")
             sizes.append(np.broadcast_to(size, (steps,)))
-        repeats = [1] * steps if counts is None else list(counts)
-        if len(repeats) != steps:
-            raise DeclarationError(f"counts={counts!r} (expected {steps} integers)")
+        repeats = listed(
+            "counts", [1] * steps if counts is None else counts, f"{steps} integers", steps
+        )
         worst = float(sizes[1].min()) * _LESS
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             ratio = sizes[1] * _LESS / np.minimum(given / sizes[0], 1.0)
@@ -400,6 +405,8 @@ class IndividualAccountant(TakesTurns):
         progress: Callable[[int, int], object] | bool,
         quantity: Quantity,
     ) -> Bound:
+        if not isinstance(method, str) or method not in METHODS:
+            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
         who = np.arange(self.people) if rows is None else self._check_rows(rows)
         if method == "contour" and progress is True:
             with bar("people", who.size) as tell:
@@ -410,10 +417,8 @@ class IndividualAccountant(TakesTurns):
             found = self._by_contours(replace(query, tell=told), who)
         elif method == "renyi":
             found = self._renyi(query, who)
-        elif method == "plancherel":
-            found = self._plancherel(query, who)
         else:
-            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
+            found = self._plancherel(query, who)
         return found.stands_for(self.family.claim, quantity)
 
     def _plancherel(self, query: Query, rows: Rows) -> Bound:
@@ -662,8 +667,10 @@ def summary(
     Raises:
         DeclarationError: shapes do not fit, or a quantile is outside [0, 1].
     """
+    if not isinstance(bound, Bound):
+        raise DeclarationError(f"bound={bound!r} (expected an answer of an IndividualAccountant)")
     lower, upper = np.atleast_1d(bound.lower), np.atleast_1d(bound.upper)
-    wanted = np.asarray(at, np.float64)
+    wanted = as_array("at", at)
     if wanted.ndim != 1 or not ((wanted >= 0.0) & (wanted <= 1.0)).all():
         raise DeclarationError(f"at={at!r} (expected numbers from 0 to 1)")
     if labels is None:

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from mechc.accountants.bound import Bound, Quantity
+from mechc.composition.inputs import positive, size
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.budget import Mask, check_dense
+from mechc.individual.budget import Mask, check_dense, number
 from mechc.individual.filters import gaussian_order, renyi_budget
 from mechc.individual.gaussian import gdp_delta
 from mechc.individual.storage import TakesTurns, in_turn
@@ -60,8 +61,9 @@ def gdp_upper_bound(
     Raises:
         DeclarationError: an argument is not acceptable.
     """
-    if not 0.0 < epsilon_max < math.inf:
-        raise DeclarationError(f"epsilon_max={epsilon_max!r} (expected a finite number > 0)")
+    _check(accountant)
+    epsilon_max = positive("gdp_upper_bound", "epsilon_max", epsilon_max)
+    cells = size("gdp_upper_bound", "cells", cells)
     edges = np.linspace(0.0, epsilon_max, cells + 1)
     profiles = [accountant.delta(float(e), rows=rows, rtol=_RTOL) for e in edges]
     lowers = [_solve(np.asarray(p.lower), e) for p, e in zip(profiles, edges, strict=True)]
@@ -73,6 +75,12 @@ def gdp_upper_bound(
     status = f"within epsilon_range: {profiles[0].status}"
     middle, claim = np.sqrt(lower * upper), profiles[0].claim
     return Bound(lower, middle, upper, "gdp", status, detail, Quantity.MU, claim)
+
+
+def _check(accountant: object) -> None:
+    """Refuse what is no accountant of individual losses."""
+    if not isinstance(accountant, IndividualAccountant):
+        raise DeclarationError(f"accountant={accountant!r} (expected an IndividualAccountant)")
 
 
 def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -134,14 +142,16 @@ class ApproximateFilter(TakesTurns):
         Raises:
             DeclarationError: no budget, two budgets, or one out of range.
         """
+        _check(accountant)
         if (mu is None) == (epsilon is None or delta is None):
             raise DeclarationError("expected a budget: either mu, or epsilon and delta")
         if mu is None and epsilon is not None and delta is not None:
             order = gaussian_order(epsilon, delta)
             mu = math.sqrt(2.0 * renyi_budget(epsilon, delta, order) / order) * (1.0 - 1e-12)
-        if mu is None or not 0.0 < mu < math.inf:
+        if mu is None or not 0.0 < number("mu", mu) < math.inf:
             raise DeclarationError(f"mu={mu!r} (expected a finite number > 0)")
-        self.accountant, self.mu, self.epsilon_max = accountant, float(mu), float(epsilon_max)
+        self.accountant, self.mu = accountant, number("mu", mu)
+        self.epsilon_max = positive("ApproximateFilter", "epsilon_max", epsilon_max)
 
     @in_turn
     def step(self, values: ArrayLike) -> Mask:

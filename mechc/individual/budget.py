@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_path
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.jit import compiled, subroutine
 from mechc.protocol import Floats
 
@@ -70,7 +70,7 @@ class Budget(NamedTuple):
 
 def make_budget(name: str, value: float, *, squared: bool) -> Budget:
     """Return the exact integer form of a budget, refused by its name outside [1e-150, 1e150]."""
-    if not _SMALLEST <= value <= _LARGEST:
+    if not _SMALLEST <= (value := number(name, value)) <= _LARGEST:
         raise DeclarationError(
             f"{name}={value!r} cannot be a budget (expected a number in [1e-150, 1e150])"
         )
@@ -198,7 +198,12 @@ def allocate(
 ) -> NDArray[Any]:
     """Return an array of zeros, in memory or mapped from a new file."""
     if storage is None:
-        return np.zeros(shape, dtype)
+        try:
+            return np.zeros(shape, dtype)
+        except (MemoryError, ValueError):  # numpy's words where the size overflows
+            raise UnsupportedError(
+                f"no memory for people={shape[0]} (expected fewer, or storage=, to map it)"
+            ) from None
     storage = as_path(storage, "storage")
     if storage.exists():
         raise DeclarationError(f"storage={str(storage)!r} exists; expected a new file name")
@@ -235,13 +240,13 @@ def rounded(name: str, update: Update, up: bool) -> Update:
     """Return an update whose values are doubles already if its type has more digits than they."""
     if isinstance(update, tuple):
         return (update[0], rounded(name, update[1], up)) if len(update) == 2 else update
-    array = _real(name, update)
+    array = real_array(name, update)
     return update if array.dtype.itemsize < 8 else as_floats(array, up)
 
 
 def check_dense(name: str, values: ArrayLike, people: int) -> NDArray[Any]:
     """Return one value a person, checked: real, one-dimensional, >= 0, not nan."""
-    array = _real(name, values)
+    array = real_array(name, values)
     if array.shape != (people,):
         raise DeclarationError(f"{name} has shape {array.shape} (expected ({people},))")
     for start in range(0, people, _ROWS):
@@ -257,7 +262,7 @@ def check_sparse(
     """Return (indices, values), checked: distinct people in range, values >= 0, not nan."""
     if len(update) != 2:
         raise DeclarationError(f"{name} is a tuple of {len(update)} (expected indices, values)")
-    indices, values = np.asarray(update[0]), as_floats(_real(name, update[1]))
+    indices, values = np.asarray(update[0]), as_floats(real_array(name, update[1]))
     if indices.ndim != 1 or not (np.issubdtype(indices.dtype, np.integer) or indices.size == 0):
         raise DeclarationError("indices are not a one-dimensional array of integers")
     if values.shape != indices.shape:
@@ -288,7 +293,8 @@ def mask_for(size: int, out: Mask | None) -> Mask:
     return out
 
 
-def _real(name: str, values: ArrayLike) -> NDArray[Any]:
+def real_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return an array of real numbers, refused if it is anything else."""
     try:
         array = np.asanyarray(values)
     except ValueError as error:

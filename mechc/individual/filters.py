@@ -33,14 +33,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
 
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, listed
 from mechc.individual.budget import (
     SHAVE,
     Budget,
@@ -85,6 +86,16 @@ class _Filter(TakesTurns, ABC):
         self.people, self.steps, self._budget = check_people(people), 0, budget
         self.totals = allocate((self.people, 2), np.dtype(np.uint64), file)
 
+    def _some(self, rows: Any) -> NDArray[Any]:
+        """The totals of some people."""
+        try:
+            totals: NDArray[Any] = self.totals[rows]
+        except (IndexError, TypeError):
+            totals = self.totals[0]
+        if totals.ndim != 2:
+            raise DeclarationError(f"rows={rows!r} (expected a slice of {self.people} people)")
+        return totals
+
     @in_turn
     def spent(self, rows: slice = slice(None)) -> Floats:
         """Return what each person has used so far, rounded up.
@@ -92,7 +103,7 @@ class _Filter(TakesTurns, ABC):
         Args:
             rows: the people asked for.
         """
-        totals = self.totals[rows]
+        totals = self._some(rows)
         return as_sums(self._budget, totals[:, 0], totals[:, 1], 1.0 / SHAVE)
 
     @in_turn
@@ -102,7 +113,7 @@ class _Filter(TakesTurns, ABC):
         Args:
             rows: the people asked for.
         """
-        totals, budget = self.totals[rows], self._budget
+        totals, budget = self._some(rows), self._budget
         borrow = (budget.low < totals[:, 1]).astype(np.uint64)
         left = budget.high - totals[:, 0] - borrow, budget.low - totals[:, 1]
         return as_sums(budget, *left, SHAVE)
@@ -436,7 +447,11 @@ class GDPOdometer(TakesTurns):
         Raises:
             DeclarationError: no increment, or one out of range.
         """
-        given = list(increments) if isinstance(increments, Iterable) else [increments]
+        given = (
+            (increments,)
+            if isinstance(increments, Real)
+            else listed("increments", increments, "numbers > 0")
+        )
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
         self._increments = [GDPFilter(people=1, mu=d).mu for d in given]

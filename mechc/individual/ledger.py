@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError
 from mechc.individual import storage
 from mechc.individual.budget import (
@@ -245,10 +245,11 @@ class Ledger:
         self._mapped, file = folder is not None, None
         kind = "uint64" if self._mapped else "uint32" if grid.splines else "uint16"
         if folder is not None:
-            if Path(folder).exists():
+            folder = as_path(folder, "storage")
+            if folder.exists():
                 raise DeclarationError(f"storage={str(folder)!r} exists (expected a new directory)")
-            Path(folder).mkdir(parents=True)
-            file = Path(folder) / "totals"
+            folder.mkdir(parents=True)
+            file = folder / "totals"
         self._totals: NDArray[Any]
         self._totals = allocate((self.people, grid.columns), np.dtype(kind), file)
         self._untouched = 0.0 if grid.worst > grid.best else math.inf
