@@ -421,7 +421,7 @@ def test_certified_answers_name_the_extra_that_they_need(gaussian, monkeypatch):
 def test_bounds_compare_with_numbers_and_bounds_alone(laplace, junk):
     bounds = laplace(scale=1.0).delta([0.1, 0.5])
     for compare in (operator.lt, operator.le, operator.gt, operator.ge):
-        with pytest.raises(DeclarationError, match=r"delta [<>]=? .*expected a number or a b"):
+        with pytest.raises(DeclarationError, match=r"(?s)delta [<>]=? .*expected a number or a b"):
             compare(bounds, junk)
     assert bounds != junk
 
