@@ -19,7 +19,7 @@ from sympy import Add, Dummy, Expr, Pow, S, Symbol, exp, log
 from mechc.calculus.checks import Checker
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region
 from mechc.symbolic.functions import log_mix
-from mechc.symbolic.rewrite import rational_in
+from mechc.symbolic.rewrite import fraction, rational_in
 
 _OPPOSITE = {
     exp: log,
@@ -127,7 +127,7 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
         if rational is None:
             continue
         generator = rational.symbol
-        numerator, _ = sp.fraction(sp.together(rational.expr))
+        numerator, _ = fraction(rational.expr)
         try:
             poly = sp.Poly(sp.expand(numerator), generator)
         except sp.PolynomialError:

@@ -24,7 +24,7 @@ from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
-from mechc.symbolic.rewrite import RationalForm, factored, rational_in
+from mechc.symbolic.rewrite import RationalForm, factored, fraction, rational_in
 from mechc.symbolic.signs import proved, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
@@ -86,7 +86,7 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Pa
     orientation, _, rational = derivative(loss, x, facts)
     if rational is None:
         return []
-    numerator, denominator = sp.fraction(sp.together(rational.expr))
+    numerator, denominator = fraction(rational.expr)
     rest, open_factor = orientation * sign(denominator, facts), None
     for part in Mul.make_args(factored(numerator)):
         try:

@@ -14,6 +14,7 @@ hours as well, and no sign is known to need their factors. What is left as it is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb, lcm, prod
 
 import sympy as sp
@@ -75,7 +76,7 @@ def _split_log(node: Expr, x: Symbol) -> Expr:
         return sp.expand_log(node) if argument.is_Mul else node
     if argument.atoms(exp) or argument.atoms(*_HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
         return node
-    numerator, denominator = sp.fraction(sp.together(argument))
+    numerator, denominator = fraction(argument)
     constant, dependent = denominator.as_independent(x, as_Add=False)
     outer, inner = numerator.as_independent(x, as_Add=False)
     if dependent != 1 or not (constant / outer).is_positive:
@@ -186,6 +187,7 @@ class RationalForm:
         return root if g is None else (log if g.function is exp else sp.atan)(root) / g.rate
 
 
+@lru_cache(maxsize=1024)  # cases of one declaration ask the same, and meet the same generator
 def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
     """A rational function of x and one generator; None for other functions and several rates."""
     expr = spell_out(expr)
@@ -276,6 +278,14 @@ EASY = 5
 """Symbols and exponentials with which factoring has always ended soon."""
 
 
+@lru_cache(maxsize=1024)
+def fraction(expr: Expr) -> tuple[Expr, Expr]:
+    """Return numerator and denominator of an expression brought together."""
+    found: tuple[Expr, Expr] = sp.fraction(sp.together(expr))
+    return found
+
+
+@lru_cache(maxsize=4096)
 def factored(expr: Expr) -> Expr:
     """Return the expression as a product, or as it is where that is too much work."""
     if len(expr.free_symbols | expr.atoms(exp)) > EASY or monomials(expr) > MOST_FACTORED:

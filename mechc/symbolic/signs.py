@@ -30,7 +30,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
-from mechc.symbolic.rewrite import factored, monomials
+from mechc.symbolic.rewrite import factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
@@ -156,7 +156,7 @@ def _ends(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
     free = [s for s in value.free_symbols if isinstance(s, Dummy) and s.is_positive]
     if len(free) != 1:
         return () if isinstance(value, Dummy) else (S.NaN,)
-    top, bottom = (sp.Poly(part, free[0]) for part in sp.fraction(sp.together(value)))
+    top, bottom = (sp.Poly(part, free[0]) for part in fraction(value))
     first = top.nth(0) / bottom.nth(0)
     if top.degree() > bottom.degree():
         rises = top.LC() / bottom.LC()
@@ -281,8 +281,7 @@ def _decide(expr: Expr, facts: Facts) -> int:
             found = None
         if found is not None:
             return found
-    numerator, denominator = sp.fraction(sp.together(expr))
-    numerator, denominator = factored(numerator), factored(denominator)
+    numerator, denominator = map(factored, fraction(expr))
     if numerator.is_Mul or denominator != 1:
         factors = (*Mul.make_args(numerator), *Mul.make_args(denominator))
         return _product(factors, facts, _factor)
@@ -504,7 +503,7 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
             direction = (_assumed(node.exp) or 0) * (_assumed(sp.factor(node.base - 1)) or 0)
             if direction:
                 replaced[node] = (1 + Dummy("w", positive=True)) ** direction
-    numerator, denominator = sp.fraction(sp.together(encoded.xreplace(replaced)))
+    numerator, denominator = fraction(encoded.xreplace(replaced))
     if max(monomials(numerator), monomials(denominator)) > MOST_MONOMIALS:
         return None
     first = _one_sign(sp.expand(numerator))

@@ -86,7 +86,7 @@ def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
 
 def quotients(expr: Expr) -> list[Expr]:
     """Forms of a probability: as it is, quotients divided by exponentials, complements of atan."""
-    top, bottom = (exponentials(part) for part in sp.fraction(sp.together(expr)))
+    top, bottom = (exponentials(part) for part in rewrite.fraction(expr))
     scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
     spelled = total(exponentials(spell_out(expr)))
     forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
@@ -100,7 +100,7 @@ def _termwise(expr: Expr) -> list[Expr]:
     """
     plain, complement = [], []
     for term in Add.make_args(sp.expand(expr)):
-        top, bottom = (exponentials(part) for part in sp.fraction(sp.together(spell_out(term))))
+        top, bottom = (exponentials(part) for part in rewrite.fraction(spell_out(term)))
         if len(top) != 1:
             return []
         ((exponent, coefficient),) = top.items()
@@ -166,7 +166,7 @@ class _Rewriter:
             if argument is None:
                 rest.append(term)
                 continue
-            top, bottom = sp.fraction(sp.together(argument))
+            top, bottom = rewrite.fraction(argument)
             if coefficient.could_extract_minus_sign():
                 coefficient, top, bottom = -coefficient, bottom, top
             n, d = logs.get(coefficient, (S.One, S.One))
