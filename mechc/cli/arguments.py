@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,7 +20,7 @@ import typer
 from rich.console import Console
 
 import mechc
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, MechcError
 
 if TYPE_CHECKING:
     from mechc.composition.events import Composition
@@ -63,6 +64,19 @@ def among(table: str, *more: str) -> Callable[[str], list[str]]:
     return beginning
 
 
+def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list[str]]:
+    """Return what completes the name of a parameter of the mechanism that was typed, and more."""
+
+    def beginning(ctx: typer.Context, incomplete: str) -> list[str]:
+        known: list[str] = []
+        for name in (ctx.params.get("name"), *ctx.args):  # left there by an option without a value
+            with suppress(MechcError):
+                known += [p.name for p in mechc.load(name).parameters] if name else []
+        return [word + end for word in (*known, *more) if word.startswith(incomplete)]
+
+    return beginning
+
+
 NAME = "Name of a mechanism, or path of a mechanism file."
 RATE = "Poisson sampling rate, such as 0.01 or 256/60000."
 RELATION = "add_remove or replace; with --poisson the first is the default."
@@ -76,8 +90,12 @@ _NAMES = among("mechc:available")
 Name = Annotated[str, typer.Argument(help=NAME, autocompletion=_NAMES)]
 MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocompletion=_NAMES)]
 Set = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable.")
-]
+    list[str],
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A parameter; repeatable.",
+        autocompletion=parameters(end="="),
+    ),
+]  # fmt: skip
 Poisson = Annotated[Number, typer.Option(metavar="RATE", parser=_number, help=RATE)]
 Adjacency = Annotated[
     str | None,

@@ -54,6 +54,7 @@ from mechc.cli.arguments import (
     counts_of,
     drawable,
     grouped,
+    parameters,
     question,
     ranges_of,
     values_of,
@@ -305,7 +306,10 @@ def dpsgd(
     ctx: typer.Context,
     what: Training,
     aim: Aim,
-    solve_for: Annotated[str, typer.Option(help=SOLVE)] = "",
+    solve_for: Annotated[
+        str,
+        typer.Option(help=SOLVE, autocompletion=among("mechc.composition.training:SOLVABLE")),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Print bounds on epsilon (or delta) of a training run with DP-SGD; or solve for one word."""
@@ -383,7 +387,13 @@ def calibrate(
     ctx: typer.Context,
     what: Repeated,
     aim: Aim,
-    solve_for: Annotated[str, typer.Option(help="Parameter to find, or 'count'.")],
+    solve_for: Annotated[
+        str,
+        typer.Option(
+            help="Parameter to find, or 'count'.",
+            autocompletion=parameters("count", "sampling_rate"),
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Find the parameter value whose proven upper bound meets the target."""
@@ -435,7 +445,12 @@ def tournament(
 def optimise(
     ctx: typer.Context,
     name: Name,
-    over: Annotated[list[str], typer.Option(metavar="NAME=LOW:HIGH", help="Shape to search.")],
+    over: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=LOW:HIGH", help="Shape to search.", autocompletion=parameters(end="=")
+        ),
+    ],
     minimise: Annotated[
         str,
         typer.Option(
@@ -568,7 +583,7 @@ def check(
 ) -> None:
     """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
 
-    Of a TOML file, with [[step]] tables, compare all methods with each other.
+    Of a TOML file, with tables called step, compare all methods with each other.
     """
     from mechc.composition import run_file
     from mechc.verify import agreement

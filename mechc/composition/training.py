@@ -29,6 +29,7 @@ from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
 
+SOLVABLE = ("noise_multiplier", "batch_size", "epochs", "steps")
 SAMPLERS = ("poisson", "truncated", "fixed", "allocation", "shuffled")
 WORDS = (
     "dataset_size", "batch_size", "epochs", "steps", "noise_multiplier", "sampler", "adjacency",
@@ -164,23 +165,20 @@ def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
     Raises:
         DeclarationError: it cannot be solved for.
     """
+    if name not in SOLVABLE:
+        hint = f"; did you mean {MEANT[name]}?" if name in MEANT else ""
+        raise DeclarationError(
+            f"dpsgd: solve_for={name!r} cannot be solved for{hint} (expected {', '.join(SOLVABLE)})"
+        )
+    if name == SOLVABLE[0]:
+        return ParameterInfo(name, 0.0, math.inf, True, True, False, None, (0.5, 20.0))
     size = inputs.size("dpsgd", "dataset_size", _given("dataset_size", words.get("dataset_size")))
-    most, steps = float(size), float(inputs.MAX_COUNT)
-    passes = float(inputs.MAX_COUNT // size)
-    known = (
-        ParameterInfo("noise_multiplier", 0.0, math.inf, True, True, False, None, (0.5, 20.0)),
-        ParameterInfo("batch_size", 1.0, most, False, False, True, None, (1.0, most)),
-        ParameterInfo("epochs", 1.0, passes, False, False, True, None, (1.0, 8.0)),
-        ParameterInfo("steps", 1.0, steps, False, False, True, None, (1.0, 1024.0)),
-    )
-    for info in known:
-        if info.name == name:
-            return info
-    listed = ", ".join(info.name for info in known)
-    hint = f"; did you mean {MEANT[name]}?" if name in MEANT else ""
-    raise DeclarationError(
-        f"dpsgd: solve_for={name!r} cannot be solved for{hint} (expected {listed})"
-    )
+    most, usual = {
+        "batch_size": (size, size),
+        "epochs": (inputs.MAX_COUNT // size, 8),
+        "steps": (inputs.MAX_COUNT, 1024),
+    }[name]
+    return ParameterInfo(name, 1.0, float(most), False, False, True, None, (1.0, float(usual)))
 
 
 @dataclass(frozen=True)

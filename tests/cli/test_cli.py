@@ -266,6 +266,11 @@ def test_shells_complete_commands_and_mechanisms():
         ("mechc show gaussian --stage ex", "explain"),
         ("mechc tournament --rank quantile_9", "quantile_999"),
         ("mechc dpsgd --adjacency repl", "replace"),
+        ("mechc dpsgd --solve-for ep", "epochs"),
+        ("mechc calibrate gaussian --solve-for sig", "sigma"),
+        ("mechc calibrate gaussian --solve-for c", "count"),
+        ("mechc epsilon gaussian --set sens", "sensitivity="),
+        ("mechc optimise subbotin --over be", "beta="),
     ):  # fmt: skip
         asked = {"_MECHC_COMPLETE": "complete_bash", "COMP_WORDS": words,
                  "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
