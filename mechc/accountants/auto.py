@@ -108,6 +108,7 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
+BESIDE_MESHES = 0.08  # for a contour of atoms alone: it is soon there, or a mesh is sooner
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -197,6 +198,7 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._queue = strategies(steps) if self._resolved else []
+        self._atomic = not any(s.loss.loss.size for s in steps)
         self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
@@ -269,17 +271,26 @@ class Auto:
         asked = self._queue[:1]
         if self._smooth and len(self._steps) > STEPS:  # where large losses are rare this is close
             near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
-        for strategy in asked:
+        elif self._atomic:
+            asked = self._queue
+        for strategy in list(asked):
             try:
                 accountant = self._accountant(strategy.method)
                 if not isinstance(accountant, registry.Inverts):
                     continue
-                found = accountant.epsilon(log_delta, near)
-            except (UnsupportedError, NumericError, OutOfWorkError, MemoryError):
-                return None
+                with share(self._share_of(strategy.method)):
+                    found = accountant.epsilon(log_delta, near)
+            except (UnsupportedError, NumericError, OutOfWorkError, MemoryError) as error:
+                if not self._atomic:
+                    return None
+                if isinstance(error, OutOfWorkError):
+                    self._queue.remove(strategy)
+                continue
             if found is not None:
                 found.detail["auto"] = strategy.reason
                 return found
+            if self._atomic:
+                return None
         return None
 
     def log_reversed(self, epsilon: float) -> float:
@@ -303,9 +314,13 @@ class Auto:
             if (name, rtol) in self._one_sided and best is not None and math.isfinite(_width(best)):
                 break
             try:
-                first = 1.0 if strategy is order[-1] else FIRST
+                first = 1.0 if strategy is order[-1] else self._share_of(name)
                 with share(first if best is None or math.isinf(_width(best)) else ANOTHER):
-                    answer = self._accountant(name).log_delta(epsilon)
+                    accountant = self._accountant(name)
+                    if rtol >= WIDEST and isinstance(accountant, registry.AnswersRoughly):
+                        answer = accountant.roughly(epsilon)
+                    else:
+                        answer = accountant.log_delta(epsilon)
             except OutOfWorkError as out:
                 if best is not None:
                     best.detail["max_work"] = str(out)
@@ -340,6 +355,10 @@ class Auto:
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
+
+    def _share_of(self, name: str) -> float:
+        """What a method may take that others stand behind."""
+        return BESIDE_MESHES if name == "contour" and self._atomic else FIRST
 
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour.

@@ -66,6 +66,8 @@ _HOPELESS = 1.0  # width in log delta from which on finer meshes are a long way 
 _LOOK = 0.05  # width of a first look
 _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
 _DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
+_TURNS, _ASIDE = 8, 1e-4  # coarse meshes in search of a place, and where they show the slope
+_ROOM = 1.05  # times its width that an epsilon is moved to be certified
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 
 
@@ -125,28 +127,48 @@ class PldAccountant:
             UnsupportedError: no window can be proven, or the mesh that the answer needs is larger
                 than max_bytes allows.
         """
+        return self._at_hand(epsilon) or self._kept_at(epsilon).bound(epsilon)
+
+    def roughly(self, epsilon: float) -> Bound:
+        """As `log_delta`, on a coarse mesh."""
+        known = self._at_hand(epsilon)
+        if known is not None:
+            return known
+        if self._is_convolved(epsilon):
+            return self._kept_at(epsilon).bound(epsilon)
+        return self._windowed(epsilon)[1].bound(epsilon)
+
+    def _at_hand(self, epsilon: float) -> Bound | None:
         settled = self._composed.settled(epsilon, "pld")
         if settled is not None:
             return settled
-        for pair in self._kept:
-            if pair.serves(epsilon, self._rtol):
-                return pair.bound(epsilon)
+        serve = (pair for pair in self._kept if pair.serves(epsilon, self._rtol))
+        pair = next(serve, None)
+        return None if pair is None else pair.bound(epsilon)
+
+    def _is_convolved(self, epsilon: float) -> bool:
+        return self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon)
+
+    def _kept_at(self, epsilon: float) -> _Pair | Composition:
         pair = self._compose(epsilon)
         self._kept = [pair, *self._kept[: _KEPT - 1]]
-        return pair.bound(epsilon)
+        return pair
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return bounds and estimate of epsilon where delta is the target, not proven as delta is.
 
         Args:
             log_delta: natural log of delta.
-            near: an epsilon close by; not used, as nodes show where large losses meet delta.
+            near: an epsilon close by; laws without atoms show themselves where large losses meet
+                delta.
 
         Returns:
-            None where laws are not convolved as they are but under a tilt.
+            None where that is to be looked for by delta.
         """
-        if not self._smooth or log_delta < _DEEPEST:
+        if log_delta < _DEEPEST:
             return None
+        if not self._smooth:
+            return self._under_a_tilt(log_delta, near)
         at = Nodes(self._laws, self._counts).epsilon(log_delta)
         if not 0.0 < at < _LARGEST:
             return None
@@ -162,24 +184,55 @@ class PldAccountant:
             at = min(max(lower, 0.1 * at) if upper > 2.0 * lower else upper, _LARGEST)
         return None if fit and lower < _NARROW * upper else Bound(lower, estimate, upper, "pld", "")
 
+    def _under_a_tilt(self, log_delta: float, near: float) -> Bound | None:
+        """Look for the place on coarse meshes, and take the width there from one fine mesh."""
+        at, slope = near, math.nan
+        for _ in range(_TURNS):
+            if not 0.0 < at < math.inf:
+                return None
+            pair = self._windowed(at)[1]
+            excess = float(pair.bound(at).estimate) - log_delta
+            slope = (float(pair.bound((1.0 + _ASIDE) * at).estimate) - log_delta - excess) / at
+            slope /= _ASIDE
+            if not (slope < 0.0 and math.isfinite(excess)):
+                return None
+            at = min(max(at - excess / slope, 0.1 * at), 10.0 * at)
+            if abs(excess) < _LOOK:
+                break
+        fine = self._kept_at(at)
+        at -= (float(fine.bound(at).estimate) - log_delta) / slope
+        found = fine.bound(at)
+        above, below = float(found.upper) - log_delta, log_delta - float(found.lower)
+        off = 1e-12 / -slope + 4.0 * U * abs(at)
+        lower, upper = at + _ROOM * below / slope - off, at - _ROOM * above / slope + off
+        if not (0.0 < lower < upper < math.inf):
+            return None
+        return Bound(lower, at, upper, "pld", "")
+
     def _convolved(self, epsilon: float) -> Composition:
         return Composition(self._composed, self._laws, self._counts, epsilon)
 
     def _compose(self, epsilon: float) -> _Pair | Composition:
-        """Compose at a window whose guess of delta holds: it sets what images may cost."""
-        if self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon):
+        if self._is_convolved(epsilon):
             return self._convolved(epsilon)
+        return self._refined(*self._windowed(epsilon))
+
+    def _windowed(self, epsilon: float) -> tuple[Window, _Pair]:
+        """A window whose guess of delta holds, which sets what images may cost, and a coarse mesh.
+
+        On a lattice there is no finer one.
+        """
         lattice = common_lattice([*map(Step, self._laws, self._counts)])
         step = None if lattice is None else lattice.step
         share = _SHARE * min(self._rtol, 1e-3) if step is None else _LATTICE_SHARE
         log_delta = 0.0
         for _ in range(_GUESSES):
             window = choose(self._composed, epsilon, share, log_delta)
-            pair = self._on_mesh(window) if step is None else self._on_lattice(window, step)
+            pair = self._coarsest(window) if step is None else self._on_lattice(window, step)
             if pair.width <= self._rtol or pair.log_delta > window.log_delta - 1.0:
                 break
             log_delta = max(pair.log_delta - 0.5, window.log_delta - _LEAP)
-        return pair
+        return window, pair
 
     def _is_fit(self, epsilon: float) -> bool:
         """Whether finer meshes are narrower, or rounding under a tilt sets the width.
@@ -203,32 +256,35 @@ class PldAccountant:
             return False
         return fine <= _LOOK or fine <= min(0.5 * coarse, _HOPELESS)
 
-    def _on_mesh(self, window: Window) -> _Pair:
-        """Refine the mesh until the width is what was asked for or does not come from the mesh."""
-        reaches = reach(self._composed, self._laws, window)
-        pair, size = None, self._size(window)
-        sizes = [size] if self._grid is not None else [max(size // _COARSER, _LEAST), size]
-        while sizes:
-            size = sizes.pop(0)
+    def _coarsest(self, window: Window) -> _Pair:
+        """A first mesh, an answer if work does not suffice for more."""
+        reaches, size = reach(self._composed, self._laws, window), self._size(window)
+        if self._grid is None:
+            size = max(size // _COARSER, _LEAST)
+        while True:
             try:
-                with share(1.0 if pair is None else _REST):
-                    finer = self._discretised(window, reaches, size)
-            except OutOfWorkError:
-                if pair is None:
-                    raise
-                break
+                return self._discretised(window, reaches, size)
             except UnsupportedError:  # too coarse for what atoms lie off the mesh
                 if self._grid is not None or not size < self._largest():
                     raise
-                sizes = sizes or [min(4 * size, self._largest())]
-                continue
-            stuck = pair is not None and finer.width > 0.6 * pair.width
-            pair = finer
-            if self._grid is not None or pair.width <= self._rtol or stuck:
+                size = min(4 * size, self._largest())
+
+    def _refined(self, window: Window, pair: _Pair) -> _Pair:
+        """Refine the mesh until the width is what was asked for or does not come from the mesh."""
+        if self._grid is not None or pair.is_exact:
+            return pair
+        reaches, size = reach(self._composed, self._laws, window), pair.size
+        wanted = max(self._size(window), 4 * size)
+        while pair.width > self._rtol and size < self._largest():
+            size, last = min(wanted, self._largest()), pair.width
+            try:
+                with share(_REST):
+                    pair = self._discretised(window, reaches, size)
+            except (OutOfWorkError, UnsupportedError):
                 break
-            if not sizes and size < self._largest():
-                sizes = [min(size * (2 if pair.width < 4.0 * self._rtol else 4), self._largest())]
-        assert pair is not None
+            if pair.width > 0.6 * last:
+                break
+            wanted = size * (2 if pair.width < 4.0 * self._rtol else 4)
         return pair
 
     def _largest(self) -> int:
@@ -291,7 +347,7 @@ class PldAccountant:
             )
         laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
-            return self._on_mesh(window)
+            return self._refined(window, self._coarsest(window))
         exact = (
             (discretise.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True)
         )
@@ -322,9 +378,10 @@ class _Pair:
         exact: bool,
     ) -> None:
         self._composed, self._window, self.predicted = composed, window, predicted
-        self._lower, self._upper, self._exact = lower, upper, exact
+        self._lower, self._upper, self.is_exact = lower, upper, exact
         self.width = float(self.bound(window.epsilon).width)
         self.log_delta = finite_upper(upper, window, window.epsilon)[1]
+        self.size = upper.size
 
     def bound(self, epsilon: float) -> Bound:
         """Combine both sides, images, rounding and the mass at infinity."""
@@ -334,7 +391,7 @@ class _Pair:
         log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
         top = min(log_add(log_infinite + 16 * U, upper), outer.upper)
         bottom = max(self._composed.with_infinite(lower) - 16 * U, outer.lower)
-        share = 0.5 if self._exact else _BELOW / (_ABOVE + _BELOW)
+        share = 0.5 if self.is_exact else _BELOW / (_ABOVE + _BELOW)
         middle = share * above + (1 - share) * below if below > -math.inf else above
         estimate = min(max(self._composed.with_infinite(middle), bottom), top)
         return Bound(bottom, estimate, top, "pld", "proven", self._detail())
@@ -350,7 +407,7 @@ class _Pair:
             "period": self._upper.period,
             "tilt": self._upper.tilt,
             "predicted_width": self.predicted,
-            "exact_lattice": self._exact,
+            "exact_lattice": self.is_exact,
         }
 
 

@@ -44,6 +44,7 @@ NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is a
 AT_TOP, NEAR_TOP = 1e-10, 1e-6  # where searches end there, and where delta is still told from 0
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
+ROUGHEST = 0.3  # nats, the same where a rough answer is wider
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
 FIRST = Place(1.0, -1.0)  # when nothing is known
@@ -57,7 +58,7 @@ class Curve:
     target: float
     low: float = 0.0  # delta is known to exceed the target here, or this is 0 ...
     high: float = math.inf  # ... and here to be at most the target
-    coarse: float = 0.0  # nats from the target that do not matter
+    steers: float = math.inf  # width from which on answers only steer
 
     def __post_init__(self) -> None:
         """Start with an empty memory."""
@@ -101,12 +102,18 @@ class Curve:
         return max((e for e in self.points if self.excess("lower", e) > 0), default=0.0)
 
     def noise(self, epsilon: float) -> float:
-        """Return how far log delta has to be from the target to matter."""
-        return max(self.grain(epsilon), self.coarse)
+        """Return how far log delta has to be from the target to matter: half of a rough width."""
+        width = self.width(epsilon)
+        rough = min(max(0.5 * width, COARSE), ROUGHEST) if width > self.steers else 0.0
+        return max(self.grain(epsilon), rough)
+
+    def width(self, epsilon: float) -> float:
+        """Return the width in log delta."""
+        return float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
 
     def grain(self, epsilon: float) -> float:
         """Return what differences of log delta are told by: 2 % of its own width."""
-        width = float(self.at(epsilon).upper) - float(self.at(epsilon).lower)
+        width = self.width(epsilon)
         unresolved = 0.02 * width if width < WIDE else 0.0
         return max(2e-13, 4 * EPS * abs(self.target), unresolved)
 
@@ -221,8 +228,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     main = "upper" if upper_only else "estimate"
     again = evaluation.is_rough_first  # when the place is known, by the narrowest method there
     # an answer of the first method that is narrow enough is the narrowest
-    if again and not float(first.upper) - float(first.lower) <= evaluation.rtol:
-        curve.coarse = COARSE
+    curve.steers = evaluation.rtol if again else math.inf
     near, slope = root(curve, main, start, slope)
     if main == "estimate" and math.isnan(float(curve.at(min(near, LARGEST_EPSILON)).estimate)):
         above = [e for e in curve.points if curve.excess(main, e) > 0]
@@ -232,7 +238,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     rough = curve
     if again:
         narrow = partial(evaluation.log_delta_in, direction)
-        curve = replace(curve, log_delta=narrow, coarse=0.0)
+        curve = replace(curve, log_delta=narrow, steers=math.inf)
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):

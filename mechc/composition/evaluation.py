@@ -318,7 +318,7 @@ class Evaluation:
             near: an epsilon close by.
         """
         accountant = self._accountant(direction)
-        if not isinstance(accountant, registry.Inverts) or self._loss_shift(direction, near):
+        if not isinstance(accountant, registry.Inverts):
             return None
         found = accountant.epsilon(log_delta, near)
         if found is None:
@@ -327,6 +327,9 @@ class Evaluation:
         near_top = abs(float(found.upper) - top) < NEXT * max(beyond, TOP_ERROR * abs(top))
         self.methods_used.add(found.method)
         found.detail["direction"] = direction
+        if shift := 1.01 * self._loss_shift(direction, near):
+            lower, upper = float(found.lower) - shift, float(found.upper) + shift
+            return replace(found, lower=lower, upper=upper, status="")
         return found if known.is_plain and not near_top else replace(found, status="")
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:

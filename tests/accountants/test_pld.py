@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 from written_kernels import gaussian, laplace, truncated_laplace, truth
 
+import mechc
 from mechc.accountants.pld import PldAccountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -303,3 +304,35 @@ def test_masses_beyond_doubles_under_a_tilt_are_refused():
     above = p - q > epsilon
     truth = logsumexp(p[above] + np.log(-np.expm1(epsilon - (p - q)[above])))
     assert bound.lower <= truth <= bound.upper < -1000.0
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(2.0, 0.02), (0.7, 0.002)])
+def test_few_steps_of_atoms_on_no_lattice(sigma, rate):
+    """Six steps against all sums, three and three: contours of such laws fade too late."""
+    x = np.arange(-24.0, 26.0)
+    q = np.exp(-0.5 * (x / sigma) ** 2)
+    q /= q.sum()
+    ratio = 1.0 - rate + rate * np.exp((x - 0.5) / sigma**2)
+    three = functools.reduce(np.multiply.outer, [q * ratio] * 3).ravel()
+    loss = functools.reduce(np.add.outer, [np.log(ratio)] * 3).ravel()
+    directions = [(three, loss), (three * np.exp(-loss), -loss)]
+
+    def delta(epsilon):
+        return max(_of_both(mass, loss, epsilon) for mass, loss in directions)
+
+    mechanism = mechc.poisson(mechc.load("discrete_gaussian"), sampling_rate=rate)
+    found = (6 * mechanism(sigma=sigma)).epsilon(1e-6)
+    assert found.status == "proven"
+    assert delta(found.upper) <= 1e-6 * (1.0 + 1e-9)
+    assert delta(found.lower) >= 1e-6 * (1.0 - 1e-9)
+    assert found.upper - found.lower < 3e-4 * found.upper
+
+
+def _of_both(mass, loss, epsilon):
+    """Delta of two independent sums of one law."""
+    order = np.argsort(loss)
+    loss, mass = loss[order], mass[order]
+    p = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    back = np.append(np.cumsum((mass * np.exp(-loss))[::-1])[::-1], 0.0)
+    at = np.searchsorted(loss, epsilon - loss, side="right")
+    return float(np.sum(mass * (p[at] - np.exp(epsilon - loss) * back[at])))
