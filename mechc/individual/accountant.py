@@ -61,7 +61,8 @@ REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their ste
 FEW = 200  # steps up to which small groups of people are composed one by one
 LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
-LOOKED_AT = 4096  # people of whom it is seen how many differ, to estimate a cost
+LOOKED_AT, TIMED = 4096, 3  # people of whom it is seen how many differ, to estimate a cost, and
+# of whom some are composed for it
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # of a group
@@ -345,12 +346,14 @@ class IndividualAccountant(TakesTurns):
             isinstance(e, Evaluator) and e.grid == self.grid and e.asked
             for e in self.family.made.values()
         )
-        few = self._journal.complete and self.steps <= FEW
-        allowed = self._most if few or not self.grid.splines else 0
+        short = self._journal.complete and self.steps <= FEW
+        allowed = self._most if short or not self.grid.splines else 0
         tables, size = not self._without_tables(people), self._ledger.nbytes
         about = (self.grid, people, different, size, allowed if tables else people)
-        steps = len(self._journal) if self._journal.complete else self.steps
-        return estimate(self.family, *about, steps, known, tables)
+        few = some[:: -(-some.size // TIMED)]
+        alone = [sides[0] for sides in self._steps(few)] if about[-1] else []
+        typical = self._ledger.counts(few).mean(axis=0)
+        return estimate(self.family, *about, alone, typical, known, tables)
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -548,13 +551,8 @@ class IndividualAccountant(TakesTurns):
         who = who[np.argsort(-width[who], kind="stable")]
         if who.size > self._most and not self._without_tables(who.size):
             who = who[width[who] > _COARSE][: self._most]  # who have no answer to speak of
-        values, counts = self._journal.gather(rows[who])
         left, done = singly.WORK, 0
-        for i, person in enumerate(who.tolist()):
-            if exact:
-                sides = singly.of_steps(self.grid, values[:, i], counts, family.untouched)
-            else:
-                sides = singly.of_buckets(self.grid, self._ledger.totals[rows[person]])
+        for person, sides in zip(who.tolist(), self._steps(rows[who]), strict=True):
             answers = []
             for steps in sides if sides[1] != sides[0] else sides[:1]:
                 answer, spent = singly.answer(family, steps, query, min(left, MAX_WORK))
@@ -569,6 +567,16 @@ class IndividualAccountant(TakesTurns):
             if left <= 0.0:
                 break
         return done
+
+    def _steps(self, rows: Rows) -> Iterator[tuple[singly.Counts, singly.Counts]]:
+        """Yield the steps of some people, for an upper and for a lower bound."""
+        if self._journal.complete:
+            values, counts = self._journal.gather(rows)
+            for own in values.T:
+                yield singly.of_steps(self.grid, own, counts, self.family.untouched)
+        else:
+            for own in self._ledger.totals[rows]:
+                yield singly.of_buckets(self.grid, own)
 
     def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
         key, made = (grid, direction, self._tables and str(self._tables)), self.family.made

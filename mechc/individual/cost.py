@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc.accountants.contours import gridding
 from mechc.accountants.contours.characteristic import Law, Tilted
@@ -23,19 +25,21 @@ from mechc.individual.contours import BLOCK, Query
 from mechc.individual.family import Family
 from mechc.individual.ledger import multiply
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import TILTS, Members
+from mechc.individual.tilts import TILTS, TOO_FAR, Members
 from mechc.loss.allowance import limited
 from mechc.loss.privacy_loss import Step
+from mechc.protocol import Floats
 
 CONTOURS, TABLES = 9, 14  # made for a population, as counted
 MISSING = 0.3  # share of the tables that other people than before still ask for
 NODES = 420  # nodes of a table that most people need, and those of the first short sum
-TILT, FREQUENCY, REACH = 8.0, 1024.0, 240.0  # of the members that are timed
+REACH = 240.0  # tilts of the members that are timed
+TILT, FREQUENCY = 8.0, 128.0  # of a contour at most, and the latter over the former
 OVERHEAD = 4.0  # seconds a person over those of the products alone
 COLUMN = 5e-8  # seconds for each member and node of a table, to bound its errors
 PROBED = 6  # members that are timed
 WORK = 3e7  # units of `loss.allowance` that one of them may take, some .3 seconds
-DELTA, STEPS = 1e-6, 64  # of a composition of so many members at most that is timed
+DELTA, STEPS = 1e-6, 64  # of a composition of so many steps at most that is timed
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
 BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
 
@@ -80,7 +84,8 @@ def estimate(
     different: int,
     ledger: int,
     alone: int,
-    steps: int,
+    some: Sequence[singly.Counts],
+    typical: Floats,
     known: bool,
     contours: bool,
 ) -> Cost:
@@ -93,28 +98,37 @@ def estimate(
         different: how many of them differ, as equal ones are answered once.
         ledger: bytes that the ledger takes.
         alone: how many people may be composed one by one.
-        steps: how many different ones they have, at most.
+        some: the steps of two or more of these, of whom all but the first are timed.
+        typical: steps at every knot that people have on average.
         known: whether somebody has asked before, so that most tables are there.
         contours: whether tables are made at all.
     """
-    probed = np.linspace(0, grid.buckets, PROBED).astype(int).tolist()
-    mesh, alone, late, few = 0.0, min(alone, people), False, min(max(steps, 1), STEPS)
+    alone, each, late = min(alone, people), [], False
     query = Query(math.log(DELTA), math.nan, 1e-4)
-    for place in (0.25, 0.75) if alone else ():  # the first one waits for functions to be loaded
-        values = grid.values((np.arange(few) + place) * grid.buckets / few)
+    for steps in some if alone else ():  # the first one waits for functions to be loaded
         begin = time.process_time()
-        (low, _, high), _ = singly.answer(family, [(v, 1) for v in values], query, 3.0 * WORK)
-        each = (time.process_time() - begin) * max(steps, 1) / few
-        mesh, late = min(alone * each, LONGEST), not high - low < 0.1 * high
+        (low, _, high), _ = singly.answer(family, steps[:STEPS], query, 3.0 * WORK)
+        each.append((time.process_time() - begin) * max(len(steps) / STEPS, 1.0))
+        late |= not high - low <= 0.1 * high
+    mesh = min(alone * float(np.mean(each[1:] or each or [0.0])), LONGEST)
     memory = ledger + people * BYTES + (40 << 20)
     if not contours:
         return Cost(0.0, mesh, 0.0, memory, late)
     members = Members(family, grid, family.directions[0])
-    count, spent, nodes, cut = members.positions.size, np.zeros(3), 0, False
-    _timed(members, 0)  # the first one waits for functions to be loaded
-    for i in probed:
-        parts, size, out = _timed(members, i)
-        spent, nodes, cut = spent + parts, nodes + size, cut or out
+    count, spent, nodes = members.positions.size, np.zeros(3), 0
+    probed = np.linspace(0, grid.buckets, PROBED).astype(int)
+    _row(members, 0)  # the first one waits for functions to be loaded
+    begin = time.process_time()
+    rows = [_row(members, i) for i in probed.tolist()]
+    spent[0], cut = time.process_time() - begin, any(row is None for row in rows)
+    tilt = _tilt(typical, probed, rows)
+    _contour(members, grid.buckets, tilt)
+    for i, row in zip(probed.tolist(), rows, strict=True):
+        if row is not None and row.size and TILTS[row.size - 1] < tilt:
+            continue  # too far to matter there
+        seconds, size, out = _contour(members, i, tilt)
+        nodes, cut = nodes + size, cut or out
+        spent[1:] += seconds
     tilts, contour, transform = spent * count / PROBED
     readings = 1 if grid.splines else 2
     rough = (len(family.directions) - 1) * (grid.buckets + 1) / count  # knots are enough there
@@ -127,17 +141,39 @@ def estimate(
     return Cost(float(tables), readings * different * person, mesh, int(memory), cut or late)
 
 
-def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:
-    """Return seconds for tilts, a contour and a transform of one member, its nodes, and if cut."""
-    at, size, cut = [time.process_time()], 0, False
-    loss = members.loss(index)
+def _row(members: Members, index: int) -> Floats | None:
+    """Return K of one member at tilts up to `REACH`; None if that is more than it was given."""
     try:
         with limited(WORK, "cost"):
-            useful = members.row(index, REACH).shape[1]
-            at.append(time.process_time())
-            t = min(TILT, 0.9 * float(TILTS[useful - 1])) if useful else 0.1
-            law = loss.covering(-1.0, t, t, FREQUENCY, 1e-20)
-            tilted = Tilted(Law.of((Step(law, 1),)), t)
+            return members.row(index, REACH)[0]
+    except UnsupportedError:
+        return None
+
+
+def _tilt(typical: Floats, probed: NDArray[np.int64], rows: Sequence[Floats | None]) -> float:
+    """Return the saddle at `DELTA` of one with typical steps, t K' - K = -log delta, roughly.
+
+    Contours are nearer where that is far.
+    """
+    t = TILTS[: max(2, *(0 if row is None else row.size for row in rows))]
+    k = np.full((probed.size, t.size), TOO_FAR)
+    for own, row in zip(k, rows, strict=True):
+        if row is not None:
+            own[: row.size] = row
+    used = np.flatnonzero(typical)
+    log_k = [np.interp(used, probed, column) for column in np.log(np.maximum(k, 1e-300)).T]
+    total = np.exp(log_k) @ typical[used]
+    found = np.gradient(total, np.log(t)) - total >= -math.log(DELTA)
+    return min(float(t[found.argmax() if found.any() else -1]), TILT)
+
+
+def _contour(members: Members, index: int, tilt: float) -> tuple[Floats, int, bool]:
+    """Return seconds for a contour and a transform of one member, its nodes, and if cut."""
+    at, size, cut = [time.process_time()], 0, False
+    try:
+        with limited(WORK, "cost"):
+            law = members.loss(index).covering(-1.0, tilt, tilt, FREQUENCY * tilt, 1e-20)
+            tilted = Tilted(Law.of((Step(law, 1),)), tilt)
             at.append(time.process_time())
             gridding.transform(tilted.centred, tilted.weight, NODES)
             size = tilted.weight.size
@@ -145,7 +181,7 @@ def _timed(members: Members, index: int) -> tuple[np.ndarray, int, bool]:
         cut = True
     except NumericError:  # then there is no contour for those who used it
         pass
-    at += [time.process_time()] * (4 - len(at))
+    at += [time.process_time()] * (3 - len(at))
     return np.diff(at), size, cut
 
 
