@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson
 from mechc.errors import MechcError
-from mechc.kernel.cache import ARRAY_FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,5 +100,5 @@ def _compile(name: str) -> None:
     """Leave a kernel and its machine code in the cache; its error is met where it is used."""
     with suppress(MechcError):
         kernel: Any = load(name).compile()
-        for form in ARRAY_FORMS:
+        for form in [form for form in vars(kernel) if form.endswith("_many")]:
             _ = getattr(kernel, form).machine_code

@@ -57,7 +57,6 @@ from mechc.protocol import PROTOCOL, Kernel
 
 Floats = NDArray[np.float64]
 
-ARRAY_FORMS = ("log_p_many", "log_q_many", "loss_many", "loss_inverse_many")
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
@@ -310,27 +309,31 @@ def _require_agreement(kernel: Kernel, form: str, made: Callable[..., None]) -> 
     Raises:
         VerificationError: it differs from the declaration.
     """
-    for theta, rows in getattr(kernel, "CHECKS", ()) if form in ARRAY_FORMS else ():
-        at, asked = np.array(theta), dict[int, list[tuple[float, float]]]()
+    name, _, many = form.rpartition("_")
+    if many != "many" or name == "loss_inverse":  # which calls those of its branches
+        return
+    inverse = name.startswith("loss_inverse")
+    for theta, rows in getattr(kernel, "CHECKS", ()):
+        at, pairs = np.array(theta), list[tuple[float, float]]()
         for x, p, q, ell, branch, back in rows:
-            inverse = form == "loss_inverse_many"
-            argument, value = (ell, back) if inverse else (x, (p, q, ell)[ARRAY_FORMS.index(form)])
-            if value is not None:
-                asked.setdefault(branch if inverse else -1, []).append((argument, value))
-        for branch, pairs in asked.items():
+            values = {"log_p": (x, p), "log_q": (x, q), "loss": (x, ell)}
+            values[f"loss_inverse_{branch}"] = (ell, back)
+            if name in values and values[name][1] is not None:
+                pairs.append(values[name])
+        if pairs:
             arguments, expected = np.array(pairs).T.copy()
             answers = np.empty(len(pairs))
-            made(*(() if branch < 0 else (branch,)), arguments, at, answers)
+            made(arguments, at, answers)
             wrong = ~_agree(answers, expected)
-            if branch >= 0 and wrong.any():
+            if inverse and wrong.any():
                 loss = np.empty(len(pairs))
                 kernel.loss_many(answers, at, loss)
                 wrong &= ~_agree(loss, arguments)
             for i in np.flatnonzero(wrong):
                 raise VerificationError(
-                    f"{kernel.NAME}: {form.removesuffix('_many')}({arguments[i]!r}) at parameters "
-                    f"{theta} is {answers[i]!r} in the kernel and {expected[i]!r} in the "
-                    "declaration; no answer is given"
+                    f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is "
+                    f"{answers[i]!r} in the kernel and {expected[i]!r} in the declaration; no "
+                    "answer is given"
                 )
 
 

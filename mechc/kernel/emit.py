@@ -186,6 +186,7 @@ class Writer:
             yield jitted(SOLVER, solver_text("solve_loss", "loss"))
         for inverse in self.module.inverses:
             yield self._inverse(inverse)
+            yield self._inverse_array(inverse)
         yield self._inverse_many()
 
     def _inverse(self, inverse: Inverse) -> str:
@@ -205,24 +206,34 @@ class Writer:
             lines += self.printer.block(share(block), f"{name} = {{}}")
         return lines
 
+    def _inverse_array(self, inverse: Inverse) -> str:
+        """The inverse on one branch, compiled only if that is asked for."""
+        name = f"loss_inverse_{inverse.index}"
+        if inverse.body is None:
+            lines = self._bracket(inverse.lo, inverse.hi)
+            value = f"solve_loss(ells[i], lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
+            lines += ["for i in range(ells.size):", f"    out[i] = {value}"]
+        elif _is_inlined(inverse.body):
+            lines = [*self._unpack(inverse.body), *self._loops(inverse.body, "ell")]
+        else:
+            lines = ["for i in range(ells.size):", f"    out[i] = {name}(ells[i], theta)"]
+        doc = f"Write {name} of each element to out."
+        return self._define(ARRAY, f"{name}_many(ells, theta, out)", doc, lines)
+
     def _inverse_many(self) -> str:
         """The inverse on any branch."""
-        bodies = {i: i.body for i in self.module.inverses if i.body and _is_inlined(i.body)}
-        arms: list[tuple[ir.Expr | None, list[str]]] = []
-        for inverse in self.module.inverses:
-            loop = [
-                "for i in range(ells.size):",
-                f"    out[i] = loss_inverse_{inverse.index}(ells[i], theta)",
-            ]
-            if inverse in bodies:
-                loop = list(self._loops(bodies[inverse], "ell"))
-            code = ir.Local(str(inverse.index))
-            arms.append((ir.Compare("==", ir.Var("branch"), code), loop))
-        arms.append((None, ["for i in range(ells.size):", "    out[i] = math.nan"]))
-        lines = [*self._unpack(*bodies.values()), *self.printer.chain(arms)]
+        arms: list[tuple[ir.Expr | None, list[str]]] = [
+            (
+                ir.Compare("==", ir.Var("branch"), ir.Local(str(inverse.index))),
+                [f"loss_inverse_{inverse.index}_many(ells, theta, out)"],
+            )
+            for inverse in self.module.inverses
+        ]
+        nowhere = ["for i in range(ells.size):", "    out[i] = math.nan"]
+        lines = list(self.printer.chain([*arms, (None, nowhere)]))
         head = "loss_inverse_many(branch, ells, theta, out)"
         doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
-        return self._define(SELECTED_ARRAY, head, doc, lines)
+        return self._define(SELECTED_ARRAY, head, doc, lines, plain=True)
 
     def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")

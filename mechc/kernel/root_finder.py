@@ -10,31 +10,32 @@ SIGNATURE = "float64(float64, float64, float64, float64, float64[::1])"
 TEMPLATE = '''\
 def {name}(level, lo, hi, rising, theta):
     """Return x in (lo, hi) with {function}(x, theta) = level; rising is 1.0 or -1.0."""
-    a, b, step, outside = lo, hi, 1.0, 0.0
-    if math.isinf(a) and math.isinf(b):
-        if rising * ({function}(0.0, theta) - level) > 0.0:
-            b = 0.0
-        else:
-            a = 0.0
-    while math.isinf(a) or math.isinf(b):
-        x = a + step if math.isinf(b) else b - step
-        if math.isinf(x):
-            return x
-        f = rising * ({function}(x, theta) - level)
-        if math.isnan(f):
-            # so far out that the function has no value: the root is nearer
-            outside = 1.0 if math.isinf(b) else -1.0
-            f = outside
-        if f < 0.0:
-            a = x
-        else:
-            b = x
-        step *= 16.0
-    # Chandrupatla: x1 is the latest point, x2 lies across the root, x3 is the one before
+    a, b, step, outside, turns = lo, hi, 1.0, 0.0, 0
     x1, f1, x2, f2, x3, f3, t = b, math.inf, a, -math.inf, a, -math.inf, 0.5
-    for _ in range(500):
-        x = x1 + t * (x2 - x1)
+    while turns < 500:
+        far = 1.0 if math.isinf(b) else -1.0 if math.isinf(a) else 0.0
+        if far == 0.0:
+            # Chandrupatla: x1 is the latest point, x2 lies across the root, x3 is the one before
+            x = x1 + t * (x2 - x1)
+            turns += 1
+        elif math.isinf(a) and math.isinf(b):
+            x = 0.0
+        else:
+            x = a + step if far > 0.0 else b - step
+            step *= 16.0
+            if math.isinf(x):
+                return x
         f = rising * ({function}(x, theta) - level)
+        if far != 0.0:
+            if math.isnan(f) and step > 1.0:
+                # so far out that the function has no value: the root is nearer
+                f = outside = far
+            if f >= 0.0:
+                b = x
+            else:
+                a = x
+            x1, x2, x3 = b, a, a
+            continue
         if f == 0.0 or (math.isnan(f) and outside == 0.0):
             return x + f
         if math.isnan(f):

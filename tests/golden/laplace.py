@@ -35,7 +35,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "dc70ab6f4dd2cdcf"
+DIGEST = "cf958ad69ac526a8"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -259,12 +259,17 @@ def loss_inverse_1(ell, theta):
     scale, sensitivity = theta[0], theta[1]
     return 0.5 * (sensitivity + ell * scale)
 
-@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def loss_inverse_1_many(ells, theta, out):
+    """Write loss_inverse_1 of each element to out."""
+    for i in range(ells.size):
+        out[i] = loss_inverse_1(ells[i], theta)
+
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
     if branch == 1:
-        for i in range(ells.size):
-            out[i] = loss_inverse_1(ells[i], theta)
+        loss_inverse_1_many(ells, theta, out)
     else:
         for i in range(ells.size):
             out[i] = math.nan
@@ -510,4 +515,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 6ec1ed42db19876dc8c839cb1ef76186c0b30c42616bcd7ba4293d7610526b32
+# sha256 of the text above: e1b5d25550ca7fd7e4b9cfc046826f095a81b6abd08435870e75b3817d882573

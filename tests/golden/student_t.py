@@ -42,7 +42,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "081545f03df29970"
+DIGEST = "3eaa8c1281891d5b"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -179,6 +179,12 @@ def loss_inverse_0(ell, theta):
     t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
     return (t6 - sensitivity * t2) / -t4
 
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def loss_inverse_0_many(ells, theta, out):
+    """Write loss_inverse_0 of each element to out."""
+    for i in range(ells.size):
+        out[i] = loss_inverse_0(ells[i], theta)
+
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
     """x in (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 +
@@ -193,6 +199,12 @@ def loss_inverse_1(ell, theta):
     t6 = math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5) - sensitivity * t2
     return t6 / -t4
 
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def loss_inverse_1_many(ells, theta, out):
+    """Write loss_inverse_1 of each element to out."""
+    for i in range(ells.size):
+        out[i] = loss_inverse_1(ells[i], theta)
+
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_2(ell, theta):
     """x in (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo) with loss(x) = ell."""
@@ -206,18 +218,21 @@ def loss_inverse_2(ell, theta):
     t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
     return (t6 - sensitivity * t2) / -t4
 
-@compiled("void(int64, float64[::1], float64[::1], float64[::1])")
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def loss_inverse_2_many(ells, theta, out):
+    """Write loss_inverse_2 of each element to out."""
+    for i in range(ells.size):
+        out[i] = loss_inverse_2(ells[i], theta)
+
+@compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
     if branch == 0:
-        for i in range(ells.size):
-            out[i] = loss_inverse_0(ells[i], theta)
+        loss_inverse_0_many(ells, theta, out)
     elif branch == 1:
-        for i in range(ells.size):
-            out[i] = loss_inverse_1(ells[i], theta)
+        loss_inverse_1_many(ells, theta, out)
     elif branch == 2:
-        for i in range(ells.size):
-            out[i] = loss_inverse_2(ells[i], theta)
+        loss_inverse_2_many(ells, theta, out)
     else:
         for i in range(ells.size):
             out[i] = math.nan
@@ -315,4 +330,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 60babd5952a0b84fb1ddcaccc4b94de823203e8e4e572a8a50ab93f78d9cd7fd
+# sha256 of the text above: 0c9b61d86121ff187cfcb3dde00d41f1d373fb787e1faba55c8fd3c7ba7fe83b

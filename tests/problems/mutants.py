@@ -48,7 +48,7 @@ def functions(tree):
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name not in SILENT:
             arguments = [a.arg for a in node.args.args]
-            if "theta" in arguments and not node.name.startswith("loss_inverse_many"):
+            if "theta" in arguments and not re.fullmatch(r"loss_inverse_(\d+_)?many", node.name):
                 yield node
 
 

@@ -50,7 +50,7 @@ def faults(text):
                 ):
                     continue
             elif (kind == "late elements" and not many) or (
-                name == "loss_inverse_many" and kind != "late elements"
+                many and name.startswith("loss_inverse") and kind != "late elements"
             ):
                 continue
             yield f"{name}: {kind}", partial(planted, text, name, where)
