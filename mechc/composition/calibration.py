@@ -298,9 +298,10 @@ class Profile:
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
-        (_, over), lead = max(found, key=lambda one: one[0][1])
-        self._lead = lead if len(found) > 1 else ""
-        return max(lower for (lower, _), _ in found), over
+        deep = -math.inf, DEEP * self.log_target - self.log_target  # what is known of no direction
+        known = [(over, d) for (lower, over), d in found if (lower, over) != deep]
+        self._lead = max(known)[1] if known and len(found) > 1 else ""
+        return max(lower for (lower, _), _ in found), max(over for (_, over), _ in found)
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
         far = DEEP * self.log_target  # all that a search has to know of delta below this
@@ -499,7 +500,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
 
     Secants, and parabolas, through the log of the parameter as a function of the `height` of a
     profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
-    like its inverse, as of what noise is added to. Guesses lie on the good side by a share of the
+    like its inverse, as of what noise is added to. Where two guesses look the same, as far from the
+    target, the next ones lie on both sides in turn. Guesses lie on the good side by a share of the
     tolerance; one whose height says so too is taken. Brent's method where the height has a cliff.
     """
     lo, hi = info.typical
@@ -508,6 +510,7 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     place, ask = 0.5 * (math.log(lo) + math.log(hi)), profile.steer
     run = 1.0 if info.name == "sensitivity" else -1.0
     known: list[tuple[float, float]] = []
+    turns, last = 1, math.nan
     ends: dict[bool, float] = {}  # the last values that meet the target, and that do not
     for _ in range(GUESSES):
         value = math.exp(place)
@@ -520,9 +523,13 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         if not math.isfinite(height):
             if len(ends) == 2:
                 break
-            height = math.copysign(1.0, excess)
-        known = [p for p in known[-2:] if p[0] != height]  # of bounds, far below the target
-        known.append((height, place))
+            height, known = math.copysign(1.0, excess), []
+        else:
+            known = [p for p in known[-2:] if p[0] != height]  # of bounds, far below the target
+            known.append((height, place))
+        if height == last:
+            run, turns = -run, turns + 1
+        last = height
         runs = [(q[1] - p[1]) / (q[0] - p[0]) for p, q in pairwise(known)]
         if runs and 1.0 / STEEPEST < abs(runs[-1]) < STEEPEST:
             run = runs[-1]
@@ -534,7 +541,7 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         profile.far = abs(step) > CLOSE
         if abs(step) < ALMOST and ask == profile.steer:  # another direction may decide there
             ask, known, ends = profile.excess, [], {}
-        place += min(max(step, -FARTHEST), FARTHEST)
+        place += min(max(step, -FARTHEST), FARTHEST) * (1 if runs else turns)
     profile.far = True
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None

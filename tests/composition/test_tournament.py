@@ -127,3 +127,10 @@ def best_beta(**how):
 def test_bad_input(call, message):
     with pytest.raises(DeclarationError, match=message):
         call()
+
+
+def test_what_noise_is_less_of_where_a_parameter_grows():
+    """One release of discrete Laplace noise, exp(-a |x|): delta is (1 - e^(eps-a)) / (1 + e^-a)."""
+    (entrant,) = mechc.tournament(target=(1.0, 1e-6), mechanisms=["discrete_laplace"])
+    exact = -math.log((1.0 - 1e-6) / (math.e + 1e-6))
+    assert entrant.event.parameters["a"] == pytest.approx(exact, rel=3e-9)
