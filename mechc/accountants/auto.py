@@ -19,7 +19,8 @@ is returned, else the narrowest of those tried:
 
 A method takes at most a share of the work that is left, a smaller one beside an answer at hand, and
 is not asked again where that does not suffice: others stand behind it, and a search for epsilon has
-other places to look at.
+other places to look at. A contour of point masses on no lattice, whose transform need not fade, has
+a small one: it is soon there, or a mesh is.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
 that have them before (`bounds.revealed`).
@@ -108,7 +109,7 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
-BESIDE_MESHES = 0.08  # for a contour of atoms alone: it is soon there, or a mesh is sooner
+BRIEF = 0.08  # for a contour of atoms alone, a recursion: soon there, or a mesh is sooner
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -184,12 +185,6 @@ STRATEGIES = (  # in order
 )
 
 
-def strategies(steps: Sequence[Step]) -> list[Strategy]:
-    """Return the strategies that apply to these steps, in order."""
-    facts = Facts.of(steps)
-    return [s for s in STRATEGIES if s.applies(facts)]
-
-
 class Auto:
     """The accountant behind method="auto": the module's docstring has the rule."""
 
@@ -197,11 +192,13 @@ class Auto:
         """Choose the strategies; no accountant is built before it is needed."""
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
-        self._queue = strategies(steps) if self._resolved else []
-        self._atomic = not any(s.loss.loss.size for s in steps)
+        facts = Facts.of(steps) if self._resolved else None
+        self._queue = [s for s in STRATEGIES if facts and s.applies(facts)]
+        self._atomic = self._resolved and not any(s.loss.loss.size for s in steps)
         self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
+        self._several = facts is not None and facts.total >= SMOOTH and not facts.listed
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
@@ -358,7 +355,8 @@ class Auto:
 
     def _share_of(self, name: str) -> float:
         """What a method may take that others stand behind."""
-        return BESIDE_MESHES if name == "contour" and self._atomic else FIRST
+        brief = (name == "contour" and self._atomic) or (name == "direct" and self._several)
+        return BRIEF if brief else FIRST
 
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour.

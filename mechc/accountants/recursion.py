@@ -63,8 +63,8 @@ LOOSER = 1.5  # nats by which floors may cost more where the size of delta is kn
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
-MOST = 1_000_000  # places times panels: about a second
-PLACE, PRODUCT = 100.0, 0.1  # work for one place and panel, for one multiplication
+MOST = 4_000_000  # places times panels: about a second
+PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 SHARED = 4  # repetitions from which a step's panels are shared
 MARGIN = 1e-3  # in units of 1 / tilt
@@ -461,21 +461,22 @@ class Recursion:
         points = _points(edges[:-1], edges[1:])
         if float(points.size) ** 2 * turns > PRODUCTS:
             raise NumericError(f"direct: {turns} products with a matrix are too many")
-        self._pay(table, points.size + edges.size)
+        self._pay(table, points.size + edges.size, edges.size - 1)
         return table.act(points, edges), table.act(edges, edges, 2)
 
     def _values(
         self, table: Tabulated, function: Piecewise, payoff: bool, u: Floats, parts: int
     ) -> Floats:
         """The next function at some places."""
-        self._pay(table, u.size)
+        self._pay(table, u.size, function.edges.size - 1)
         c = function.coefficients.ravel()
         return np.asarray(table.act(u, function.edges, parts, payoff) @ c)
 
-    def _pay(self, table: Tabulated, places: int) -> None:
-        """Refuse what places times panels of a step would make cost more than a second."""
-        spend(PLACE * places * max(table.loss.shape[0], 1))
-        self._left -= places * max(table.loss.shape[0], 1)
+    def _pay(self, table: Tabulated, places: int, panels: int) -> None:
+        """Refuse what places times panels, of a step and of the function, cost beyond a second."""
+        work = places * (table.loss.shape[0] + panels)
+        spend(PLACE * work)
+        self._left -= work
         if self._left < 0:
             raise NumericError("direct: the recursion over steps has too many scales")
 
