@@ -21,6 +21,7 @@ from mechc.composition.inputs import (
     as_epsilon,
     as_flag,
     as_log_delta,
+    as_number,
     as_order,
     as_path,
     as_positive_delta,
@@ -31,9 +32,10 @@ from mechc.composition.inputs import (
     checked,
     collect,
     from_log,
+    positive,
     share,
 )
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, listed
 from mechc.loss.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -287,6 +289,16 @@ class Queries(ABC):
 
         path = None if path is None else as_path(path)
         repeated = None if counts is None else as_counts(counts).tolist()
+        target = None if target is None else as_number("target", target)
+        smallest, epoch = as_number("smallest", smallest), positive("plot", "epoch", epoch)
+        methods = listed("methods", methods, "names of accountants")
+        if not isinstance(label, str):
+            raise DeclarationError(f"label={label!r} (expected text)")
+        others = beside.values() if isinstance(beside, Mapping) else () if beside is None else (0,)
+        if not all(isinstance(other, Queries) for other in others):
+            raise DeclarationError(f"beside={beside!r} (expected runs or events by their names)")
+        if not (ax is None or hasattr(ax, "annotate")):
+            raise DeclarationError(f"ax={ax!r} (expected axes of matplotlib)")
         return plot.run(
             self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,
             methods=methods, target=target, smallest=smallest, log=log, epoch=epoch, **how,

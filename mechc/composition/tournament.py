@@ -187,6 +187,7 @@ class Tournament:
         from mechc.report import plot
 
         shown = [e for e in self.entrants if e.event is not None]
+        path = None if path is None else inputs.as_path(path)
         figure: Figure = plot.bars(
             {e.name: [e.errors[word] for word in ("standard_deviation", "absolute_error",
                                                    "quantile_95", "quantile_999")] for e in shown},

@@ -80,6 +80,7 @@ def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, 
 def mathml(formula: Any) -> str:
     """Return a SymPy expression as presentation MathML."""
     body = sympy.mathml(formula, printer="presentation", mul_symbol="dot")
+    body = body.replace("<mi>ell</mi>", "<mi>\u2113</mi>")  # a loss
     return f'<math displaystyle="true">{body}</math>'
 
 

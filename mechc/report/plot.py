@@ -75,8 +75,6 @@ def run(
     check_one_of("kind", kind, KINDS)
     if not LEAST <= smallest < 0.1:
         raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
-    if not epoch > 0.0:
-        raise DeclarationError(f"epoch={epoch!r} (expected a positive number of steps)")
     check(path)
     look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
     own = label or ("this run" if beside else "")

@@ -457,3 +457,18 @@ def test_mechanisms_are_called_before_they_are_composed(laplace, what):
         DeclarationError, match=r"expected laplace\(scale=...\), a mechanism called"
     ):
         what(laplace)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"target": "x"}, "target='x'"), ({"smallest": "x"}, "smallest='x'"),
+        ({"epoch": 0}, "epoch=0"), ({"methods": "renyi"}, "methods='renyi'.*names of accountants"),
+        ({"label": 3}, "label=3 .*text"), ({"beside": {"a": 3}}, "beside=.*runs or events"),
+        ({"beside": "x"}, "beside='x'.*runs or events"), ({"ax": "x"}, "ax='x'.*matplotlib"),
+    ],
+)  # fmt: skip
+def test_what_is_drawn(laplace, words, message):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(DeclarationError, match=message):
+        laplace(scale=1.0).plot(**words)
