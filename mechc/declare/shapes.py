@@ -9,7 +9,23 @@ masses, which every bound carries as the defect of the total mass. Certified ans
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Rational, S, Sum, Symbol, cosh, exp, oo, pi, sech, sinh
+from sympy import (
+    Add,
+    Expr,
+    Pow,
+    Rational,
+    S,
+    Sum,
+    Symbol,
+    cosh,
+    exp,
+    expand,
+    factor,
+    oo,
+    pi,
+    sech,
+    sinh,
+)
 
 from mechc.errors import DeclarationError
 from mechc.symbolic.breakpoints import split
@@ -82,5 +98,16 @@ def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Exp
     else:
         away = width / (1 + exp(-pi * sinh(t)))
         slope = away * pi * cosh(t) / (1 + exp(pi * sinh(t)))
-    term = f.subs(variable, start + side * away) * slope * STEP
+    distance = Symbol("d", positive=True)
+    f = f.subs(variable, start + side * distance).replace(
+        # next to an end such a base is the rounding of its terms, of any sign, but for factors
+        lambda e: isinstance(e, Pow) and e.base.is_polynomial(distance) and _vanishes(e, distance),
+        lambda e: factor(e.base) ** e.exp,
+    )
+    term = f.subs(distance, away) * slope * STEP
     return QuadratureSum(term, (index, -REACH, REACH))
+
+
+def _vanishes(power: Pow, distance: Symbol) -> bool:
+    """Whether a base is zero at distance zero."""
+    return power.base.has(distance) and expand(power.base.subs(distance, 0)) == 0

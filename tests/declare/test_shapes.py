@@ -1,11 +1,12 @@
 """Densities known up to their constant."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import integrate, special
-from sympy import Abs, Max, Rational, cosh, exp, factorial, oo
+from sympy import Abs, Max, Rational, besselk, cosh, exp, factorial, oo, pi
 
 import mechc
 from mechc.declare import additive, count, integer, positive, real, shape
@@ -54,6 +55,35 @@ def test_poles_and_zeros_at_ends_of_the_support():
         truth = -special.betaln(first, second) - (first + second - 1) * math.log(top)
         truth += (first - 1) * math.log(top - 0.3) + (second - 1) * math.log(0.3)
         assert log_density(noise, [0.3], *values)[0] == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_powers_of_what_cancels_at_the_ends():
+    noise = declared(shape((1 - x**2 / a**2) ** b), a, b, support=(-a, a))
+    for width, power in ((2.0, 1.3), (30.0, 0.4)):
+        truth = -math.log(width * special.beta(0.5, power + 1))
+        assert log_density(noise, [0.0], width, power)[0] == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_a_logarithmic_pole_of_a_bessel_function():
+    """Its log at the pole itself is infinite, which SymPy says too soon."""
+    noise = declared(besselk(0, Abs(x) / a) / (pi * a), a)
+
+    def density(v):
+        return special.k0(abs(v) / 8.0) / (8.0 * math.pi)
+
+    def gap(v):
+        return max(density(v - 1) - math.exp(0.2) * density(v), 0.0)
+
+    ends = [-400.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 20.0, 400.0]
+    truth = sum(
+        integrate.quad(gap, lo, hi, limit=400, epsabs=1e-12)[0]
+        for lo, hi in itertools.pairwise(ends)
+    )
+    found = mechc.load(noise)(a=8.0).delta(0.2)
+    assert found.lower - 1e-7 <= truth <= found.upper + 1e-7
+    assert found.upper - found.lower <= 1e-7
 
 
 def test_one_step_against_quadrature():

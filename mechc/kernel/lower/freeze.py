@@ -148,7 +148,7 @@ class Freezer:
             case sympy.besseli() | sympy.besselk():
                 return ir.call("exp", self._log_bessel(expr))
             case log_besselk():
-                return self._log_bessel(sympy.besselk(*expr.args))
+                return self._log_bessel(sympy.besselk(*expr.args, evaluate=False))  # oo at 0
             case sympy.zeta():
                 return ir.call("zeta", *map(self, (*expr.args, sympy.S.One)[:2]))
             case sympy.sign():
