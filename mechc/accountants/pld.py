@@ -186,21 +186,22 @@ class PldAccountant:
 
     def _under_a_tilt(self, log_delta: float, near: float) -> Bound | None:
         """Look for the place on coarse meshes, and take the width there from one fine mesh."""
-        at, slope = near, math.nan
+        at = near
         for _ in range(_TURNS):
             if not 0.0 < at < math.inf:
                 return None
             pair = self._windowed(at)[1]
-            excess = float(pair.bound(at).estimate) - log_delta
-            slope = (float(pair.bound((1.0 + _ASIDE) * at).estimate) - log_delta - excess) / at
-            slope /= _ASIDE
+            excess, slope = _newton(pair, at, log_delta)
             if not (slope < 0.0 and math.isfinite(excess)):
                 return None
             at = min(max(at - excess / slope, 0.1 * at), 10.0 * at)
             if abs(excess) < _LOOK:
                 break
         fine = self._kept_at(at)
-        at -= (float(fine.bound(at).estimate) - log_delta) / slope
+        excess, slope = _newton(fine, at, log_delta)
+        if not (slope < 0.0 and math.isfinite(excess)):
+            return None
+        at -= excess / slope
         found = fine.bound(at)
         above, below = float(found.upper) - log_delta, log_delta - float(found.lower)
         off = 1e-12 / -slope + 4.0 * U * abs(at)
@@ -362,6 +363,12 @@ class PldAccountant:
             (law.atom_loss, t0 * k * np.exp(law.atom_log_mass + t0 * law.atom_loss - log_m))
             for law, k, log_m in zip(self._laws, self._counts, table, strict=True)
         ]
+
+
+def _newton(pair: _Pair | Composition, at: float, log_delta: float) -> tuple[float, float]:
+    """How far the estimate of log delta is above the target, and its slope."""
+    here, beside = (float(pair.bound(e).estimate) for e in (at, (1.0 + _ASIDE) * at))
+    return here - log_delta, (beside - here) / (_ASIDE * at)
 
 
 class _Pair:

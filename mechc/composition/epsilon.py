@@ -219,7 +219,8 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         return at_top
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
-    found = _as_a_row(evaluation, direction, log_target, Place(start, slope), curve)
+    narrow = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
+    found = _as_a_row(evaluation, direction, Place(start, slope), narrow)
     if isinstance(found, Bound):
         return found
     start, slope = found
@@ -237,17 +238,16 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         near = max(above)  # beyond, the expansion gives no delta
     rough = curve
     if again:
-        narrow = partial(evaluation.log_delta_in, direction)
-        curve = replace(curve, log_delta=narrow, steers=math.inf)
+        curve = narrow
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):
         upper, lower = (certified_side(curve, side, near, slope) for side in ("upper", "lower"))
     # where the work is used up bounds are wider than those before
     if not math.isnan(upper):
-        upper = min(upper, curve.least_proven(), rough.least_proven(), curve.high)
+        upper = min(upper, narrow.least_proven(), rough.least_proven(), curve.high)
     if not math.isnan(lower):
-        lower = max(lower, curve.most_proven(), rough.most_proven(), curve.low)
+        lower = max(lower, narrow.most_proven(), rough.most_proven(), curve.low)
     estimate = math.nan if main == "upper" else min(max(near, lower), upper)
     answer = curve.at(near if math.isfinite(near) else start)
     detail = {**answer.detail, "evaluations": len(curve.points)}
@@ -273,33 +273,30 @@ def _at_top(curve: Curve, start: float) -> Bound | None:
     return Bound(low, min(max(start, low), top), top, first.method, first.status, detail)
 
 
-def _as_a_row(
-    evaluation: Evaluation, direction: str, log_target: float, start: Place, known: Curve
-) -> Bound | Place:
+def _as_a_row(evaluation: Evaluation, direction: str, start: Place, curve: Curve) -> Bound | Place:
     """Answer by a method that inverts, where what it found is, or comes out, proven.
 
     Otherwise where a search is to start.
     """
-    found = evaluation.inverted(direction, log_target, start.epsilon)
+    found = evaluation.inverted(direction, curve.target, start.epsilon)
     if found is None:
         return start
     if isinstance(found, Place):
-        return found if known.low < found.epsilon < known.high else start
+        return found if curve.low < found.epsilon < curve.high else start
     lower, estimate, upper = float(found.lower), float(found.estimate), float(found.upper)
-    if known.low < estimate < known.high:
+    if curve.low < estimate < curve.high:
         start = Place(estimate, start.slope)
-    if not known.low < upper < known.high:
+    if not curve.low < upper < curve.high:
         return start
     if found.status == "proven":
-        return replace(found, lower=max(lower, known.low))
-    curve = replace(known, log_delta=partial(evaluation.log_delta_in, direction))
+        return replace(found, lower=max(lower, curve.low))
     if not curve.excess("upper", upper) <= 0.0:
         return start
-    if lower > known.low and not curve.excess("lower", lower) > 0.0:
+    if lower > curve.low and not curve.excess("lower", lower) > 0.0:
         return start
     answer = curve.at(upper)
     detail = {**answer.detail, "evaluations": len(curve.points)}
-    return Bound(max(lower, known.low), estimate, upper, answer.method, answer.status, detail)
+    return Bound(max(lower, curve.low), estimate, upper, answer.method, answer.status, detail)
 
 
 def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple[float, float]:
