@@ -110,4 +110,4 @@ def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Exp
 
 def _vanishes(power: Pow, distance: Symbol) -> bool:
     """Whether a base is zero at distance zero."""
-    return power.base.has(distance) and expand(power.base.subs(distance, 0)) == 0
+    return bool(power.base.has(distance) and expand(power.base.subs(distance, 0)) == 0)

@@ -145,7 +145,8 @@ def _row(members: Members, index: int) -> Floats | None:
     """Return K of one member at tilts up to `REACH`; None if that is more than it was given."""
     try:
         with limited(WORK, "cost"):
-            return members.row(index, REACH)[0]
+            row: Floats = members.row(index, REACH)[0]
+            return row
     except UnsupportedError:
         return None
 
