@@ -380,7 +380,9 @@ class Run:
         family = mechanism
         if not isinstance(mechanism, Family):
             family = Family.of(mechanism, parameter, span)
-        rows = isinstance(steps, str | os.PathLike) and Path(steps).suffix == ".parquet"
+        rows = isinstance(steps, str | os.PathLike) and (
+            Path(steps).suffix == ".parquet" or any(Path(steps).glob("*.parquet"))
+        )
         sources, people, chunk, columns = _files(steps) if rows else _blocks(steps)
         repeats = (1,) * columns if counts is None else tuple(int(c) for c in counts)
         if len(repeats) != columns or min(repeats, default=1) < 1:
@@ -567,7 +569,12 @@ def _blocks(steps: Any) -> tuple[Sequence[Any], int, int, int]:
     if path is not None:
         if not Path(path).exists():
             raise DeclarationError(f"steps={path!r} (expected an array that is there)")
-        steps = library("zarr").open_array(path, mode="r")
+        try:
+            steps = library("zarr").open_array(path, mode="r")
+        except (OSError, ValueError) as error:
+            raise DeclarationError(
+                f"steps={path!r} (expected a Zarr array, or a folder of *.parquet files)"
+            ) from error
     array: Any = steps if hasattr(steps, "chunks") else np.asarray(steps)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(

@@ -128,7 +128,7 @@ def test_other_steps_are_not_continued(alone, tmp_path):
 def rows(tmp_path_factory):
     """The same steps as rows, in one file a chunk; people have names, steps come in any order."""
     parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    folder, rng = tmp_path_factory.mktemp("rows") / "steps.parquet", np.random.default_rng(0)
+    folder, rng = tmp_path_factory.mktemp("rows") / "steps", np.random.default_rng(0)
     folder.mkdir()
     for i in range(PEOPLE // CHUNK):
         person, step = np.divmod(rng.permutation(CHUNK * 6), 6)
@@ -226,6 +226,7 @@ def test_another_run_is_not_continued(tmp_path, changed):
 @pytest.mark.parametrize(
     "given, options, message",
     [
+        (str(Path(__file__).parent), {}, "a Zarr array, or a folder of"),
         (np.ones(3), {}, "steps has shape"),
         (np.array([["a"]]), {}, "dtype"),
         (np.full((3, 2), 5.0), {"counts": [1]}, "counts"),
