@@ -35,7 +35,7 @@ from mechc.composition.inputs import (
     positive,
     share,
 )
-from mechc.errors import DeclarationError, UnsupportedError, listed
+from mechc.errors import DeclarationError, UnsupportedError, listed, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ if TYPE_CHECKING:
 
 SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
 CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
+
+MEANT_QUERIES = {  # words of other libraries, and what they are here
+    "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "tradeoff",
+    "get_epsilon": "epsilon", "get_delta": "delta", "get_epsilon_for_delta": "epsilon",
+    "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon",
+}  # fmt: skip
 
 
 class Queries(ABC):
@@ -75,6 +81,16 @@ class Queries(ABC):
     @abstractmethod
     def composition(self) -> Run:
         """Return the composition the queries are about."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what there is not, with what was meant.
+
+        Raises:
+            AttributeError: always.
+        """
+        kind = type(self)
+        hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
     def log_delta(self, epsilon: Any = None, **how: Any) -> Bound:
         """Return bounds on log delta(epsilon), far below the smallest double if need be.

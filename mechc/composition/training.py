@@ -29,6 +29,7 @@ from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError, suggestion
 from mechc.protocol import ParameterInfo
 
+ASKED = ("delta", "epsilon", "target_delta", "target_epsilon", "eps")  # not words of a run
 SOLVABLE = ("noise_multiplier", "batch_size", "epochs", "steps")
 SAMPLERS = ("poisson", "truncated", "fixed", "allocation", "shuffled")
 WORDS = (
@@ -123,6 +124,8 @@ def dpsgd(
     """
     for word in unknown:
         hint = suggestion(word, (*WORDS, *MEANT.values()), MEANT)
+        if word in ASKED:
+            hint = "; the run that is returned is asked: .epsilon(delta=...), .delta(epsilon=...)"
         listed = "" if hint else f"; expected {', '.join(WORDS)}"
         raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
     if not isinstance(sampler, str) or sampler not in SAMPLERS:

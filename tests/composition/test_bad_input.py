@@ -472,3 +472,14 @@ def test_what_is_drawn(laplace, words, message):
     pytest.importorskip("matplotlib")
     with pytest.raises(DeclarationError, match=message):
         laplace(scale=1.0).plot(**words)
+
+
+def test_questions_by_words_of_others(laplace):
+    for what in (laplace(scale=1.0), 2 * laplace(scale=1.0)):
+        with pytest.raises(AttributeError, match="no attribute 'rho'; did you mean zcdp"):
+            what.rho()
+        with pytest.raises(AttributeError, match="no attribute 'epsilom'; did you mean epsilon"):
+            what.epsilom(1e-5)
+    words = {"dataset_size": 10, "batch_size": 2, "steps": 1, "noise_multiplier": 1.0}
+    with pytest.raises(DeclarationError, match="not known; the run that is returned"):
+        mechc.dpsgd(**words, target_delta=0.1)
