@@ -169,7 +169,7 @@ class Contour:
             beyond[:-1] = per_column(buckets, self._span)
         else:
             beyond[:n] = buckets
-        if self._reading != "better":
+        if self._reading not in ("better", "splines"):  # which do without steps beyond the span
             beyond[-1] = SAMPLED * at_knots[n]
         return {"beyond": beyond}
 
