@@ -109,7 +109,7 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
-BRIEF = 0.08  # for a contour of atoms alone, a recursion: soon there, or a mesh is sooner
+BRIEF = 0.08  # for a contour of atoms alone: it is soon there, or a mesh is sooner
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
@@ -198,7 +198,6 @@ class Auto:
         self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
         self._single = sum(step.count for step in steps) == 1
         self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
-        self._several = facts is not None and facts.total >= SMOOTH and not facts.listed
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
@@ -355,8 +354,7 @@ class Auto:
 
     def _share_of(self, name: str) -> float:
         """What a method may take that others stand behind."""
-        brief = (name == "contour" and self._atomic) or (name == "direct" and self._several)
-        return BRIEF if brief else FIRST
+        return BRIEF if name == "contour" and self._atomic else FIRST
 
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour.

@@ -63,7 +63,7 @@ LOOSER = 1.5  # nats by which floors may cost more where the size of delta is kn
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
-MOST = 4_000_000  # places times panels: about a second
+MOST = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 SHARED = 4  # repetitions from which a step's panels are shared
@@ -473,7 +473,7 @@ class Recursion:
         return np.asarray(table.act(u, function.edges, parts, payoff) @ c)
 
     def _pay(self, table: Tabulated, places: int, panels: int) -> None:
-        """Refuse what places times panels, of a step and of the function, cost beyond a second."""
+        """Refuse what places times panels, of a step and of the function, cost beyond `MOST`."""
         work = places * (table.loss.shape[0] + panels)
         spend(PLACE * work)
         self._left -= work
