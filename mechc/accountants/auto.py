@@ -185,6 +185,12 @@ STRATEGIES = (  # in order
 )
 
 
+def strategies(steps: Sequence[Step]) -> list[Strategy]:
+    """Return the strategies that apply to these steps, in order."""
+    facts = Facts.of(steps)
+    return [s for s in STRATEGIES if s.applies(facts)]
+
+
 class Auto:
     """The accountant behind method="auto": the module's docstring has the rule."""
 
@@ -192,8 +198,7 @@ class Auto:
         """Choose the strategies; no accountant is built before it is needed."""
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
-        facts = Facts.of(steps) if self._resolved else None
-        self._queue = [s for s in STRATEGIES if facts and s.applies(facts)]
+        self._queue = strategies(steps) if self._resolved else []
         self._atomic = self._resolved and not any(s.loss.loss.size for s in steps)
         self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
         self._single = sum(step.count for step in steps) == 1
