@@ -127,7 +127,8 @@ class PldAccountant:
             UnsupportedError: no window can be proven, or the mesh that the answer needs is larger
                 than max_bytes allows.
         """
-        return self._at_hand(epsilon) or self._kept_at(epsilon).bound(epsilon)
+        known = self._at_hand(epsilon)
+        return self._kept_at(epsilon).bound(epsilon) if known is None else known
 
     def roughly(self, epsilon: float) -> Bound:
         """As `log_delta`, on a coarse mesh."""
@@ -348,7 +349,7 @@ class PldAccountant:
             )
         laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
-            return self._refined(window, self._coarsest(window))
+            return self._coarsest(window)
         exact = (
             (discretise.exact(law, step), k) for law, k in zip(laws, self._counts, strict=True)
         )
