@@ -65,7 +65,7 @@ def run(output, seeds, steps):
         "filtering": figures.filtering(clips, lambda one: f"C = {one.settings.clip:g}"),
         "budgets": figures.filtering(budgets, lambda one: rf"$\varepsilon$ = {one.epsilon:g}"),
         "spent": figures.spent(clips),
-        "shifts": figures.shifts([found[0] for found in clips]),
+        "classes": figures.classes([found[0] for found in clips]),
     }.items():
         figure.savefig(output / f"{name}.png", dpi=110)
 
@@ -92,6 +92,12 @@ def _say_filtered(one):
         f" {before[TEST]:.3f} -> {after[TEST]:.3f}, training loss {before[TRAIN]:.3f} ->"
         f" {after[TRAIN]:.3f}, active {left[one.start]:.0%} -> {left[-1]:.0%}\n"
     )
+    if one.epsilon == BUDGET and one.settings.clip == CLIPS[one.data.name]:
+        (a, b), (c, d), (e, f) = one.by_class.std(axis=3).mean(axis=2)
+        sys.stdout.write(
+            f"    between classes: training loss +- {a:.3f} -> {b:.3f}, test loss +- {c:.3f} ->"
+            f" {d:.3f}, epsilon +- {e:.2f} -> {f:.2f}\n"
+        )
 
 
 if __name__ == "__main__":

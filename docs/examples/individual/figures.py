@@ -70,19 +70,19 @@ def filtering(studies, name):
         for one, colour in zip(runs, (BLUE, ORANGE, GREEN), strict=False):
             steps, mean = np.arange(1, one.settings.steps + 1), one.losses.mean(axis=3)
             left.plot(steps, mean[:, :, TRAIN].mean(axis=0), color=colour, linestyle="--")
-            _band(left, steps, mean[:, :, TEST], colour, name(one))
+            _band(left, steps, mean[:, :, TEST], colour, None)
             _band(right, steps, one.active, colour, name(one))
         one = runs[0]
         for ax in (left, right):
             ax.axvline(one.start, color="0.4", linewidth=1.0, linestyle=":")
             ax.set(xlabel="step, filter begins at the dotted line")
-        budgets = {run.epsilon for run in runs}
-        words = rf", budget $\varepsilon$ = {one.epsilon:g}" if len(budgets) == 1 else ""
-        left.set(ylabel="loss, mean of classes", title=f"{one.data.name}: test (training dashed)")
-        right.set(ylabel="active people", title=f"{one.data.name}{words}")
-        left.set_ylim(bottom=0.0)
-        left.legend(frameon=False, loc="upper center")
-        right.set_ylim(0, 1.05 * one.data.y.size)
+        same = len({run.epsilon for run in runs}) == 1
+        words = rf"budget $\varepsilon$ = {one.epsilon:g}" if same else f"C = {one.settings.clip:g}"
+        for ax in (left, right):
+            ax.set_title(f"{one.data.name}: DP-GD, {words}")
+        left.set(ylabel="loss, mean of classes (training dashed)", ylim=(0.0, left.get_ylim()[1]))
+        right.set(ylabel="active people", ylim=(0, 1.05 * one.data.y.size))
+        right.legend(frameon=False, loc="lower left")
     return figure
 
 
@@ -93,7 +93,7 @@ def spent(studies):
         one = runs[0]
         edges = np.linspace(0.0, 1.02 * one.epsilon, 36)
         for run, colour in zip(runs, (BLUE, ORANGE, GREEN), strict=True):
-            counts = np.array([np.histogram(row, edges)[0] for row in run.spent]).mean(axis=0)
+            counts = np.array([np.histogram(row, edges)[0] for row in run.spent[0]]).mean(axis=0)
             ax.stairs(counts, edges, color=colour, label=f"C = {run.settings.clip:g}")
         ax.set_yscale("symlog", linthresh=10)
         ax.set(xlabel=r"individual $\varepsilon$ when the filter begins", ylabel="people")
@@ -103,31 +103,28 @@ def spent(studies):
     return figure
 
 
-def shifts(studies):
-    """Draw how each class's losses move once the filter leaves people out."""
-    figure, axes = _blank(len(studies))
-    for ax, study in zip(axes, studies, strict=True):
-        change = study.losses[:, -1] - study.losses[:, study.start - 1]
-        names = enumerate(study.data.classes)
-        epsilon = np.array([study.spent[:, study.data.y == c].mean(axis=1) for c, _ in names])
-        for which, colour, fill in ((TEST, BLUE, BLUE), (TRAIN, ORANGE, "none")):
-            y = change[:, which].T
-            ax.errorbar(
-                epsilon.mean(axis=1), y.mean(axis=1), xerr=epsilon.std(axis=1), yerr=y.std(axis=1),
-                fmt="o", markersize=4, color=colour, linewidth=0.8, markerfacecolor=fill,
-                label="training" if which == TRAIN else "test",
-            )  # fmt: skip
-        for c, name in enumerate(study.data.classes):
-            place = epsilon[c].mean(), change[:, TEST, c].mean()
-            ax.annotate(name, place, xytext=(4, 4), textcoords="offset points", fontsize=9)
-        ax.axhline(0.0, color="0.6", linewidth=0.8)
-        ax.set(
-            xlabel=r"mean individual $\varepsilon$ when the filter begins",
-            ylabel="change of loss afterwards",
-            title=f"{study.data.name}: classes, C = {study.settings.clip:g}",
-        )
-        ax.margins(x=0.25, y=0.15)
-        ax.legend(frameon=False)
+def classes(studies):
+    """Draw each class's losses and mean epsilon when the filter begins and at the end."""
+    figure, axes = _blank(3, len(studies))
+    names = "training loss", "test loss", r"mean individual $\varepsilon$"
+    for row, study in zip(np.reshape(axes, (-1, 3)), studies, strict=True):
+        place = np.arange(len(study.data.classes))
+        for ax, name, values in zip(row, names, study.by_class, strict=True):
+            for which, (shift, colour, fill, words) in enumerate((
+                (-0.12, BLUE, "white", f"step {study.start}, filter begins"),
+                (0.12, ORANGE, ORANGE, f"step {study.settings.steps}"),
+            )):  # fmt: skip
+                mean, spread = values[which].mean(axis=0), values[which].std(axis=0)
+                ax.errorbar(
+                    place + shift, mean, yerr=spread, fmt="o", markersize=4, color=colour,
+                    linewidth=0.8, markerfacecolor=fill, label=words,
+                )  # fmt: skip
+            ax.set_xticks(place, study.data.classes)
+            ax.set(xlabel="class", ylabel=name)
+            ax.set(xlim=(-0.6, place.size - 0.4), ylim=(0.0, 1.3 * ax.get_ylim()[1]))
+            ax.set_title(rf"{study.data.name}: C = {study.settings.clip:g}, "
+                         rf"budget $\varepsilon$ = {study.epsilon:g}")  # fmt: skip
+            ax.legend(frameon=False, loc="upper center", fontsize=8, ncols=2)
     return figure
 
 

@@ -83,7 +83,8 @@ class Filtered:
         epsilon: what the budget amounts to at `delta`.
         active: who took part, counted, shape (seeds, steps).
         losses: losses per class in both sets, shape (seeds, steps, 2, classes).
-        spent: epsilon of everybody at `delta` when the filter began, shape (seeds, people).
+        spent: epsilon of everybody at `delta` when the filter began and at the end, shape
+            (2, seeds, people).
     """
 
     data: Data
@@ -94,6 +95,17 @@ class Filtered:
     active: np.ndarray
     losses: np.ndarray
     spent: np.ndarray
+
+    @property
+    def by_class(self):
+        """Training loss, test loss and epsilon of each class when the filter began and at the end.
+
+        Shape (3, 2, seeds, classes).
+        """
+        training, test = np.moveaxis(self.losses[:, [self.start - 1, -1]], (2, 1), (0, 1))
+        members = [self.data.y == c for c in range(len(self.data.classes))]
+        epsilon = np.stack([self.spent[..., m].mean(axis=2) for m in members], axis=2)
+        return np.stack([training, test, epsilon])
 
 
 def filtered(data, clip, speed, epsilon, delta, seeds, start):
@@ -116,5 +128,10 @@ def filtered(data, clip, speed, epsilon, delta, seeds, start):
         epsilon=epsilon,
         active=np.isfinite(ratios).sum(axis=2),
         losses=np.array([run.losses for run in runs]),
-        spent=gdp_epsilon(np.sqrt((ratios[:, :start] ** -2.0).sum(axis=1)), delta),
+        spent=np.array(
+            [
+                gdp_epsilon(np.sqrt((ratios[:, :end] ** -2.0).sum(axis=1)), delta)
+                for end in (start, 2 * start)
+            ]
+        ),
     )
