@@ -109,8 +109,10 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
-BRIEF = 0.08  # for a contour of atoms alone: it is soon there, or a mesh is sooner
+BRIEF = 0.08  # for a contour of atoms alone or of few steps: it is soon there, or others are sooner
+SMALL = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
+NEARER = 0.5  # share of an epsilon at which a method that had one side there is asked again
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
@@ -123,71 +125,91 @@ class Facts(NamedTuple):
 
     Attributes:
         total: steps, repetitions included.
+        distinct: different steps.
+        plain: no loss has atoms.
+        atomic: no loss has a density.
         lattices: all losses lie on lattices.
-        tables: several steps, of which a loss is a table of very many atoms, too many to list.
-        few: one step, or so few that they may be composed one by one.
-        smooth: more than a handful, and no loss has atoms.
         listed: all composed losses can be listed.
-        many: more distinct steps than are taken apart by size, without atoms.
+        tables: several steps, of which a loss is a table of very many atoms, too many to list.
     """
 
-    total: int
-    lattices: bool
-    tables: bool
-    few: bool
-    smooth: bool
-    listed: bool
-    many: bool
+    total: int = 0
+    distinct: int = 0
+    plain: bool = False
+    atomic: bool = False
+    lattices: bool = False
+    listed: bool = False
+    tables: bool = False
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Facts:
         """Look at the steps."""
         from mechc.accountants.direct import enumerable
 
-        total = sum(step.count for step in steps)
-        plain = all(s.loss.atom_loss.size == 0 for s in steps)
-        listed = enumerable(steps)
-        tables = max((s.loss.atom_loss.size for s in steps), default=0) > MANY
-        tables = tables and total > 1 and not listed
+        total, listed = sum(step.count for step in steps), enumerable(steps)
+        most = max((s.loss.atom_loss.size for s in steps), default=0)
         return cls(
             total=total,
+            distinct=len(steps),
+            plain=most == 0,
+            atomic=not any(s.loss.loss.size for s in steps),
             lattices=all(s.loss.lattice for s in steps),
-            tables=tables,
-            few=total == 1 or (total <= FEW and len(steps) <= DISTINCT and not tables),
-            smooth=total >= SMOOTH and plain,
             listed=listed,
-            many=plain and len(steps) > STEPS,
+            tables=most > MANY and total > 1 and not listed,
         )
+
+    @property
+    def few(self) -> bool:
+        """Several steps, but so few that they may be composed one by one."""
+        return 1 < self.total <= FEW and self.distinct <= DISTINCT and not self.tables
+
+    @property
+    def smooth(self) -> bool:
+        """More than a handful, and no loss has atoms."""
+        return self.total >= SMOOTH and self.plain
+
+    @property
+    def many(self) -> bool:
+        """More distinct steps than are taken apart by size, without atoms."""
+        return self.plain and self.distinct > STEPS
 
 
 class Strategy(NamedTuple):
-    """A method that "auto" may ask, why, and of which compositions."""
+    """A method that "auto" may ask, why, of which compositions, and the share of the work for it.
+
+    A method may come twice: soon with a little of the work, and with more of it where nothing else
+    was narrow enough.
+    """
 
     method: str
     reason: str
     applies: Callable[[Facts], bool]
+    share: float = FIRST
 
 
+STEPS_ALONE = "few steps, or few atoms in all"
+CONTOUR = "cost independent of the counts"
 WIDE = "the contour's proof is wider than asked for"
 STRATEGIES = (  # in order
     Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
-    Strategy(
-        "direct", "few steps, or few atoms in all", lambda f: (f.few and not f.smooth) or f.listed
-    ),
-    Strategy("contour", "cost independent of the counts", lambda f: True),
+    Strategy("direct", STEPS_ALONE, lambda f: f.total == 1 or f.listed),
+    Strategy("direct", STEPS_ALONE, lambda f: f.few and not (f.smooth or f.listed), SMALL),
+    Strategy("contour", CONTOUR, lambda f: f.few or f.atomic, BRIEF),
+    Strategy("contour", CONTOUR, lambda f: not (f.few or f.atomic)),
+    Strategy("direct", WIDE, lambda f: f.few and f.smooth, SMALL),
     Strategy(
         "direct",
         WIDE,
-        lambda f: (f.smooth or not f.few) and f.total <= MORE and not (f.tables or f.many),
+        lambda f: 1 < f.total <= MORE and not (f.tables or f.many or f.listed),
     ),
+    Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
     Strategy("pld", WIDE, lambda f: not f.tables),
 )
 
 
-def strategies(steps: Sequence[Step]) -> list[Strategy]:
-    """Return the strategies that apply to these steps, in order."""
-    facts = Facts.of(steps)
+def strategies(facts: Facts) -> list[Strategy]:
+    """Return the strategies that apply to such steps, in order."""
     return [s for s in STRATEGIES if s.applies(facts)]
 
 
@@ -198,11 +220,8 @@ class Auto:
         """Choose the strategies; no accountant is built before it is needed."""
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
-        self._queue = strategies(steps) if self._resolved else []
-        self._atomic = self._resolved and not any(s.loss.loss.size for s in steps)
-        self._smooth = self._resolved and not any(s.loss.atom_loss.size for s in steps)
-        self._single = sum(step.count for step in steps) == 1
-        self._few = sum(step.count for step in steps) <= FEW and len(steps) <= DISTINCT
+        self._facts = Facts.of(steps) if self._resolved else Facts()
+        self._queue = strategies(self._facts) if self._resolved else []
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
@@ -214,8 +233,8 @@ class Auto:
         # within one question: the method that settled, or of all that were asked was the
         # narrowest, and where
         self._last, self._of_all = ("", math.nan), False
-        # and methods that had one side where another had two, at a width asked for
-        self._one_sided: set[tuple[str, float]] = set()
+        # and methods that had one side where another had two, at a width asked for: the nearest
+        self._one_sided: dict[tuple[str, float], float] = {}
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float, rough: bool = False) -> Bound:
@@ -270,19 +289,19 @@ class Auto:
         if self._ways != [self._first]:
             return None
         asked = self._queue[:1]
-        if self._smooth and len(self._steps) > STEPS:  # where large losses are rare this is close
+        if self._facts.many:  # where large losses are rare this is close
             near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
-        elif self._atomic:
+        elif self._facts.atomic:
             asked = self._queue
         for strategy in list(asked):
             try:
                 accountant = self._accountant(strategy.method)
                 if not isinstance(accountant, registry.Inverts):
                     continue
-                with share(self._share_of(strategy.method)):
+                with share(strategy.share):
                     found = accountant.epsilon(log_delta, near)
             except (UnsupportedError, NumericError, OutOfWorkError, MemoryError) as error:
-                if not self._atomic:
+                if not self._facts.atomic:
                     return None
                 if isinstance(error, OutOfWorkError):
                     self._queue.remove(strategy)
@@ -290,7 +309,7 @@ class Auto:
             if found is not None:
                 found.detail["auto"] = strategy.reason
                 return found
-            if self._atomic:
+            if self._facts.atomic:
                 return None
         return None
 
@@ -305,46 +324,52 @@ class Auto:
 
     def _first(self, epsilon: float, rtol: float) -> Bound:
         best: Bound | None = None
-        narrowest, refusals, blunt = "", [], set()
+        narrowest, refusals, blunt, tried = "", [], {}, set()
         order = self._in_order(epsilon, rtol)
         enough = self._last[0] if self._of_all and self._is_close(epsilon) else ""
         for strategy in order:
             name = strategy.method
-            if name == "pld" and self._smooth and best is not None and _width(best) <= rtol:
-                break  # narrow enough; only the recursion would have been narrower still
-            if (name, rtol) in self._one_sided and best is not None and math.isfinite(_width(best)):
+            width = math.inf if best is None else _width(best)
+            narrow, two_sided = width <= rtol, math.isfinite(width)
+            if (strategy.reason, strategy.share) == (WIDE, FIRST) and narrow:
+                break  # only the recursion might have been narrower still, and soon
+            if name in tried:
+                continue
+            if two_sided and self._has_one_side(name, epsilon, rtol):
                 break
             try:
-                first = 1.0 if strategy is order[-1] else self._share_of(name)
-                with share(first if best is None or math.isinf(_width(best)) else ANOTHER):
+                part = 1.0 if strategy is order[-1] else strategy.share
+                with share(min(part, ANOTHER) if two_sided else part):
                     accountant = self._accountant(name)
                     if rtol >= WIDEST and isinstance(accountant, registry.AnswersRoughly):
                         answer = accountant.roughly(epsilon)
                     else:
                         answer = accountant.log_delta(epsilon)
             except OutOfWorkError as out:
-                if best is not None:
-                    best.detail["max_work"] = str(out)
-                elif strategy is order[-1]:
+                if best is None and strategy is order[-1]:
                     raise
+                if best is not None and strategy.share == FIRST:
+                    best.detail["max_work"] = str(out)
                 self._queue.remove(strategy)  # what is left is for other epsilons of a search
                 continue
             except (UnsupportedError, NumericError, MemoryError) as error:
                 refusals.append(named(name, error))
+                tried.add(name)
                 # what it refuses are the steps, not this epsilon, or it costs too much here
                 if name not in self._built or name == "direct":
                     self._queue.remove(strategy)
                 continue
+            tried.add(name)
             answer.detail["auto"] = strategy.reason
             exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
-            settled |= name == "direct" and self._single  # nor than one step's branches
-            if name == "contour" and self._few:  # the recursion over steps may be sharper
+            settled |= name == "direct" and self._facts.total == 1  # nor than one step's branches
+            if name == "contour" and self._facts.few:  # the recursion over steps may be sharper
                 settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
             if math.isinf(_width(answer)):
-                blunt.add((name, rtol))
+                blunt[name, rtol] = abs(epsilon)
             if best is None or _rank(answer) < _rank(best):
                 best, narrowest = answer, name
             if math.isfinite(_width(best)):
@@ -357,20 +382,21 @@ class Auto:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
-    def _share_of(self, name: str) -> float:
-        """What a method may take that others stand behind."""
-        return BRIEF if name == "contour" and self._atomic else FIRST
-
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour.
 
         Last those that had one side where others had two.
         """
         name = self._last[0]
-        if epsilon > FAR and not self._single:
+        if epsilon > FAR and self._facts.total > 1:
             return sorted(self._queue, key=lambda s: s.method != "contour")
-        order = sorted(self._queue, key=lambda s: (s.method, rtol) in self._one_sided)
+        order = sorted(self._queue, key=lambda s: self._has_one_side(s.method, epsilon, rtol))
         return sorted(order, key=lambda s: s.method != name) if self._is_close(epsilon) else order
+
+    def _has_one_side(self, name: str, epsilon: float, rtol: float) -> bool:
+        """Whether a method that had one side at an epsilon is about as far out again."""
+        place = self._one_sided.get((name, rtol), math.inf)
+        return abs(epsilon) > NEARER * place
 
     def _is_close(self, epsilon: float) -> bool:
         """Whether the last answer was for about the same place."""

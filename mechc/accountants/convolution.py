@@ -45,6 +45,7 @@ PART, LAWS = 0.012, 50.0  # of the work allowed, for one composition, and once m
 MOST_PART = 0.1  # of that
 CELL, PRODUCT = 60.0, 0.01  # work of a mesh point of one law, and of a product of two masses
 FEWEST, MOST = 256, 16_384  # mesh points
+PIECE = 8192  # masses: longer dot products take threads
 LONGEST = 8  # range of one law, in ranges of the sum
 TRIM = 1e-9  # share of the mass of a product that is moved or dropped, as its lowest sums
 BELOW = 1e-12  # mass of one step below its mesh
@@ -103,7 +104,7 @@ class Sum:
         few = min(self.mass.size, other.mass.size) + 8
         return Sum(
             self.offset + other.offset, self.step, self.first + other.first,
-            np.convolve(self.mass, other.mass),
+            _convolved(self.mass, other.mass),
             self.far_p * (r + other.far_p) + p * other.far_p,
             self.far_q * (s + other.far_q) + q * other.far_q,
             min(self.floor + min(other.floor, other.lowest), self.lowest + other.floor),
@@ -302,6 +303,15 @@ class Nodes:
             return known > log_delta
 
         return switch(exceeds, 1e-3, 0.0, 700.0, TURNS)[1]
+
+
+def _convolved(a: Floats, b: Floats) -> Floats:
+    """Masses of sums, in pieces for which numpy takes no threads: those wait for one another."""
+    out = np.zeros(a.size + b.size - 1)
+    for start in range(0, b.size, PIECE):
+        part = np.convolve(a, b[start : start + PIECE])
+        out[start : start + part.size] += part
+    return out
 
 
 def _points(laws: int, products: float) -> int:

@@ -66,7 +66,9 @@ MAX_KINKS = 64
 MOST = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
-SHARED = 4  # repetitions from which a step's panels are shared
+SHARED = (
+    7  # repetitions from which a step's panels are shared: fewer are soon gone through one by one
+)
 MARGIN = 1e-3  # in units of 1 / tilt
 FIRST_PANELS = 6
 TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
@@ -506,19 +508,26 @@ def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
 
 def _sums(a: Floats, b: Floats) -> Floats:
     """All sums of a kink of each; none once there are too many."""
-    sums = np.unique(np.add.outer(a, b).ravel())
-    if sums.size > 1:
-        apart = np.diff(sums) > 1e-12 * np.abs(sums).max()
-        sums = sums[np.append(True, apart)]
-    return sums if sums.size <= MAX_KINKS else sums[:0]
+    return _distinct(np.add.outer(a, b).ravel())
+
+
+def _distinct(kinks: Floats) -> Floats:
+    """Kinks that are apart in doubles; none if they are too many."""
+    kinks = np.unique(kinks)
+    if kinks.size > 1:
+        apart = np.diff(kinks) > 1e-12 * np.abs(kinks).max()
+        kinks = kinks[np.append(True, apart)]
+    return kinks if kinks.size <= MAX_KINKS else kinks[:0]
 
 
 def _repeated(start: Floats, kinks: Floats, count: int) -> Floats:
-    """Kinks after 2, ..., count repetitions: the last ones, if the anchor is a kink."""
-    out = start
+    """Kinks after 1, ..., count repetitions, or of the last of them alone."""
+    out, levels = start, [start[:0]]
     for _ in range(count):
         out = _sums(out, kinks)
-    return out
+        levels.append(out)
+    together = _distinct(np.concatenate(levels))
+    return together if together.size else out
 
 
 LONG = 200  # steps in all that are gone through one by one ...

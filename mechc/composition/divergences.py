@@ -42,7 +42,7 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError, spared
+from mechc.loss.allowance import OutOfWorkError, share, spared
 from mechc.loss.roots import switch
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
@@ -380,7 +380,10 @@ def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
     Raises:
         UnsupportedError: the method refuses where the maximum is.
     """
-    answers = [_false_negative_in(evaluation, d, alpha) for d in evaluation.directions]
+    answers: list[Bound] = []
+    for direction in evaluation.directions:
+        with share(1.0 / (len(evaluation.directions) - len(answers))):
+            answers.append(_false_negative_in(evaluation, direction, alpha))
     best = min(answers, key=lambda b: [v for v in (b.estimate, b.lower, 1.0) if v == v])
     uppers = [float(b.upper) for b in answers if not math.isnan(float(b.upper))]
     lower = float(np.min([b.lower for b in answers]))  # nan if one is
