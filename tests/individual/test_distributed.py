@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -32,10 +33,12 @@ ASKED = {"parameter": "sigma", "span": (2.0, 50.0), "delta": 1e-6, "buckets": 8,
 # the run that is killed: the same call in a process of its own
 SCRIPT = """
 import sys
-from tests_of_killed_runs import account_for
+import tests_of_killed_runs
 if __name__ == "__main__":
-    account_for(sys.argv[1], workers=int(sys.argv[2]))
+    getattr(tests_of_killed_runs, sys.argv[3])(sys.argv[1], workers=int(sys.argv[2]))
 """
+# people of the run that is started by hand, and those whom a worker has at a time
+CROWD, PART = int(float(os.environ.get("MECHC_PEOPLE", "1e6"))), 250_000
 
 
 def steps():
@@ -56,6 +59,33 @@ def account_for(output, given=None, **options):
     return account(
         mechc.load("gaussian"), steps, output, counts=counts, progress=False, **ASKED, **options
     )
+
+
+def ratios_of_many(block_info=None):
+    """Draw the 40 ratios of a chunk of people around a ratio of each."""
+    (first, last), (_, steps) = block_info[None]["array-location"]
+    rng = np.random.default_rng(first)
+    centre = np.exp(rng.uniform(np.log(5.0), np.log(100.0), last - first))
+    drift = np.exp(0.3 * rng.standard_normal((last - first, steps)))
+    return np.clip(centre[:, None] * drift, 4.0, 200.0)
+
+
+def account_for_many(output, only=None, **options):
+    """Account for CROWD people with 2000 steps each, or for some chunks of them."""
+    import dask.array as da
+
+    sizes = [min(PART, CROWD - i) for i in range(0, CROWD, PART)]
+    drawn = da.map_blocks(ratios_of_many, chunks=(tuple(sizes), (40,)), dtype="f8")
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    asked = {"parameter": "sigma", "span": (4.0, 200.0), "delta": 1e-6, "journal": 0}
+    if only is None:
+        return account(
+            mechanism, drawn, output, counts=[50] * 40, progress=False, **asked, **options
+        )
+    run = Run.open(mechanism, drawn, output, counts=[50] * 40, **asked)
+    for index in only:
+        run.chunk(index)
+    return run.results
 
 
 def run_of(output, **options):
@@ -279,22 +309,22 @@ def is_worker(process):
         return False
 
 
-def launch(folder, output, workers):
+def launch(folder, output, workers, work):
     module = folder / "tests_of_killed_runs.py"
     module.write_text(Path(__file__).read_text("utf-8"), "utf-8")
     script = folder / "killed_run.py"
     script.write_text(SCRIPT, "utf-8")
-    command = [sys.executable, str(script), str(output), str(workers)]
+    command = [sys.executable, str(script), str(output), str(workers), work]
     with open(folder / "log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
 
 
-def killed_run(folder, reference, seed, kills, longest=6.0, workers=2):
-    """Start a run, kill something `kills` times, start again as needed; compare in the end."""
+def killed_run(folder, seed, kills, longest=6.0, workers=2, work="account_for"):
+    """Start a run, kill something `kills` times, start again as needed; return its results."""
     draw, output = random.Random(seed), folder / "k.zarr"
     happened = []
     for _ in range(kills + 2):
-        process = launch(folder, output, workers)
+        process = launch(folder, output, workers, work)
         while len(happened) < kills:
             happened.append(kill_once(process, draw, longest))
             if process.poll() is not None:
@@ -304,20 +334,46 @@ def killed_run(folder, reference, seed, kills, longest=6.0, workers=2):
     else:
         raise AssertionError((folder / "log").read_text()[-3000:])
     facts = json.loads(Path(f"{output}.progress", "run.json").read_text())
-    results = Results.open(output, PEOPLE, CHUNK, {"delta": facts["delta"]})
+    about = facts["people"], facts["chunk"], {"delta": facts["delta"]}
+    results = Results.open(output, *about)
     assert all(results.is_done(i) for i in range(results.chunks))
-    assert np.array_equal(numbers(results), reference)
     print(seed, happened)
+    return results
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, reference):
-    killed_run(tmp_path, reference, seed=2, kills=1, longest=1.0, workers=1)
+    results = killed_run(tmp_path, seed=2, kills=1, longest=1.0, workers=1)
+    assert np.array_equal(numbers(results), reference)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 def test_fifty_killed_runs_lose_nothing(tmp_path, reference, seed):
-    killed_run(tmp_path, reference, seed=100 + seed, kills=1)
+    results = killed_run(tmp_path, seed=100 + seed, kills=1)
+    assert np.array_equal(numbers(results), reference)
+
+
+@pytest.mark.slow
+def test_many_people_on_two_workers_of_which_some_are_killed(tmp_path):
+    """By hand: MECHC_PEOPLE=1e7 pytest -m slow -s tests/individual/test_distributed.py -k many."""
+    start = time.perf_counter()
+    longest = 6e-6 * CROWD
+    results = killed_run(tmp_path, 7, kills=4, longest=longest, work="account_for_many")
+    seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    widest = 0.0
+    for i in range(results.chunks):
+        lower, _, upper = results.read(i)
+        assert lower.size == results.rows(i).stop - results.rows(i).start and (lower > 0.0).all()
+        widest = max(widest, float((1.0 - lower / upper).max()))
+    print(
+        f"{CROWD} people: {seconds:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processor time"
+        f" besides that of killed processes, {used.ru_maxrss / 2**10:.0f} MiB, widest {widest:.1e}"
+    )
+    assert widest <= 1.2e-4
+    some = {0, results.chunks // 2, results.chunks - 1}
+    alone = account_for_many(tmp_path / "alone.zarr", only=some)
+    for i in some:
+        assert np.array_equal(alone.read(i), results.read(i))
 
 
 @pytest.fixture
