@@ -252,8 +252,11 @@ class IndividualAccountant(TakesTurns):
         """Undo the last step for some people, before anything of it has been released.
 
         Args:
-            values: what the last call of `step` was given, shape (people,).
+            values: what the last call of `step` was given, shape (people,), count being 1.
             people: indices of those for whom the step did not happen.
+
+        Raises:
+            DeclarationError: not that, as far as the totals tell. Nothing has been undone then.
         """
         rows, family = self._check_rows(people), self.family
         given = as_floats(check_dense(family.parameter, values, self.people), self._up)
@@ -337,7 +340,7 @@ class IndividualAccountant(TakesTurns):
         Returns:
             Seconds of processor time and bytes.
         """
-        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        who = self._asked_for(rows)
         people, some = who.size, who[:: -(-who.size // LOOKED_AT)]
         same = np.bincount(self._ledger.distinct(some)[1])
         # who is like nobody in a sample stands for others like that outside of it
@@ -410,7 +413,7 @@ class IndividualAccountant(TakesTurns):
     ) -> Bound:
         if not isinstance(method, str) or method not in METHODS:
             raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
-        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        who = self._asked_for(rows)
         if method == "contour" and progress is True:
             with bar("people", who.size) as tell:
                 query = replace(query, tell=lambda done, _: tell(completed=done))
@@ -616,6 +619,13 @@ class IndividualAccountant(TakesTurns):
             status += f"; wider than rtol for {wide} of {width.size} (relative_width)"
         return Bound(lower, estimate, upper, "contour", status, detail)
 
+    def _asked_for(self, rows: ArrayLike | None) -> Rows:
+        """Return the people asked for, at least one."""
+        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        if not who.size:
+            raise DeclarationError("rows is empty (expected indices of people)")
+        return who
+
     def _check_rows(self, rows: ArrayLike) -> Rows:
         index = np.asarray(rows)
         if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
@@ -686,7 +696,10 @@ def summary(
     given = np.asarray(labels)
     if given.shape != upper.shape:
         raise DeclarationError(f"labels has shape {given.shape} (expected {upper.shape})")
-    names, place = np.unique(given, return_inverse=True)
+    try:
+        names, place = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise DeclarationError(f"labels cannot be told apart: {error}") from error
     parts = (np.flatnonzero(place == i) for i in range(names.size))
     return tuple(
         _group(name, lower[part], upper[part], wanted)

@@ -24,8 +24,8 @@ from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import positive, size
 from mechc.errors import DeclarationError
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.budget import Mask, check_dense, number
-from mechc.individual.filters import gaussian_order, renyi_budget
+from mechc.individual.budget import Mask, check_dense
+from mechc.individual.filters import gaussian_order, gdp_budget, renyi_budget
 from mechc.individual.gaussian import gdp_delta
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.protocol import Floats
@@ -112,6 +112,13 @@ def _cover(left: Floats, right: Floats, start: float, end: float) -> Floats:
     return np.where(left > 0, _bisect(enough, left.shape)[1], 0.0)
 
 
+def _by_divergences(epsilon: float, delta: float) -> float:
+    """Return a mu whose Renyi divergences convert to (epsilon, delta), 0 if there is none."""
+    order = gaussian_order(epsilon, delta)
+    budget = max(renyi_budget(epsilon, delta, order), 0.0)
+    return math.sqrt(2.0 * budget / order) * (1.0 - 1e-12)
+
+
 class ApproximateFilter(TakesTurns):
     """Individual filter for steps of any dominating pairs, approximate in the sense above.
 
@@ -143,14 +150,9 @@ class ApproximateFilter(TakesTurns):
             DeclarationError: no budget, two budgets, or one out of range.
         """
         _check(accountant)
-        if (mu is None) == (epsilon is None or delta is None):
-            raise DeclarationError("expected a budget: either mu, or epsilon and delta")
-        if mu is None and epsilon is not None and delta is not None:
-            order = gaussian_order(epsilon, delta)
-            mu = math.sqrt(2.0 * renyi_budget(epsilon, delta, order) / order) * (1.0 - 1e-12)
-        if mu is None or not 0.0 < number("mu", mu) < math.inf:
-            raise DeclarationError(f"mu={mu!r} (expected a finite number > 0)")
-        self.accountant, self.mu = accountant, number("mu", mu)
+        self.accountant, self.mu = accountant, gdp_budget(mu, epsilon, delta, _by_divergences)
+        if not 0.0 < self.mu < math.inf:
+            raise DeclarationError(f"mu={self.mu!r} is no budget (expected a finite number > 0)")
         self.epsilon_max = positive("ApproximateFilter", "epsilon_max", epsilon_max)
 
     @in_turn

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -66,11 +66,73 @@ from mechc.individual.gaussian import check_target, gdp_mu
 from mechc.individual.storage import Reader, TakesTurns, in_turn, write
 from mechc.protocol import Floats
 
-_SHARED, _ODOMETER = "shared-gdp-filter", "gdp-odometer"  # kinds of state files
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
-class _Filter(TakesTurns, ABC):
+class _Saved(TakesTurns, ABC):
+    """Has exact totals that go on from a file."""
+
+    _kind: ClassVar[str]
+
+    @in_turn
+    def save(self, path: PathLike) -> None:
+        """Write the state atomically.
+
+        Save after `step` and before the step's result is released: a run resumed from an older
+        state would forget what has been released since.
+
+        Args:
+            path: the file to create or replace.
+        """
+        charged, facts, moved = self._kept()
+        write(path, self._kind, {**facts, **moved}, {"totals": charged.totals})
+
+    @classmethod
+    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
+        """Return what was saved.
+
+        Args:
+            path: a file written by `save`.
+            storage: as for the constructor; of no use where there is but one total.
+
+        Raises:
+            StateError: the file is of another kind, damaged, or of another version.
+        """
+        with Reader(path, cls._kind) as reader:
+            loaded = cls._opened(reader.meta, storage)
+        loaded.restore(path)
+        return loaded
+
+    @in_turn
+    def restore(self, path: PathLike) -> None:
+        """Replace this state by a saved one of the same population and budget.
+
+        Args:
+            path: a file written by `save`.
+
+        Raises:
+            StateError: as for `load`, or another population or budget. The state is unchanged.
+        """
+        with Reader(path, self._kind) as reader:
+            reader.expect(self._kept()[1])
+            self._go_on(reader.meta)
+            reader.copy_into("totals", self._kept()[0].totals)
+
+    @abstractmethod
+    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
+        """Return whose totals are saved, facts that must match, and what changes besides totals."""
+
+    @abstractmethod
+    def _go_on(self, facts: dict[str, Any]) -> None:
+        """Take over what has changed."""
+
+    @classmethod
+    @abstractmethod
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        """Return a new object with the facts of a saved one."""
+
+
+class _Filter(_Saved):
     """One exact total a person against one budget, in memory or memory-mapped.
 
     Attributes:
@@ -78,8 +140,6 @@ class _Filter(TakesTurns, ABC):
         steps: how many steps have been offered.
         totals: what everybody has used, uint64[people, 2], see `budget`.
     """
-
-    _kind: ClassVar[str]
 
     def _open(self, people: int, budget: Budget, file: PathLike | None = None) -> None:
         """Begin with nothing spent."""
@@ -118,66 +178,11 @@ class _Filter(TakesTurns, ABC):
         left = budget.high - totals[:, 0] - borrow, budget.low - totals[:, 1]
         return as_sums(budget, *left, SHAVE)
 
-    @in_turn
-    def save(self, path: PathLike) -> None:
-        """Write the state atomically.
+    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
+        return self, {"people": self.people, "budget": self._budget.value}, {"steps": self.steps}
 
-        Save after `step` and before the step's result is released: a run resumed from an older
-        state would forget what has been released since.
-
-        Args:
-            path: the file to create or replace.
-        """
-        self._write(path, self._kind, {"steps": self.steps, **self._facts()})
-
-    @classmethod
-    def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
-        """Return the filter that was saved.
-
-        Args:
-            path: a file written by `save`.
-            storage: as for the constructor.
-
-        Raises:
-            StateError: the file is not such a filter's, damaged, or of another version.
-        """
-        with Reader(path, cls._kind) as reader:
-            loaded = cls._opened(reader.meta, storage)
-        loaded.restore(path)
-        return loaded
-
-    @in_turn
-    def restore(self, path: PathLike) -> None:
-        """Replace this filter's state by a saved one of the same population and budget.
-
-        Args:
-            path: a file written by `save`.
-
-        Raises:
-            StateError: as for `load`, or another population or budget. The state is unchanged.
-        """
-        self.steps = self._read(path, self._kind, self._facts())["steps"]
-
-    def _facts(self) -> dict[str, Any]:
-        """What else a saved state must have been written with."""
-        return {}
-
-    @classmethod
-    @abstractmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        """Return a new filter with the facts of a saved one."""
-
-    def _write(self, path: PathLike, kind: str, facts: dict[str, Any]) -> None:
-        """Write totals, population, budget and further facts."""
-        facts = {"people": self.people, "budget": self._budget.value, **facts}
-        write(path, kind, facts, {"totals": self.totals})
-
-    def _read(self, path: PathLike, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
-        """Read totals back and return the facts; unchanged if those do not match."""
-        with Reader(path, kind) as reader:
-            reader.expect({"people": self.people, "budget": self._budget.value, **facts})
-            reader.copy_into("totals", self.totals)
-            return reader.meta
+    def _go_on(self, facts: dict[str, Any]) -> None:
+        self.steps = facts["steps"]
 
     def _charge(self, name: str, step: Update, out: Mask | None) -> Mask:
         """Charge a step to everyone it fits; return who that is."""
@@ -324,9 +329,10 @@ class RenyiFilter(_Filter):
         elif epsilon is None or delta is None:
             raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
         else:
+            epsilon, delta = number("epsilon", epsilon), number("delta", delta)
             order = gaussian_order(epsilon, delta) if order is None else order
-            budget = renyi_budget(epsilon, delta, order)
-        self.order = order
+            budget = renyi_budget(epsilon, delta, check_order(order))
+        self.order = check_order(order)
         self._open(people, make_budget("budget", budget, squared=False), storage)
 
     @property
@@ -351,8 +357,9 @@ class RenyiFilter(_Filter):
         """
         return self._charge("rho", rho, out)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"order": self.order}
+    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
+        charged, facts, moved = super()._kept()
+        return charged, {**facts, "order": self.order}, moved
 
     @classmethod
     def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
@@ -360,12 +367,14 @@ class RenyiFilter(_Filter):
         return cls(people=people, order=order, budget=budget, storage=storage)
 
 
-class SharedGDPFilter(TakesTurns):
+class SharedGDPFilter(_Saved):
     """GDP filter for the worst case over all people (algorithm 2): one total, stops for good.
 
     Attributes:
         stopped: whether a step has been refused.
     """
+
+    _kind = "shared-gdp-filter"
 
     def __init__(
         self, *, mu: float | None = None, epsilon: float | None = None, delta: float | None = None
@@ -409,33 +418,21 @@ class SharedGDPFilter(TakesTurns):
             self.stopped = not self._one.step([mu])[0]
         return not self.stopped
 
-    @in_turn
-    def save(self, path: PathLike) -> None:
-        """Write the state atomically; when to do so says `GDPFilter.save`.
+    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
+        return *self._one._kept()[:2], {"stopped": self.stopped}
 
-        Args:
-            path: the file to create or replace.
-        """
-        self._one._write(path, _SHARED, {"stopped": self.stopped})
+    def _go_on(self, facts: dict[str, Any]) -> None:
+        self.stopped = bool(facts["stopped"])
 
     @classmethod
-    def load(cls, path: PathLike) -> Self:
-        """Return the filter that was saved.
-
-        Args:
-            path: a file written by `save`.
-
-        Raises:
-            StateError: the file is not such a filter's, damaged, or of another version.
-        """
-        with Reader(path, _SHARED) as reader:
-            loaded = cls(mu=reader.meta["budget"])
-        loaded.stopped = bool(loaded._one._read(path, _SHARED, {})["stopped"])
-        return loaded
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        return cls(mu=facts["budget"])
 
 
-class GDPOdometer(TakesTurns):
+class GDPOdometer(_Saved):
     """GDP odometer with a fixed sequence of increments."""
+
+    _kind = "gdp-odometer"
 
     def __init__(self, increments: float | Sequence[float]) -> None:
         """Start at zero.
@@ -456,7 +453,7 @@ class GDPOdometer(TakesTurns):
             raise DeclarationError("increments is empty (expected at least one number > 0)")
         self._increments = [GDPFilter(people=1, mu=d).mu for d in given]
         self._squares = [0.0]
-        self._current = self._opened()
+        self._current = self._opened_segment()
 
     @property
     def segment(self) -> int:
@@ -500,7 +497,7 @@ class GDPOdometer(TakesTurns):
         """
         if self._current.step([mu])[0]:
             return False
-        following = self._opened(1)
+        following = self._opened_segment(1)
         if not following.step([mu])[0]:
             raise DeclarationError(
                 f"mu={mu!r} exceeds the increment {following.mu!r} of the next segment"
@@ -509,34 +506,18 @@ class GDPOdometer(TakesTurns):
         self._current = following
         return True
 
-    @in_turn
-    def save(self, path: PathLike) -> None:
-        """Write the state atomically; when to do so says `GDPFilter.save`.
+    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
+        return self._current, {"increments": self._increments}, {"squares": self._squares}
 
-        Args:
-            path: the file to create or replace.
-        """
-        facts = {"increments": self._increments, "squares": self._squares}
-        self._current._write(path, _ODOMETER, facts)
+    def _go_on(self, facts: dict[str, Any]) -> None:
+        self._squares = facts["squares"]
+        self._current = self._opened_segment()
 
     @classmethod
-    def load(cls, path: PathLike) -> Self:
-        """Return the odometer that was saved.
+    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
+        return cls(facts["increments"])
 
-        Args:
-            path: a file written by `save`.
-
-        Raises:
-            StateError: the file is not an odometer's, damaged, or of another version.
-        """
-        with Reader(path, _ODOMETER) as reader:
-            loaded, loaded_squares = cls(reader.meta["increments"]), reader.meta["squares"]
-        loaded._squares = loaded_squares
-        loaded._current = loaded._opened()
-        loaded._current._read(path, _ODOMETER, {})
-        return loaded
-
-    def _opened(self, later: int = 0) -> GDPFilter:
+    def _opened_segment(self, later: int = 0) -> GDPFilter:
         """Return a filter of the open segment, or of a later one, with nothing spent."""
         mu = self._increments[min(self.segment + later, len(self._increments) - 1)]
         return GDPFilter(people=1, mu=mu)
@@ -548,13 +529,19 @@ def _root(squares: list[float]) -> float:
     return math.nextafter(math.nextafter(root, math.inf), math.inf) if root else 0.0
 
 
-def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> float:
+def gdp_budget(
+    mu: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    convert: Callable[[float, float], float] = gdp_mu,
+) -> float:
     """Return the budget as mu, whichever way it was given.
 
     Args:
         mu: the budget itself, or None.
         epsilon: with delta, or None.
         delta: with epsilon, or None.
+        convert: the mu of (epsilon, delta).
 
     Raises:
         DeclarationError: not exactly one of the two forms was given.
@@ -568,7 +555,7 @@ def gdp_budget(mu: float | None, epsilon: float | None, delta: float | None) -> 
         return number("mu", mu)
     if epsilon is None or delta is None:
         raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
-    return gdp_mu(number("epsilon", epsilon), number("delta", delta))
+    return convert(number("epsilon", epsilon), number("delta", delta))
 
 
 def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
@@ -580,6 +567,13 @@ def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
     """
     m = as_floats(np.asarray(mu))
     return np.asarray(m * m * (order / 2) * (1 + _OUTWARD))
+
+
+def check_order(order: float) -> float:
+    """Return an order, refused unless it is finite and > 1."""
+    if not 1.0 < (order := number("order", order)) < np.inf:
+        raise DeclarationError(f"order={order!r} (expected a finite number > 1)")
+    return order
 
 
 def renyi_budget(epsilon: float, delta: float, order: float) -> float:
@@ -594,9 +588,7 @@ def renyi_budget(epsilon: float, delta: float, order: float) -> float:
         DeclarationError: an argument is out of range.
     """
     check_target(epsilon, delta)
-    if not 1.0 < order < np.inf:
-        raise DeclarationError(f"order={order!r} (expected a finite number > 1)")
-    t = order - 1
+    t = check_order(order) - 1
     terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, -np.log1p(-1 / order)])
     return float(terms.sum() - _OUTWARD * np.abs(terms).sum())
 

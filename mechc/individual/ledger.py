@@ -302,8 +302,12 @@ class Ledger:
         self.steps += count
 
     def take_back(self, people: Rows, values: Floats) -> None:
-        """Undo a step that was recorded once for some distinct people."""
+        """Undo a step that was recorded once for some distinct people; refused if it was not."""
+        before = self.totals[people]
         self._record_some(people, self._encode("value", values), -1)
+        if (self.totals[people] > before).any():  # below zero is far above
+            self.totals[people] = before
+            raise DeclarationError("values were not those of the last step (expected what it had)")
 
     def rows(self, people: Rows) -> Floats:
         """Return some people's column totals in units of steps, shape (people, columns)."""
@@ -452,9 +456,10 @@ class Journal:
             self._steps, self.complete = [], False
 
     def take_back(self, people: Rows) -> None:
-        """Undo the last step for some people; it must have been a dense one."""
-        if self.complete:
-            self._steps[-1][1][people] = self.untouched
+        """Undo the last step for some people."""
+        if self.complete and self._steps:
+            where, values, _ = self._steps[-1]
+            values[people if where is None else np.isin(where, people)] = self.untouched
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the steps as arrays for a state file; none once it has given up."""
