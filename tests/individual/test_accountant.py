@@ -261,6 +261,8 @@ def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
         lambda a: a.delta(math.inf),
         lambda a: a.epsilon(1e-6, rows=[2]),
         lambda a: a.epsilon(1e-6, rows=[0.5]),
+        lambda a: a.epsilon(1e-6, rows=np.empty(0, np.int64)),
+        lambda a: a.take_back([10.0, 10.0], [0]),
         lambda a: a.epsilon(1e-6, method="guess"),
         lambda a: a.step([1.0, 1.0]),
         lambda a: a.step([10.0, math.nan]),

@@ -62,7 +62,8 @@ def test_quantiles_enclose_those_of_any_values_between_the_bounds():
         assert group.people == mine.size
     (everybody,) = summary(bound)
     assert everybody.upper[-1] == (lower + width).max()
-    for wrong in ({"labels": [1, 2]}, {"at": [1.5]}):
+    mixed = np.array([*range(100), None], object)
+    for wrong in ({"labels": [1, 2]}, {"labels": mixed}, {"at": [1.5]}):
         with pytest.raises(DeclarationError, match=next(iter(wrong))):
             summary(bound, **wrong)
 

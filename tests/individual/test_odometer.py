@@ -59,6 +59,10 @@ def test_odometers_and_shared_filters_go_on_where_they_were_saved(tmp_path):
     assert restored.stopped and restored.spent == shared.spent and not restored.step(0.1)
     with pytest.raises(StateError):
         SharedGDPFilter.load(tmp_path / "o")
+    o.restore(tmp_path / "o")
+    assert o.segment == 1 and o.bound == pytest.approx(0.5) and not o.step(0.15)
+    with pytest.raises(StateError, match="increments"):
+        GDPOdometer([0.3]).restore(tmp_path / "o")
 
 
 def test_what_remains_of_a_renyi_budget_fits():

@@ -77,6 +77,10 @@ def test_a_sum_that_lands_on_the_budget_is_taken():
         {"budget": 1.0, "order": 2.0, "epsilon": 1.0},
         {"epsilon": 1.0, "delta": 1e-5, "order": 1.0},
         {"epsilon": 0.01, "delta": 1e-9, "order": 1.5},
+        {"epsilon": "1", "delta": 1e-5},
+        {"budget": 1.0, "order": float("nan")},
+        {"budget": 1.0, "order": 1.0},
+        {"budget": 1.0, "order": "2"},
     ],
 )
 def test_bad_budgets_are_refused(arguments):
