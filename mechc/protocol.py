@@ -184,6 +184,13 @@ class Described(Protocol):
     def declaration(self) -> Any:
         """The declaration (imports sympy)."""
 
+    @property
+    def moved_by(self) -> str | None:
+        """Name of the parameter that says how far a query moves, None without additive noise."""
+
+    def derived(self, what: str, make: Callable[[], Any]) -> Any:
+        """What is read off the declaration, as JSON holds it; kept beside the kernel."""
+
     def explain(self, *, whole: bool = False) -> Any:
         """What was derived (imports sympy)."""
 

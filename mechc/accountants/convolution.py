@@ -26,7 +26,6 @@ from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
@@ -36,6 +35,7 @@ from mechc.loss import discretise
 from mechc.loss.allowance import MAX_WORK, allowed, spend
 from mechc.loss.discretise import GridLaw
 from mechc.loss.moments import dot
+from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.roots import switch
 from mechc.loss.rounding import U
@@ -297,7 +297,7 @@ class Nodes:
             mean, spread = self.small(at)
             z = (at - mean) / max(spread, 1e-300)
             normal = spread * (
-                math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * scipy.special.ndtr(-z)
+                math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * 0.5 * math.erfc(z * HALF_ROOT)
             )
             known = max(self.log_single(at), math.log(normal) if normal > 0.0 else -math.inf)
             return known > log_delta

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
@@ -39,7 +38,6 @@ from mechc.protocol import Floats
 Complexes = NDArray[np.complex128]
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-_ERFCX_OVERFLOWS = -30.0  # below this x, q(x) is taken from log Phi instead of erfcx
 
 
 def log1mexp(x: float) -> float:
@@ -77,13 +75,6 @@ def log_peak(t: Floats | float) -> Floats:
     with np.errstate(over="ignore"):
         out[positive] = -some * np.log1p(1.0 / some) - np.log1p(some)
     return out
-
-
-def log_mills(x: float) -> float:
-    """Return log q(x) with q(x) = sqrt(2 pi) exp(x^2/2) (1 - Phi(x)), the normal Mills ratio."""
-    if x < _ERFCX_OVERFLOWS:
-        return float(scipy.special.log_ndtr(-x)) + 0.5 * x * x + HALF_LOG_TWO_PI
-    return math.log(scipy.special.erfcx(x / math.sqrt(2.0))) + 0.5 * math.log(0.5 * math.pi)
 
 
 TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff

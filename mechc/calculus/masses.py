@@ -17,7 +17,7 @@ from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError
 from mechc.protocol import Floats, Measure
-from mechc.symbolic import evaluate
+from mechc.symbolic import evaluate, quadrature
 from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.parameters import Parameter
 
@@ -135,14 +135,14 @@ class _CaseChecker:
         """The mass found, and what poles of the density leave open."""
         centres = [evaluate.value(c, self.parameters, theta) for c in self.centres]
         lattice = self.declaration.measure is Measure.LATTICE
-        add_up = evaluate.sum_over if lattice else evaluate.integral
+        add_up = quadrature.sum_over if lattice else quadrature.integral
         total = doubt = 0.0
         for i, piece in enumerate(self.case.pieces):
             ends = self._range(piece, theta)
             if ends is not None and side.of(piece):
                 density = self._density(side, i, theta)
                 total += add_up(density, *ends, [c for c in centres if math.isfinite(c)])
-                doubt += 0.0 if lattice else evaluate.doubt(density, *ends)
+                doubt += 0.0 if lattice else quadrature.doubt(density, *ends)
         atoms = sum(self._weight(t, theta) for a in self.case.atoms for t in side.of(a))
         return total + atoms, doubt
 
@@ -155,7 +155,7 @@ class _CaseChecker:
         lattice = self.declaration.measure is Measure.LATTICE
         return (lo, hi) if lo < hi or (lattice and lo == hi) else None
 
-    def _density(self, side: _Side, index: int, theta: Theta) -> evaluate.Function:
+    def _density(self, side: _Side, index: int, theta: Theta) -> quadrature.Function:
         """The density on one piece, which complains when it is not a number."""
         piece = self.case.pieces[index]
         lo, hi = self._range(piece, theta) or (-math.inf, math.inf)

@@ -494,6 +494,9 @@ def verify(
             help="A certificate that should be this one.",
         ),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Verify anew what has been verified earlier.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Verify a kernel (a mechanism, its file, an emitted kernel); exit code 1 if it fails.
@@ -506,10 +509,10 @@ def verify(
     writable(output)
     mechanism, kernel = subject.find(what.name)
     mechanism = what.under((), mechanism)
-    certificate = verify(mechanism, level, kernel)
+    certificate = verify(mechanism, level, kernel, again=again or against is not None)
     if output is not None:
         output.write_text(certificate.to_json(), encoding="utf-8")
-    record = {**json.loads(certificate.to_json()), **_claimed(mechanism)}
+    record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
     _print(ctx, record, lambda: table(certificate))
     other = (
         [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))

@@ -35,7 +35,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
@@ -43,6 +42,7 @@ from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, share, spared
+from mechc.loss.normal import log_ndtr
 from mechc.loss.roots import switch
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
@@ -298,8 +298,8 @@ def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
 
     def above(mu: float) -> bool:
         rest = np.logaddexp(
-            scipy.special.log_ndtr(epsilon / mu - 0.5 * mu),
-            epsilon + scipy.special.log_ndtr(-epsilon / mu - 0.5 * mu),
+            log_ndtr(epsilon / mu - 0.5 * mu),
+            epsilon + log_ndtr(-epsilon / mu - 0.5 * mu),
         )
         return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
 

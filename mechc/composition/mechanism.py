@@ -10,7 +10,7 @@ without sympy when it has been compiled before; only a first compilation, `decla
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -155,6 +155,27 @@ class Mechanism:
         """The declaration with all transformations applied (imports sympy)."""
         return build.declaration(self.origin, self.transforms)
 
+    @cached_property
+    def moved_by(self) -> str | None:
+        """Name of the parameter that says how far a query moves to which noise is added.
+
+        "" where that is a formula of parameters, None where it is not declared as additive noise.
+        """
+        return cast("str | None", self.derived("moved_by", self._find_moved_by)["name"])
+
+    def derived(self, what: str, make: Callable[[], Any]) -> Any:
+        """What is read off the declaration, as JSON holds it; kept beside the kernel."""
+        return build.derived(self.origin, self.transforms, what, make)
+
+    def _find_moved_by(self) -> dict[str, str | None]:
+        from mechc.declare.declaration import Shift
+
+        built = self.declaration.construction
+        if not isinstance(built, Shift):
+            return {"name": None}
+        known = (p.name for p in self.declaration.parameters if p.symbol == built.sensitivity)
+        return {"name": next(known, "")}
+
     def record(self) -> dict[str, Any]:
         """Return what a run file holds of the mechanism, from which it can be made again.
 
@@ -221,18 +242,19 @@ class Mechanism:
         path = inputs.as_path(path)
         return build.write_atomically(path, report(self, values, certificate))
 
-    def verify(self, level: str = "quick") -> Certificate:
+    def verify(self, level: str = "quick", *, again: bool = False) -> Certificate:
         """Verify the kernel against the declaration in ball arithmetic (needs python-flint).
 
         Args:
             level: "quick" or "full", see `mechc.verify.certificate.verify`.
+            again: verify anew where a certificate of this very kernel has been kept.
 
         Returns:
             The certificate: `.ok`, `.checks`, `.max_rel_error`, `.to_json()`.
         """
         from mechc.verify.certificate import verify
 
-        return verify(self, level)
+        return verify(self, level, again=inputs.as_flag("again", again))
 
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:

@@ -21,6 +21,7 @@ from mechc.errors import UnsupportedError
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
+from mechc.symbolic.quadrature import integral, sum_over
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Use
@@ -83,9 +84,7 @@ class Noise:
         Raises:
             UnsupportedError: the mechanism is not declared as additive noise.
         """
-        from mechc.declare.declaration import Shift
-
-        if not isinstance(mechanism.declaration.construction, Shift):
+        if mechanism.moved_by is None:
             raise UnsupportedError(
                 f"{mechanism.name} is not declared as noise added to a query (expected a "
                 "mechanism made by mechc.declare.additive, not on a sample)"
@@ -201,6 +200,16 @@ class Noise:
         return self._sum(lambda x, q: q, as_number("lo", lo), as_number("hi", hi))
 
     @cached_property
+    def extent(self) -> float:
+        """A power of two within which the noise is about every other time."""
+        reach = 1.0
+        while reach > 1e-300 and self.mass(-0.5 * reach, 0.5 * reach) >= 0.5:
+            reach *= 0.5
+        while reach < 1e300 and self.mass(-reach, reach) < 0.5:
+            reach *= 2.0
+        return reach
+
+    @cached_property
     def _median(self) -> float:
         return 0.0 if self._even else float(self.quantile(0.5))
 
@@ -257,8 +266,6 @@ class Noise:
         return Moment(value, abs(value) * (AGREEMENT + whole))
 
     def _sum(self, f: Callable[[Floats, Floats], Floats], lo: float, hi: float) -> float:
-        from mechc.symbolic.evaluate import integral, sum_over
-
         with np.errstate(all="ignore"):
 
             def g(x: Floats) -> Floats:

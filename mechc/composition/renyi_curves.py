@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency, Claim
@@ -30,6 +29,7 @@ from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import Step
+from mechc.loss.roots import lowest
 from mechc.loss.rounding import EPS
 
 if TYPE_CHECKING:
@@ -204,11 +204,10 @@ class CurveEvaluation(Evaluation):
             return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
-        found = scipy.optimize.minimize_scalar(exponent, bounds=(lo, hi), method="bounded",
-                                options={"xatol": 1e-9})  # fmt: skip
-        best = min(float(found.fun), exponent(hi), 0.0)
+        at, least = lowest(exponent, lo, hi, xtol=1e-9)
+        best = min(least, exponent(hi), 0.0)
         upper = min(float(np.logaddexp(best, composed(steps).log)), 0.0)
-        order = 1.0 + math.exp(float(found.x))
+        order = 1.0 + math.exp(at)
         detail = {"direction": direction, "order": order}
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, detail)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,14 @@ class Table:
         raise UnsupportedError(
             f"{self.name}: is given by numbers, and run files hold mechanisms by name or formula"
         )
+
+    @property
+    def moved_by(self) -> None:
+        """None: it is not declared as noise."""
+
+    def derived(self, what: str, make: Callable[[], Any]) -> Any:
+        """What is read off it, found each time."""
+        return make()
 
     @property
     def declaration(self) -> Any:

@@ -26,7 +26,7 @@ import numpy as np
 from mechc.accountants.bound import Bound, as_table, plain
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
-from mechc.composition.calibration import attainable, calibrate
+from mechc.composition.calibration import attainable, calibrate, nearby
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
@@ -40,6 +40,7 @@ from mechc.errors import (
     listed,
     suggestion,
 )
+from mechc.loss.roots import lowest
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ ERRORS: dict[str, Callable[[Noise], float]] = {
     "quantile_999": lambda noise: noise.error_quantile(0.999),
 }
 """The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
+Shape = tuple[float, ...]
+Stretch = Callable[[float], Event]  # the release whose outputs are so many times as wide
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
@@ -319,8 +322,6 @@ def optimise(
         DeclarationError: an argument is not acceptable.
         UnsupportedError: no shape in the range meets the target.
     """
-    from scipy.optimize import minimize, minimize_scalar
-
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
     tolerance = positive("optimise", "tolerance", tolerance)
     error, wanted = _error(minimise), _ranges(over)
@@ -328,7 +329,8 @@ def optimise(
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
     kept = load(mechanism).bind(**(parameters or {}))
     names, ranges = list(wanted), [_range(kept, *one) for one in wanted.items()]
-    tried: dict[tuple[float, ...], tuple[float, Event, Bound]] = {}
+    tried: dict[Shape, float] = {}
+    stretched: dict[Shape, tuple[float, Stretch]] = {}
     failed: list[MechcError] = []
 
     def at(place: Any) -> float:
@@ -336,29 +338,54 @@ def optimise(
         if shape not in tried:
             try:
                 bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
-                event, bound = setting.least_noise(bound_to)
-                tried[shape] = float(error(event)), event, bound
+                near = _guess({other: move for other, (move, _) in stretched.items()}, shape)
+                found = setting.stretched(bound_to, near)
+                if found is None:
+                    event = setting.least_noise(bound_to)[0]
+                else:
+                    stretched[shape] = found
+                    event = found[1](setting.sensitivity / found[0])
+                tried[shape] = float(error(event))
             except UnsupportedError as why:
                 failed.append(why)
                 return math.inf
-        return tried[shape][0]
+        return tried[shape]
 
     if len(names) == 1:
-        (lo, hi), xatol = ranges[0], tolerance * (ranges[0][1] - ranges[0][0])
-        minimize_scalar(at, bounds=(lo, hi), method="bounded", options={"xatol": xatol})
-        for end in (lo, hi):
-            at(end)
+        (lo, hi), xtol = ranges[0], tolerance * (ranges[0][1] - ranges[0][0])
+        probes = lo, lo + xtol, 0.5 * (lo + hi), hi - xtol, hi
+        shown = at(lo), at(probes[2]), at(hi)
+        rising, falling = shown[0] < shown[1] < shown[2], shown[0] > shown[1] > shown[2]
+        ends = (rising, probes[1], shown[0]), (falling, probes[3], shown[2])
+        if not any(so and at(inside) >= end for so, inside, end in ends):
+            lowest(at, lo, hi, xtol=xtol)
     else:
+        from scipy.optimize import minimize
+
         start = [0.5 * (lo + hi) for lo, hi in ranges]
         how = {"xatol": tolerance, "fatol": tolerance**2}
         minimize(at, start, method="Nelder-Mead", bounds=ranges, options=how)
-    finite = {shape: found for shape, found in tried.items() if math.isfinite(found[0])}
+    finite = {shape: found for shape, found in tried.items() if math.isfinite(found)}
     if not finite:
         why = f": {failed[-1]}" if failed else ", the error is infinite"
         raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
-    shape = min(finite, key=lambda values: finite[values][0])
-    least, event, bound = finite[shape]
-    return Optimum(dict(zip(names, shape, strict=True)), least, event, bound, len(tried))
+    shape = min(finite, key=lambda values: finite[values])
+    values = dict(zip(names, shape, strict=True))
+    event, bound = setting.least_noise(kept.bind(**values), stretched.get(shape))
+    return Optimum(values, float(error(event)), event, bound, len(tried))
+
+
+def _guess(known: Mapping[Shape, float], shape: Shape) -> float | None:
+    """A value at a shape from those at others, in logs: the nearest, or a parabola."""
+    near = sorted(known, key=lambda other: math.dist(other, shape))[: 3 if len(shape) == 1 else 1]
+    if not near:
+        return None
+    total = 0.0
+    for own in near:
+        others = [other[0] for other in near if other != own]
+        weight = math.prod((shape[0] - other) / (own[0] - other) for other in others)
+        total += weight * math.log(known[own])
+    return math.exp(total)
 
 
 @dataclass(frozen=True)
@@ -388,46 +415,78 @@ class Setting:
         distance = positive(owner, "sensitivity", sensitivity)
         return cls(epsilon, float(target[1]), number, rate, distance)
 
-    def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
+    def least_noise(
+        self, mechanism: Mechanism, known: tuple[float, Stretch] | None = None
+    ) -> tuple[Event, Bound]:
         """Return one release with the least noise that meets the target, and all releases' delta.
+
+        Args:
+            mechanism: perhaps partly bound.
+            known: what `stretched` found.
 
         Raises:
             UnsupportedError: it is not additive noise, or none meets the target.
         """
-        moved = _moved(mechanism)
-        start = _start(mechanism, {moved: self.sensitivity})
-        powers = _stretch(mechanism, start, moved)
-        if powers is None:
-            return self._solved(mechanism, start, moved)
-        fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
-        found = self._calibrated(mechanism, moved, fixed)
-        factor = self.sensitivity / found
+        found = known or self.stretched(mechanism)
+        if found is None:
+            return self._solved(mechanism)
+        move, stretch = found
+        factor = self.sensitivity / move
         for again in range(8):
-            values = {name: v * factor ** powers.get(name, 0) for name, v in start.items()}
-            event = Mechanism(mechanism.origin, mechanism.transforms)(**values)
+            event = stretch(factor)
             bound = self.delta_of(event)
             if float(bound.upper) <= self.delta:
                 return event, bound
             factor *= 1.0 + SURE * 10.0**again
         raise UnsupportedError(f"{mechanism.name}: the target is not met at the stretch found")
 
+    def stretched(
+        self, mechanism: Mechanism, near: float | None = None
+    ) -> tuple[float, Stretch] | None:
+        """How far a query may move at the parameters at hand, and the release of a stretch.
+
+        None where the noise cannot be stretched.
+        """
+        moved = _moved(mechanism)
+        start = _start(mechanism, {moved: self.sensitivity})
+        powers = _stretch(mechanism, start, moved)
+        if powers is None:
+            return None
+        whole = Mechanism(mechanism.origin, mechanism.transforms)
+
+        def stretch(factor: float) -> Event:
+            return whole(**{k: v * factor ** powers.get(k, 0) for k, v in start.items()})
+
+        fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
+        return self._calibrated(mechanism, moved, fixed, near), stretch
+
     def delta_of(self, event: Event) -> Bound:
         """Bounds on delta of all releases."""
         each = event if self.sampling is None else poisson(event, self.sampling)
         return (each * self.count).delta(self.epsilon, max_work=WORK)
 
-    def _calibrated(self, mechanism: Mechanism, name: str, fixed: Mapping[str, float]) -> float:
+    def _calibrated(
+        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float],
+        near: float | None = None,
+    ) -> float:  # fmt: skip
         sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
-        found = calibrate(
+        if near is not None:
+            info = next(p for p in sampled.parameters if p.name == name)
+            found = nearby(
+                lambda value: sampled(**{**fixed, name: value}) * self.count,
+                info, near, self.epsilon, self.delta, WORK,
+            )  # fmt: skip
+            if found is not None:
+                return found
+        return calibrate(
             sampled, solve_for=name, epsilon=self.epsilon, delta=self.delta, count=self.count,
             parameters=fixed, max_work=WORK,
-        )  # fmt: skip
-        return found.value
+        ).value  # fmt: skip
 
-    def _solved(
-        self, mechanism: Mechanism, start: Mapping[str, float], moved: str
-    ) -> tuple[Event, Bound]:
+    def _solved(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Solve for the parameter that moves the variance most."""
+        moved = _moved(mechanism)
+        start = _start(mechanism, {moved: self.sensitivity})
         free = [k for k in start if k != moved and k not in mechanism.bound]
         whole = Mechanism(mechanism.origin, mechanism.transforms)
         spread = {}
@@ -445,10 +504,8 @@ class Setting:
 
 
 def _is_additive(mechanism: Mechanism) -> bool:
-    from mechc.declare.declaration import Shift
-
     try:
-        return isinstance(mechanism.declaration.construction, Shift)
+        return mechanism.moved_by is not None
     except MechcError:
         return False
 
@@ -466,20 +523,15 @@ def _enter(mechanism: Mechanism, setting: Setting) -> Entrant:
 
 def _moved(mechanism: Mechanism) -> str:
     """Name of the parameter by which the query moves."""
-    from mechc.declare.declaration import Shift
-
-    built = mechanism.declaration.construction
-    if not isinstance(built, Shift):
+    name = mechanism.moved_by
+    if name is None:
         raise UnsupportedError(
             f"{mechanism.name} is not declared as noise added to a query (expected a mechanism "
             "made by mechc.declare.additive)"
         )
-    for known in mechanism.declaration.parameters:
-        if known.symbol == built.sensitivity:
-            return str(known.name)
-    raise UnsupportedError(
-        f"{mechanism.name}: its sensitivity {built.sensitivity} is no parameter of its own"
-    )
+    if not name:
+        raise UnsupportedError(f"{mechanism.name}: its sensitivity is no parameter of its own")
+    return name
 
 
 def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float]:
@@ -499,8 +551,7 @@ def _stretch(mechanism: Mechanism, start: Mapping[str, float], moved: str) -> di
         return None
     free = [k for k in start if k != moved and k not in mechanism.bound]
     here = whole(**start).noise
-    scale = max(abs(here.error_quantile(0.5)), 1e-9)
-    x = PLACES * scale
+    x = PLACES * here.extent
     wanted = here.density(x)
     candidates = itertools.product(POWERS, repeat=len(free))
     for tried in sorted(candidates, key=lambda p: sum(map(abs, p))):

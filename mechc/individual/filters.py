@@ -39,7 +39,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from mechc.errors import DeclarationError, listed
 from mechc.individual.budget import (
@@ -64,6 +63,7 @@ from mechc.individual.budget import (
 )
 from mechc.individual.gaussian import check_target, gdp_mu
 from mechc.individual.storage import Reader, TakesTurns, in_turn, write
+from mechc.loss.roots import lowest
 from mechc.protocol import Floats
 
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
@@ -608,4 +608,4 @@ def gaussian_order(epsilon: float, delta: float) -> float:
     grid = np.linspace(-5, 15, 400)
     best = int(np.argmin([loss(x) for x in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)])
-    return float(1 + np.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded").x))
+    return float(1 + np.exp(lowest(loss, *around)[0]))

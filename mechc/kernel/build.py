@@ -159,6 +159,17 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
     return made
 
 
+def derived(origin: Origin, transforms: Transforms, what: str, make: Callable[[], Any]) -> Any:
+    """What is read off a declaration, as JSON holds it: found once, then kept beside the kernel."""
+    if isinstance(origin, LoadedKernel):
+        return make()
+    name = cache.derived_key(key(origin, transforms), what)
+    found = cache.recall(name)
+    if found is None:
+        cache.keep(name, found := make())
+    return found
+
+
 def source(kernel: Kernel) -> str:
     """Return the text of a loaded kernel module."""
     return Path(str(getattr(kernel, "__file__", ""))).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
     <directory>/kernels/<name>-<digest>.py       the text that `emit` wrote, sealed
     <directory>/kernels/__pycache__/             machine code, kept there by numba, and its seals
     <directory>/requests/<request key>           one line: the file name of the kernel
+    <directory>/derived/<key>                    what else was derived of a declaration, as JSON
 
 Invariants. A file appears complete or not at all (temporary name, then `os.replace`), and its name
 holds the digest of its text, so that any number of processes may write at once and the last one
@@ -57,6 +58,7 @@ from mechc.protocol import PROTOCOL, Kernel
 
 Floats = NDArray[np.float64]
 
+PARTS = ("requests", "kernels", "derived")  # of the directory
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
@@ -85,7 +87,7 @@ def seal_of(path: Path) -> Path:
     return path.parent / "__pycache__" / f"{path.stem}.{SEAL}"
 
 
-def _digests(path: Path, function: str = "") -> dict[str, str]:
+def digests(path: Path, function: str = "") -> dict[str, str]:
     """Digests of the machine code as it is now, of one function or of all, by names of files."""
     code = [f for f in files(path) if f.name.startswith(f"{path.stem}.{function}")]
     return {
@@ -110,8 +112,8 @@ def seal_code(path: Path, function: str) -> None:
     Raises:
         OSError: a file cannot be read or written.
     """
-    digests = {**_sealed_digests(path), **_digests(path, f"{function}-")}
-    _write(seal_of(path), "".join(f"{name} {digest}\n" for name, digest in digests.items()))
+    made = {**_sealed_digests(path), **digests(path, f"{function}-")}
+    _write(seal_of(path), "".join(f"{name} {digest}\n" for name, digest in made.items()))
 
 
 def forget(path: Path, *, damaged: bool = False) -> None:
@@ -120,7 +122,7 @@ def forget(path: Path, *, damaged: bool = False) -> None:
     Raises:
         OSError: a file cannot be read or removed.
     """
-    sound = _sealed_digests(path).items() & _digests(path).items() if damaged else set()
+    sound = _sealed_digests(path).items() & digests(path).items() if damaged else set()
     kept = {name for name, _ in sound}
     for file in files(path):
         if file.name not in kept and not (damaged and file == seal_of(path)):
@@ -229,6 +231,27 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     return module
 
 
+def recall(key: str) -> Any:
+    """What was kept under a key, or None if there is nothing that is intact."""
+    for home in _homes():
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = (home / "derived" / key).read_text(encoding="utf-8")
+            if sealed(text):
+                return json.loads(text.rpartition(MARK)[0])
+    return None
+
+
+def keep(key: str, found: Any) -> None:
+    """Keep what JSON can hold; where it cannot be written it is found again next time."""
+    with contextlib.suppress(OSError):
+        _write(directory() / "derived" / key, seal(json.dumps(found) + "\n"))
+
+
+def derived_key(*asked: Any) -> str:
+    """The key of what all of this version of mechc, and what it stands on, finds when asked."""
+    return _digest(json.dumps([asked, _foundations()]))
+
+
 def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
     """What `write` makes of the directory in use, or of a temporary one if there it cannot."""
     try:
@@ -257,7 +280,7 @@ def entries() -> list[CacheEntry]:
 
 
 def clear() -> int:
-    """Remove every kernel, its machine code and the index.
+    """Remove every kernel, its machine code, the index and what else was derived.
 
     Returns:
         The number of kernels removed.
@@ -267,7 +290,7 @@ def clear() -> int:
     """
     count = len(entries())
     try:
-        for part in ("requests", "kernels"):
+        for part in PARTS:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(directory() / part)
     except OSError as error:
@@ -460,7 +483,7 @@ def _untrusted(home: Path) -> str | None:
     if not hasattr(os, "geteuid"):
         return None
     machine = home / "kernels" / "__pycache__"
-    for folder in (home, home / "requests", home / "kernels", machine):
+    for folder in (home, *(home / part for part in PARTS), machine):
         with contextlib.suppress(OSError):
             found = folder.stat()
             if found.st_uid != os.geteuid():
@@ -493,3 +516,13 @@ def _fall_back(reason: str) -> None:
 def _compiler_digest() -> str:
     """Digest of the text of the compiler, so that a change to it makes every entry stale."""
     return closure.digest(Path(__file__).parents[1], COMPILER)
+
+
+@cache
+def _foundations() -> list[str]:
+    """Digest of the text of all of mechc, and the versions of what it stands on."""
+    packages = ("sympy", "mpmath", "numpy", "scipy", "numba")
+    total = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        total.update(path.read_bytes())
+    return [total.hexdigest(), sys.version, *map(metadata.version, packages)]

@@ -7,11 +7,11 @@ In: a mechanism and, for the figures, parameter values. Out: text of the page, f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sympy
 
 from mechc import __version__
 from mechc.errors import UnsupportedError, check_one_of
@@ -56,8 +56,7 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
         certificate=proof,
         why=why,
         parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
-        sections=mechanism.explain(whole=True).sections[1:],  # the first says what stands above it
-        mathml=mathml,
+        sections=mechanism.derived("formulas", partial(_sections, mechanism)),
         event=repr(event),
         figures=_figures(event, kernel),
         references=cite.lines(kernel.REFS),
@@ -77,8 +76,27 @@ def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, 
         return None, str(error)
 
 
+def _sections(mechanism: Described) -> list[Any]:
+    """What was derived, with formulas as MathML; the first section says what stands above it."""
+
+    def typeset(formula: Any) -> dict[str, Any] | None:
+        if formula is None:
+            return None
+        return {"size": len(str(formula)), "mathml": mathml(formula)}
+
+    return [
+        {"heading": section.heading, "lines": [
+            {"label": line.label, "words": line.words, "formula": typeset(line.formula)}
+            for line in section.lines
+        ]}
+        for section in mechanism.explain(whole=True).sections[1:]
+    ]  # fmt: skip
+
+
 def mathml(formula: Any) -> str:
     """Return a SymPy expression as presentation MathML."""
+    import sympy
+
     body = sympy.mathml(formula, printer="presentation", mul_symbol="dot")
     body = body.replace("<mi>ell</mi>", "<mi>\u2113</mi>")  # a loss
     return f'<math displaystyle="true">{body}</math>'

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from mechc import __version__
 from mechc.errors import UnsupportedError, check_one_of
-from mechc.kernel import build
-from mechc.kernel.compiler import compile_declaration
+from mechc.kernel import build, cache
 from mechc.verify.recheck import SCHEMA, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
@@ -46,6 +46,7 @@ class Certificate:
         checks: outcomes, one for each function and identity.
         versions: of mechc and what it used.
         seconds: processor time.
+        kept: made earlier, of this kernel and its machine code by this version (`verify`).
     """
 
     name: str
@@ -59,6 +60,7 @@ class Certificate:
     checks: tuple[Check, ...]
     versions: dict[str, str]
     seconds: float
+    kept: bool = False
 
     @property
     def ok(self) -> bool:
@@ -91,6 +93,7 @@ class Certificate:
         """Readable JSON with sorted keys, so that two certificates can be compared line by line."""
         content = asdict(self)
         content["schema"], content["ok"] = SCHEMA, self.ok
+        del content["kept"]
         for check, own in zip(content["checks"], self.checks, strict=True):
             check["ok"] = own.ok
             del check["far"]
@@ -103,13 +106,20 @@ def _written(content: Any) -> str:
     return json.dumps(content, indent=2, sort_keys=True)
 
 
-def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certificate:
+def verify(
+    mechanism: Any, level: str = "quick", kernel: Any = None, *, again: bool = False
+) -> Certificate:
     """Verify the kernel of a mechanism against its declaration.
+
+    A certificate without failures is kept beside the kernel, for this text of it, the machine code
+    that was verified, and the versions of mechc and all that it stands on; while these are the
+    same, it is the answer.
 
     Args:
         mechanism: a `Mechanism`.
         level: "quick" (two parameter vectors, coarse grids) or "full" (ten or more, fine grids).
         kernel: a loaded kernel module to verify instead of the mechanism's own.
+        again: verify, whatever is kept.
 
     Returns:
         The certificate; `ok` says whether everything passed.
@@ -125,12 +135,48 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         raise UnsupportedError(
             "verification needs python-flint: pip install 'mechc[verify]'"
         ) from None
+    made = mechanism.kernel if kernel is None else kernel
+    text = build.source(made)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    name = cache.derived_key("certificate", mechanism.key, level, sha256, _versions())
+    known = None if again or kernel is not None else cache.recall(name)
+    code = cache.digests(Path(made.__file__))
+    if known is not None and known["code"].items() <= code.items():
+        return _read(known["certificate"])
+    found = _verified(mechanism, level, made, text)
+    if kernel is None and found.ok:
+        code = cache.digests(Path(made.__file__))
+        cache.keep(name, {"certificate": found.to_json(), "code": code})
+    return found
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "mechc": __version__,
+        **{name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+    }
+
+
+def _read(text: str) -> Certificate:
+    """A certificate from its JSON."""
+    content = json.loads(text)
+    for added in ("schema", "ok", "seal"):
+        del content[added]
+    checks = tuple(
+        Check(**{k: v for k, v in check.items() if k != "ok"}) for check in content.pop("checks")
+    )
+    vectors = tuple(map(tuple, content.pop("vectors")))
+    return Certificate(**content, checks=checks, vectors=vectors, kept=True)
+
+
+def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate:
+    from mechc.kernel.compiler import compile_declaration
     from mechc.verify import checks, identities
 
     started = time.process_time()
     declaration = mechanism.declaration
-    kernel = mechanism.kernel if kernel is None else kernel
-    runner, full, text = checks.Runner(), level == "full", build.source(kernel)
+    runner, full = checks.Runner(), level == "full"
     wanted = compile_declaration(declaration)
     runner("emission", "identity", 0.0, partial(emission, wanted, text))
     vectors: list[tuple[float, ...]] = []
@@ -151,11 +197,7 @@ def verify(mechanism: Any, level: str = "quick", kernel: Any = None) -> Certific
         stated={name: getattr(kernel, name, None) for name in STATED},
         vectors=tuple(vectors),
         checks=tuple(runner.checks.values()),
-        versions={
-            "mechc": __version__,
-            **{name: metadata.version(name) for name in PACKAGES},
-            "python": platform.python_version(),
-        },
+        versions=_versions(),
         seconds=round(time.process_time() - started, 3),
     )
 
@@ -173,8 +215,9 @@ def emission(wanted: str, text: str, check: Check) -> None:
 def table(certificate: Certificate) -> Table:
     """One row for each check, with its largest error and what limits it."""
     verdict = "verified" if certificate.ok else "FAILED"
+    when = "earlier, see --again" if certificate.kept else f"{certificate.seconds:.1f} s"
     made = Table(
-        title=f"{certificate.name}: {verdict} ({certificate.level}, {certificate.seconds:.1f} s, "
+        title=f"{certificate.name}: {verdict} ({certificate.level}, {when}, "
         f"{len(certificate.vectors)} parameter vectors)"
     )
     for heading in ("check", "kind", "points", "largest error", "tolerance", "verdict", "remarks"):

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from mechc.errors import NumericError
-from mechc.loss.roots import root
+from mechc.loss.roots import lowest, root
 
 FUNCTIONS = {
     "cubic": (lambda x: (x - 0.3) * (x + 4.0) ** 2, -3.0, 5.0),
@@ -47,3 +47,21 @@ def test_what_has_no_root_is_told(f):
 
 def test_few_turns_leave_the_best_place():
     assert abs(root(lambda x: x - math.pi, 0.0, 4.0, turns=3) - math.pi) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("f", "a", "b", "place"),
+    [
+        (lambda x: (x - 1.25) ** 2, -3.0, 4.0, 1.25),
+        (lambda x: -math.sin(x), 0.0, 3.0, math.pi / 2),
+        (lambda x: math.exp(x) - 2.0 * x, -5.0, 5.0, math.log(2.0)),
+        (lambda x: abs(x - 0.3), -1.0, 1.0, 0.3),
+        (lambda x: x, 0.0, 1.0, 0.0),
+        (lambda x: math.inf if x > 0.5 else (x - 0.2) ** 4, 0.0, 1.0, 0.2),
+        (lambda x: math.nan if x > 0.9 else (x - 0.2) ** 2, 0.0, 1.0, 0.2),
+    ],
+)
+def test_lowest_place(f, a, b, place):
+    close = 1e-4 if f(place + 1e-3) < 1e-9 else 1e-6  # flat places have few digits
+    found, value = lowest(f, a, b, xtol=1e-7)
+    assert abs(found - place) < close and value == f(found)

@@ -10,7 +10,8 @@ pytest.importorskip("flint")
 import mechc
 from mechc.cli import subject
 from mechc.errors import DeclarationError
-from mechc.verify.recheck import expression, main, recheck
+from mechc.verify.recheck import main, recheck
+from mechc.verify.recheck.declaration import expression
 
 pytestmark = pytest.mark.oracle
 
@@ -53,6 +54,17 @@ def test_json_is_complete_and_stable(laplace):
     assert content["declaration_digest"] == mechc.load("laplace").declaration.digest
     assert [c["name"] for c in content["checks"]] == [c.name for c in certificate.checks]
     assert certificate.to_json() == certificate.to_json()
+
+
+def test_a_certificate_is_kept_for_the_machine_code_that_was_verified(tmp_path, monkeypatch):
+    monkeypatch.setenv("MECHC_CACHE", str(tmp_path))
+    mechanism = mechc.load(mechc.load("randomized_response").origin.path)
+    first, second = mechanism.verify(again=True), mechanism.verify()
+    assert not first.kept and second.kept and second.to_json() == first.to_json()
+    assert not mechanism.verify(again=True).kept and not mechanism.verify("full").kept
+    for file in (tmp_path / "kernels" / "__pycache__").glob("*log_p_many*.nbi"):
+        file.write_bytes(file.read_bytes() + b" ")
+    assert not mechanism.verify().kept
 
 
 def sealed(content):

@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import scipy
-
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log_subtract
 from mechc.errors import UnsupportedError
+from mechc.loss.normal import log_ndtr
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
 
@@ -29,8 +28,8 @@ _METHOD = "clt"
 
 def log_gaussian_delta(mu: float, epsilon: float) -> float:
     """Return log delta of mu-GDP: Phi(-eps/mu + mu/2) - exp(eps) Phi(-eps/mu - mu/2)."""
-    first = float(scipy.special.log_ndtr(0.5 * mu - epsilon / mu))
-    return log_subtract(first, epsilon + float(scipy.special.log_ndtr(-0.5 * mu - epsilon / mu)))
+    first = log_ndtr(0.5 * mu - epsilon / mu)
+    return log_subtract(first, epsilon + log_ndtr(-0.5 * mu - epsilon / mu))
 
 
 def log_gaussian_bounds(mu: float, epsilon: float) -> tuple[float, float, float, float]:
@@ -44,14 +43,14 @@ def log_gaussian_bounds(mu: float, epsilon: float) -> tuple[float, float, float,
         Lower and upper bound of log delta, and of log Phi(-eps/mu - mu/2).
     """
     x, y = 0.5 * mu - epsilon / mu, -0.5 * mu - epsilon / mu
-    first, slope = float(scipy.special.log_ndtr(x)), float(scipy.special.log_ndtr(y))
+    first, slope = log_ndtr(x), log_ndtr(y)
     # log_ndtr to 16 u of it and of one; its slope at -x is below 1 + x
     moved = 3.0 * U * (0.5 * mu + epsilon / mu)
     error = 16.0 * U * (1.0 - first) + moved * (1.0 + max(-x, 0.0))
     slope_error = 16.0 * U * (1.0 - slope) + moved * (1.0 - y)
     other = slope_error + U * (abs(epsilon + slope) + epsilon)
     if epsilon == 0.0:  # no cancellation in erf
-        middle = math.log(scipy.special.erf(0.5 * mu / math.sqrt(2.0)))
+        middle = math.log(math.erf(0.5 * mu / math.sqrt(2.0)))
         low, high = (middle + sign * 64.0 * U * (1.0 - middle) for sign in (-1.0, 1.0))
     else:
         low = log_subtract(first - error, epsilon + slope + other)

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import chernoff_bounds
@@ -39,6 +38,7 @@ from mechc.accountants.classical.normal_errors import (
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
 from mechc.protocol import Floats
@@ -61,7 +61,7 @@ class _Side(NamedTuple):
         hermite = hermite_values(np.asarray(z), self.coefficients.size - 1)
         correction = float(self.coefficients[1:] @ hermite[:-1])
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        return self.mass * (float(scipy.special.ndtr(-z)) + density * correction)
+        return self.mass * (0.5 * math.erfc(z * HALF_ROOT) + density * correction)
 
 
 class EdgeworthAccountant:

@@ -53,11 +53,11 @@ from mechc.accountants.fft import (
     HALF_LOG_TWO_PI,
     log1mexp,
     log_add,
-    log_mills,
     log_peak,
     log_subtract,
 )
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
 from mechc.protocol import Floats

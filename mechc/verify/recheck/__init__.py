@@ -30,13 +30,14 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mechc.verify.recheck.comparison import compared
-from mechc.verify.recheck.declaration import Pair, expression
 from mechc.verify.recheck.kernel import SHARED, STATED, VALUES, Kernel, sha256
 
-__all__ = ["SHARED", "Kernel", "expression", "main", "recheck"]
+if TYPE_CHECKING:
+    from mechc.verify.recheck.declaration import Pair
+
+__all__ = ["SHARED", "Kernel", "main", "recheck"]
 
 SCHEMA = 4
 PROTOCOL = 2
@@ -62,6 +63,9 @@ def recheck(
         certificate: the JSON file.
         declaration: digest of the canonical text that is meant, or path of a file that holds it.
     """
+    from mechc.verify.recheck.comparison import compared
+    from mechc.verify.recheck.declaration import Pair
+
     text = Path(kernel_path).read_text("utf-8")
     try:
         content = json.loads(Path(certificate).read_text("utf-8"))

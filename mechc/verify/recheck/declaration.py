@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import mpmath
 import sympy
+
+from mechc.verify.recheck.kernel import literal, words
 
 NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
 LOWEST = mpmath.mpf("-1e310")
@@ -196,11 +197,6 @@ def _total(node: Any, theta: Any) -> Any:
     return total
 
 
-def words(*lines: str) -> list[str]:
-    """The words of some lines."""
-    return " ".join(lines).split()
-
-
 _SYMPY = words(
     "Add Mul Pow Integer Rational Symbol exp log Abs Max Min sign Piecewise ExprCondPair And Or",
     "Not StrictLessThan LessThan StrictGreaterThan GreaterThan Equality Unequality Tuple Sum gamma",
@@ -231,16 +227,3 @@ def _build(node: ast.AST) -> Any:
     if isinstance(node, ast.Tuple):
         return tuple(_build(e) for e in node.elts)
     raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
-
-
-def literal(node: ast.expr) -> Any:
-    """A constant that is written out."""
-    if isinstance(node, ast.Attribute):
-        return {"math.inf": math.inf, "math.nan": math.nan}[ast.unparse(node)]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -literal(node.operand)
-    if isinstance(node, ast.Tuple):
-        return tuple(map(literal, node.elts))
-    if isinstance(node, ast.Dict):
-        return {literal(k): literal(v) for k, v in zip(node.keys, node.values, strict=True) if k}
-    return ast.literal_eval(node)

@@ -13,8 +13,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from mechc.verify.recheck.declaration import literal, words
-
 VALUES = ("log_p", "log_q", "loss")
 TAILS = ("cdf_p", "sf_p", "cdf_q", "sf_q")
 WORK = 1_000_000  # comparisons made by the search
@@ -37,6 +35,24 @@ def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
             return np.float64(math.nan)
 
     return answer
+
+
+def words(*lines: str) -> list[str]:
+    """The words of some lines."""
+    return " ".join(lines).split()
+
+
+def literal(node: ast.expr) -> Any:
+    """A constant that is written out."""
+    if isinstance(node, ast.Attribute):
+        return {"math.inf": math.inf, "math.nan": math.nan}[ast.unparse(node)]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -literal(node.operand)
+    if isinstance(node, ast.Tuple):
+        return tuple(map(literal, node.elts))
+    if isinstance(node, ast.Dict):
+        return {literal(k): literal(v) for k, v in zip(node.keys, node.values, strict=True) if k}
+    return ast.literal_eval(node)
 
 
 _NUMPY = words(
