@@ -64,6 +64,7 @@ PERIODS = 1.5  # periods are rounded up to powers of this
 FEW = 1 << 13  # people who do not get a period, or a contour, of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
+BLOCKS = 8  # of them that a thread is given at a time
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 64  # contours beyond which a further question starts afresh
 
@@ -385,9 +386,11 @@ class Asked(NamedTuple):
         """Call `work` with the places of BLOCK people and their ledger rows times the tables."""
 
         def of(part: slice) -> None:
-            work(part, *self.ledger.times(self.rows[part], *tables))
+            for begin in range(part.start, part.stop, BLOCK):
+                some = slice(begin, min(begin + BLOCK, part.stop))
+                work(some, *self.ledger.times(self.rows[some], *tables))
 
-        for_rows(self.rows.size, of, BLOCK)
+        for_rows(self.rows.size, of, BLOCKS * BLOCK)
 
     @property
     def span(self) -> tuple[int, int]:
