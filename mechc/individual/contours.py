@@ -55,6 +55,8 @@ USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncation may take
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 PILOT = 128  # nodes of the sum that says where everybody's answer is, before anything is proven
+FARTHER = 3  # times that a contour is made, each with twice the frequencies of the one before, ...
+OPEN_END, GAINED = 0.1, 0.5  # ... where more is lost beyond them, as long as there is less of it
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
 RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
@@ -509,9 +511,15 @@ class Evaluator(TakesTurns):
         h, step = _nodes_apart(asked)
         wanted = np.clip(asked.column(NODES), LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
-        high = min(high, 2.0 ** math.ceil(math.log2(MOST * float(h.max()))))
-        contour = self._contour(asked, tilts, at, high)
-        lost, shell = _reach(asked, contour, h)
+        most, before = 2.0 ** math.ceil(math.log2(MOST * float(h.max()))), math.inf
+        for _ in range(FARTHER):
+            contour = self._contour(asked, tilts, at, min(high, most))
+            lost, shell = _reach(asked, contour, h)
+            # where nothing is proven yet, it may be farther out
+            far = np.sort(lost)[-1 - min(asked.query.few, lost.size - 1)]
+            if high >= most or not OPEN_END < far < GAINED * before:
+                break
+            high, before = 2.0 * high, far
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         found = Answers.none(asked.rows.size)

@@ -159,12 +159,14 @@ def spline_coefficients(knots: Floats) -> Floats:
     """Return spline coefficients (n + 3) of tables known at n + 1 knots, without solving a system.
 
     a = f - d2 f / 6 + d4 f / 36 with central differences: exact for cubics, and local, so that a
-    steep table spoils only its neighbourhood. Three knots beyond each end are extrapolated.
+    steep table spoils only its neighbourhood. Three knots beyond each end are extrapolated, by
+    cubics, and by quintics if there are enough where members lose least and tables are smooth.
     """
     wide = list(knots)
+    signs = (4, -6, 4, -1) if len(wide) < 6 else (6, -15, 20, -15, 6, -1)
     for _ in range(3):
         wide.insert(0, 4 * wide[0] - 6 * wide[1] + 4 * wide[2] - wide[3])
-        wide.append(4 * wide[-1] - 6 * wide[-2] + 4 * wide[-3] - wide[-4])
+        wide.append(sum(sign * wide[-1 - i] for i, sign in enumerate(signs)))
     second = np.diff(np.stack(wide), n=2, axis=0)
     fourth = np.diff(second, n=2, axis=0)
     return np.asarray(np.stack(wide[2:-2]) - second[1:-1] / 6 + fourth / 36)

@@ -116,6 +116,21 @@ def test_people_whose_chernoff_bound_is_far_off_are_found(sampled):
     assert bound.lower[0] <= exact.upper and exact.lower <= bound.upper[0]
 
 
+@pytest.mark.slow
+def test_repeated_settings_are_sharp_without_a_journal_at_both_ends_of_the_span():
+    """Little noise fades late on a contour; next to the last knot splines have to be continued."""
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    sigma = np.geomspace(1.05, 60.0, 64)
+    about = {"parameter": "sigma", "people": sigma.size, "span": (1.05, 60.0), "journal": 0}
+    accountant = IndividualAccountant(mechanism, **about)
+    accountant.step(sigma, count=1000)
+    bound = accountant.epsilon(1e-6)
+    assert (bound.detail["relative_width"] <= 1e-4).all()
+    for i in (0, 1, 2, 3, 10, 30, 61, 62, 63):
+        run = (1000 * mechanism(sigma=float(sigma[i]))).epsilon(1e-6)
+        assert bound.lower[i] <= run.upper and run.lower <= bound.upper[i]
+
+
 def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian):
     acc = accountant(gaussian, 3, splines=False, buckets=256, spacing="linear")
     sigmas = np.array([20.3, 31.7, 77.0])
