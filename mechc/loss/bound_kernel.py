@@ -180,10 +180,11 @@ class KernelSource:
 
     def _find_ends(self) -> None:
         """Find what doubles do not resolve next to the ends of the support, and cut the strip."""
-        self.ends = unresolved.ends_of(self.kernel, self.theta, self.rows)
+        ends = unresolved.ends_of(self.kernel, self.theta, self.rows, zero=True)
+        self.ends = tuple(end for end in ends if end.place)
         p, q = (min(mass.log, -CERTAIN) for mass in self.infinite)
         self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
-        self.strip = unresolved.resolved_strip(self.ends, self.strip, self._log_finite)
+        self.strip = unresolved.resolved_strip(ends, self.strip, self._log_finite)
 
     def _error(self, panels: quadrature.Quadrature) -> float:
         """Error of the sums over nodes at every tilt covered, but for `unresolved`.

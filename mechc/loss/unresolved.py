@@ -52,11 +52,12 @@ LEVEL = 1e-12  # ... and one below this is that of a loss with a limit, where no
 class End(NamedTuple):
     """How p and L run into an end: at the least distance that is resolved, and from there.
 
-    Logs of that distance and of the density of P there, the loss, the slopes of both in the log of
-    the distance, whether these have settled, and the limit of the loss: inf, -inf, or nan where it
-    is level and none is declared.
+    Its place, logs of that distance and of the density of P there, the loss, the slopes of both in
+    the log of the distance, whether these have settled, and the limit of the loss: inf, -inf, or
+    nan where it is level and none is declared.
     """
 
+    place: float
     log_width: float
     log_p: float
     loss: float
@@ -142,6 +143,7 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float)
             limit = math.copysign(math.inf, -at)
         change = max(float(np.ptp(slope)), float(np.ptp(slope_p))) if slope.size else math.inf
         return End(
+            end,
             math.log(least),
             float(log_p[0]),
             float(loss[0]),
@@ -169,15 +171,19 @@ def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) 
 def resolved_strip(
     ends: tuple[End, ...], strip: tuple[float, float], log_masses: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the tilts of a strip at which what lies too close to the ends is below SHARE."""
+    """Return the tilts of a strip at which what lies too close to the ends is below SHARE.
+
+    Next to an end at zero, where sums count on all of it, below what they may miss.
+    """
     least, most = strip
     # an infinite strip may rest on a limit that no double comes near
     lo, hi = (end if math.isfinite(end) else 0.0 for end in (least + 1.0, most))
     for e in ends:
         log_mass, loss = e.lost
+        share = math.log(SHARE) if e.place else LOG_LOST
         for t, whole in zip((0.0, -1.0), log_masses, strict=True):
             if _grows(e, t) and loss * e.limit > 0.0:  # else it is still far from its limit
-                room = math.log(SHARE) + whole - log_mass - t * loss
+                room = share + whole - log_mass - t * loss
                 if t == 0.0:
                     most = min(most, max(room / loss, KEPT * hi))
                 else:

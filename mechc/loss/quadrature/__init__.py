@@ -212,7 +212,8 @@ class Quadrature:
                 raise NumericError(
                     f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
                 )
-            now, origin = self._laid(now, parts, edges)
+            towards = resolution.towards_ends(region, lo, hi, self._rows, parts)
+            now, origin = self._laid(now, parts, towards, edges)
             fresh = origin < 0
             spend(JUDGED * ORDER * count * int(fresh.sum()))
             report = report.take(origin, axis=0)
@@ -252,7 +253,7 @@ class Quadrature:
         other = copy(self)
         if parts.sum() == parts.size:
             return other
-        other._hold(self._laid(self._panels, parts, {})[0])
+        other._hold(self._laid(self._panels, parts, np.zeros_like(parts), {})[0])
         return other
 
     @property
@@ -265,7 +266,9 @@ class Quadrature:
             self._spread = None
         self.region, self.lo, self.hi, self.log_p, self.loss = panels
 
-    def _laid(self, old: Panels, parts: Integers, edges: Edges) -> tuple[Panels, Integers]:
+    def _laid(
+        self, old: Panels, parts: Integers, towards: Integers, edges: Edges
+    ) -> tuple[Panels, Integers]:
         """Cut panels and add others, see `resolution.lay`, with values; and where they were.
 
         Raises:
@@ -276,7 +279,7 @@ class Quadrature:
                 f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                 f"panels at parameters {self._theta.tolist()}"
             )
-        region, lo, hi, origin = resolution.lay(*old[:3], parts, edges)
+        region, lo, hi, origin = resolution.lay(*old[:3], parts, towards, edges)
         new = (origin < 0).nonzero()[0]
         log_p, loss = old.log_p.take(origin, axis=0), old.loss.take(origin, axis=0)
         x = nodes(lo[new], hi[new])

@@ -42,6 +42,8 @@ DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
+MOST_PARTS = 4  # of such a panel
+CLOSER, STEPS = 4.0, 16  # factor by which the next panel is closer to an end, how often at once
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
@@ -203,7 +205,7 @@ def judge(  # type: ignore[no-untyped-def]
                 short = max(short, out[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
         thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
         share[i] = most
-        parts[i] = (4 if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
+        parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
         wanted += parts[i]
     return wanted
 
@@ -389,8 +391,28 @@ def finish(
     return float(narrow), off + moved, affinity
 
 
+def towards_ends(
+    region: Integers, lo: Floats, hi: Floats, rows: Floats, parts: Integers
+) -> Integers:
+    """Where panels next to ends alone are far short, of powers of the distance: -1, or 1 above.
+
+    The inner half of such a panel is not short; writes to `parts` how often the distance is cut.
+    """
+    towards, width = np.zeros(region.size, np.int64), hi - lo
+    for i in ((parts == MOST_PARTS).nonzero()[0]).tolist():
+        for side in (-1, 1):
+            end, inner = (hi[i] if side > 0 else lo[i]), i - side
+            if end != rows[region[i], (1 + side) // 2] or not 0 <= inner < region.size:
+                continue
+            if parts[inner] == 1 and region[inner] == region[i] and width[inner] < 4.0 * width[i]:
+                room = width[i] / (FINEST * abs(end)) if end else math.inf
+                if room > CLOSER:
+                    towards[i], parts[i] = side, min(math.log(room, CLOSER), STEPS)
+    return towards
+
+
 def lay(
-    region: Integers, lo: Floats, hi: Floats, parts: Integers, edges: Edges
+    region: Integers, lo: Floats, hi: Floats, parts: Integers, towards: Integers, edges: Edges
 ) -> tuple[Integers, Floats, Floats, Integers]:
     """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
 
@@ -399,6 +421,7 @@ def lay(
         lo: lower ends.
         hi: upper ends.
         parts: see above.
+        towards: the end, -1 or 1, to which a part has a fourth of the way of the one before; or 0.
         edges: outwards from the lower and the upper end of branches.
 
     Returns:
@@ -409,6 +432,11 @@ def lay(
     piece = np.arange(origin.size) - (last - parts)[origin]
     start, inner = lo[origin], piece.nonzero()[0]
     start[inner] += piece[inner] * ((hi - lo) / parts)[origin[inner]]
+    nearer = (towards[origin] * piece).nonzero()[0]
+    of, piece = origin[nearer], piece[nearer]
+    above = towards[of] > 0
+    distance = (hi - lo)[of] * CLOSER ** -np.where(above, piece, parts[of] - piece)
+    start[nearer] = np.where(above, hi[of] - distance, lo[of] + distance)
     end = np.empty(start.size)
     end[:-1], end[last - 1] = start[1:], hi
     branch = region[origin]
