@@ -190,7 +190,16 @@ class shape(sp.Function):  # type: ignore[misc]
 
 
 class QuadratureSum(sp.Sum):  # type: ignore[misc]
-    """The sum of a quadrature rule: the integral it stands for up to the error of the rule."""
+    """The sum of a quadrature rule: the integral it stands for up to the error of the rule.
+
+    A constant that SymPy is not to look into: the same one, expanded, would no longer cancel.
+    """
+
+    is_Atom = True
+
+    def _eval_expand_basic(self, **hints: Any) -> Expr:
+        """Return it as it is."""
+        return self
 
 
 class BracketedRoot(Expr):  # type: ignore[misc]

@@ -35,7 +35,7 @@ ROUNDING = 1.5 * U  # of a node, as a share of the far end of its panel
 FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
 FAINT = 1e-40  # a sum, as a share of the total, whose error is of no interest
-FINEST = 4e-16  # a panel is not halved below this share of its own place
+FINEST, LEAST_WIDTH = 4e-16, 1e-300  # a panel is not halved below this share of its place, or this
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 MAX_PANELS = 60_000
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
@@ -43,7 +43,7 @@ MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may c
 LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
 MOST_PARTS = 4  # of such a panel
-CLOSER, STEPS = 4.0, 16  # factor by which the next panel is closer to an end, how often at once
+CLOSER, STEPS = 4.0, 4  # factor by which the next panel is closer to an end, how often for a part
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
@@ -203,7 +203,7 @@ def judge(  # type: ignore[no-untyped-def]
             most = max(most, out[i, a, 0, 0] / totals[a, 0])
             for b in range(2):
                 short = max(short, out[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
-        thin = hi[i] - lo[i] <= FINEST * max(abs(lo[i]), abs(hi[i]))
+        thin = hi[i] - lo[i] <= max(FINEST * max(abs(lo[i]), abs(hi[i])), LEAST_WIDTH)
         share[i] = most
         parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
         wanted += parts[i]
@@ -394,20 +394,20 @@ def finish(
 def towards_ends(
     region: Integers, lo: Floats, hi: Floats, rows: Floats, parts: Integers
 ) -> Integers:
-    """Where panels next to ends alone are far short, of powers of the distance: -1, or 1 above.
+    """Where panels next to ends alone are short, of powers of the distance: -1, or 1 above.
 
-    The inner half of such a panel is not short; writes to `parts` how often the distance is cut.
+    Writes to `parts` how often the distance is cut.
     """
     towards, width = np.zeros(region.size, np.int64), hi - lo
-    for i in ((parts == MOST_PARTS).nonzero()[0]).tolist():
+    for i in ((parts > 1).nonzero()[0]).tolist():
         for side in (-1, 1):
             end, inner = (hi[i] if side > 0 else lo[i]), i - side
             if end != rows[region[i], (1 + side) // 2] or not 0 <= inner < region.size:
                 continue
             if parts[inner] == 1 and region[inner] == region[i] and width[inner] < 4.0 * width[i]:
-                room = width[i] / (FINEST * abs(end)) if end else math.inf
-                if room > CLOSER:
-                    towards[i], parts[i] = side, min(math.log(room, CLOSER), STEPS)
+                room = width[i] / max(FINEST * abs(end), LEAST_WIDTH)
+                if room > CLOSER**2:
+                    towards[i], parts[i] = side, min(math.log(room, CLOSER), STEPS * parts[i])
     return towards
 
 
