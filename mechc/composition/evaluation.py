@@ -36,6 +36,7 @@ CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 STEERS = 1e-6  # the same where an answer steers a search
+OWN_WIDTH = 0.02  # the same, of its own width
 AWAY, HALVINGS = 16.0, 2  # of a loss, or its distance from the largest: how far below it that is
 RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
@@ -352,10 +353,11 @@ class Evaluation:
         if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
             return answer
         moved = math.log(shift)
-        if moved <= math.log(FREE) + lower:
+        free = max(FREE, OWN_WIDTH * (upper - lower)) if lower > -math.inf else FREE
+        if moved <= math.log(free) + lower:
             return outward(answer, moved)
         moved += self._log_above(direction, epsilon - shift, rough)
-        if moved <= math.log(STEERS if rough else FREE) + lower:
+        if moved <= math.log(max(STEERS, free) if rough else free) + lower:
             return outward(answer, moved)
         lower = min(float(self._ask(direction, epsilon + shift, rough).lower), lower)
         upper = max(float(self._ask(direction, epsilon - shift, rough).upper), upper)

@@ -41,17 +41,6 @@ TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
 
 SERIES = """\
-total = {term}(0.0, theta)
-n = 1.0
-while n < 1e9:
-    pair = {term}(n, theta) + {term}(-n, theta)
-    total += pair
-    if math.fabs(pair) <= 1e-18 * math.fabs(total):
-        break
-    n += 1.0
-return total"""
-
-SERIES_BETWEEN = """\
 n = lo
 total = 0.0
 while n <= hi:
@@ -60,6 +49,31 @@ while n <= hi:
     if math.fabs(here) <= 1e-18 * math.fabs(total) and n > lo + 1000.0:
         break
     n += 1.0
+return total"""
+
+# where terms fall like powers, by Euler and Maclaurin, if twice as many terms change nothing
+ENDLESS_SERIES = """\
+n, look, total, before = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan
+while n < 1e9:
+    here = {term}(n, theta)
+    total += here
+    if math.fabs(here) <= 1e-18 * math.fabs(total) and n > lo + 1000.0:
+        break
+    n += 1.0
+    if n == look:
+        look *= 2.0
+        if 0.0 < n * (here - {term}(n, theta)) < 64.0 * here:
+            whole = total + {tail}(n, theta)
+            if math.fabs(whole - before) <= 1e-14 * whole:
+                return whole
+            before = whole
+return total"""
+
+TAIL = """\
+a, total = n - 0.5, ({term}(n, theta) - {term}(n - 1.0, theta)) / 24.0
+for k in range(-80, 105):
+    away = a * math.exp({half_pi} * math.sinh(k / 16.0))
+    total += {term}(a + away, theta) * away * {half_pi} / 16.0 * math.cosh(k / 16.0)
 return total"""
 
 BREAKPOINTS = """\
@@ -246,17 +260,25 @@ class Writer:
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _series(self, helper: Series) -> Iterator[str]:
-        lines = self._returned(helper.term)
         series = helper.name.replace("sum_", "series_")
-        term = f"term_of_{series}"
-        yield self._define(SCALAR, f"{term}(n, theta)", f"One term of {helper.name}.", lines)
-        if helper.ends is None:
-            lines = SERIES.format(term=term).splitlines()
-        else:
-            lines = SERIES_BETWEEN.format(term=term).splitlines()
-            doc = f"The terms of {helper.name} from lo to hi."
-            yield self._define(BETWEEN, f"{series}(lo, hi, theta)", doc, lines)
-            lines = [*self._bracket(*helper.ends), f"return {series}(lo, hi, theta)"]
+        term, lines, ends = f"term_of_{series}", self._returned(helper.term), helper.ends
+        about = f"One term of {helper.name}."
+        if ends is None:
+            yield self._define(SCALAR, f"one_of_{series}(n, theta)", about, lines)
+            about = f"The terms of {helper.name} at n and -n."
+            ends = ir.Block((), ir.ZERO), ir.Block((), ir.INF)
+            one = f"one_of_{series}(n, theta)"
+            lines = [f"return {one} + {one.replace('(n', '(-n')} if n > 0.0 else {one}"]
+        yield self._define(SCALAR, f"{term}(n, theta)", about, lines)
+        text, tail = SERIES, f"tail_of_{series}"
+        if ends[1].tail == ir.INF:
+            text, doc = ENDLESS_SERIES, f"The terms of {helper.name} from n on, if they are smooth."
+            lines = TAIL.format(term=term, half_pi=1.5707963267948966).splitlines()
+            yield self._define(SCALAR, f"{tail}(n, theta)", doc, lines)
+        doc = f"The terms of {helper.name} from lo to hi."
+        lines = text.format(term=term, tail=tail).splitlines()
+        yield self._define(BETWEEN, f"{series}(lo, hi, theta)", doc, lines)
+        lines = [*self._bracket(*ends), f"return {series}(lo, hi, theta)"]
         yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _table(self, table: Table) -> str:

@@ -19,10 +19,10 @@ from mechc.verify.recheck import Kernel
 def texts():
     """Each text with a function that kernels share."""
     term, zero = (ir.Block((), e) for e in (ir.Var("n"), ir.ZERO))
-    series, between = Series("series_0", "", term), Series("sum_0", "", term, (zero, zero))
+    series, between = Series("sum_0", "", term), Series("sum_0", "", term, (zero, zero))
     nothing = dict.fromkeys(Module.__dataclass_fields__, ())
     summing = [
-        list(Writer(Module(**{**nothing, "helpers": (total,)})).kernels())[1]
+        list(Writer(Module(**{**nothing, "helpers": (total,)})).kernels())[-2]
         for total in (series, between)
     ]
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))

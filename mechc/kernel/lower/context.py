@@ -22,7 +22,7 @@ RESERVED = frozenset({
 """Names that the emitted text uses for something else."""
 
 GENERATED = re.compile(
-    r"[tcsuv]\d+|(root|series|sum|residual|solve|loss_inverse)_\d+|(log_[pq]|loss|loss_inverse)(_many)?"
+    r"[tcsuv]\d+|(root|sum|residual|solve|loss_inverse)_\d+|(log_[pq]|loss|loss_inverse)(_many)?"
     r"|branches|breakpoints|atoms|atom_errors|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
 )
 

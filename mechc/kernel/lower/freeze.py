@@ -171,9 +171,8 @@ class Freezer:
                     self.helpers.name(expr, "root", lambda name: self._root(name, expr))
                 )
             case sympy.Sum():
-                prefix = "series" if expr.limits[0][1].is_infinite else "sum"
                 return ir.Helper(
-                    self.helpers.name(expr, prefix, lambda name: self._series(name, expr))
+                    self.helpers.name(expr, "sum", lambda name: self._series(name, expr))
                 )
         raise self._refuse(expr, "no kernel form")
 
