@@ -557,16 +557,20 @@ class KernelSource:
         The loss is monotone out there, so it is within d = abs(L(end) - limit) of the log of the
         ratio of the masses m_p, m_q beyond the end. One atom with that loss stands for the tail:
         with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
-        follows; that is counted as mass at infinite loss.
+        follows; that is counted as mass at infinite loss. Where nothing is known of the loss it is
+        all of m_p, which has to be small for that.
         """
         lo, hi, kind, *limits, _ = row
         if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU):
-            return False
+            if kind != protocol.UNSPLIT:
+                return False
+            allowed = HEAVY[-1][1]
         found = []
         for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):
             if end == outer:
                 continue
             gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
+            gap = math.log(2.0) if kind == protocol.UNSPLIT else gap
             masses = [self._log_mass_beyond(end, side, law) for law in "pq"]
             if not gap < 1.0 or not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
                 return False
