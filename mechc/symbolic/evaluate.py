@@ -293,9 +293,14 @@ def _expm1c(u: Any) -> Any:
 
 
 def _log_besselk_array(n: Any, z: Any) -> Any:
-    """From z = 1e6 on, where scipy gives up later, by two terms of the expansion."""
+    """From z = 1e6 on, where scipy gives up later, and where it overflows, by the first terms."""
+    near = (
+        scipy.special.gammaln(np.abs(n)) + (np.abs(n) - 1) * math.log(2.0) - np.abs(n) * np.log(z)
+    )
     far = 0.5 * np.log(math.pi / (2 * z)) + np.log1p((4 * n * n - 1) / (8 * z))
-    return np.where(z < 1e6 * (1 + n * n), np.log(scipy.special.kve(n, z)), far) - z
+    value = np.log(scipy.special.kve(n, z))
+    value = np.where(np.isposinf(value) & (n != 0), near, value)
+    return np.where(z < 1e6 * (1 + n * n), value, far) - z
 
 
 def _log_erf_gap(u: Any, h: Any) -> Any:

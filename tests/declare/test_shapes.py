@@ -158,3 +158,32 @@ def test_a_constant_whose_terms_fall_off_like_a_power():
     total += (math.pi * s / math.sinh(math.pi * s)) ** 2 / 2
     truth = -2 * np.log1p((points / s) ** 2) - math.log(total)
     assert log_density(law, points, s) == pytest.approx(truth, abs=1e-12)
+
+
+def test_sums_of_powers_end_by_euler_and_maclaurin():
+    """The two-sided Zipf law, of which one term after another would be a billion."""
+    noise = additive(
+        "powers", noise=shape((1 + Abs(n)) ** -a), variable=n, sensitivity=moves,
+        parameters=(a, moves), lattice=True,
+    )  # fmt: skip
+    for power in (1.5, 2.0, 3.0):
+        truth = -math.log(2 * special.zeta(power) - 1)
+        assert log_density(noise, [0.0], power)[0] == pytest.approx(truth, abs=1e-14)
+
+
+def test_lattice_noise_with_tails_that_are_powers_composes():
+    """Delta of one step in closed form but for a sum; thirty steps have a lower bound as well."""
+    noise = additive(
+        "quartic", noise=shape(1 / (1 + (n / 5) ** 4)), variable=n, sensitivity=moves,
+        parameters=(moves,), lattice=True,
+    )  # fmt: skip
+    event = mechc.load(noise)()
+    k = np.arange(-30_000.0, 30_001.0)
+    p, q = (1 / (1 + ((k - move) / 5) ** 4) for move in (1.0, 0.0))
+    total = q.sum() + 2 * 5**4 / (3 * 30_000.5**3)
+    one = event.delta(0.3)
+    truth = np.maximum(p - math.exp(0.3) * q, 0.0).sum() / total
+    assert one.lower - 1e-11 <= truth <= one.upper + 1e-11
+    assert one.upper - one.lower < 1e-10
+    many = (30 * event).epsilon(1e-5)
+    assert 6.0 < many.lower <= many.upper < many.lower * (1 + 1e-4)

@@ -131,3 +131,22 @@ def test_largest_losses_that_no_double_shows(count, share):
     epsilon = count * share * largest
     truth = count * log_mass + math.log(-math.expm1(epsilon - count * level))
     assert (count * event).log_delta(epsilon, direction="add").upper >= truth
+
+
+@pytest.mark.parametrize(
+    ("count", "log_delta"), [(2, -14.0), (30, -14.0), (30, -40.0), (1000, -14.0)]
+)
+def test_steps_whose_loss_is_a_logarithm_next_to_zero(count, log_delta):
+    """p = 1, q = 5/2 x^(3/2): L + log(5/2) is 3/2 times an exponential law, under P and under Q."""
+    text = {"p": "1", "q": "5/2*x**(3/2)", "support": ("0", "1")}
+    law = mechc.load(declaration_from_text("power", **text))()
+    answer = (count * law).epsilon(math.exp(log_delta), direction="remove")
+
+    def truth(epsilon):
+        with mpmath.workdps(40):
+            least = (epsilon + count * mpmath.log(2.5)) / 1.5
+            p, q = (mpmath.gammainc(count, r * least, regularized=True) for r in (1, 2.5))
+            return mpmath.log(p - mpmath.exp(epsilon) * q)
+
+    assert truth(answer.lower) >= log_delta - 1e-12 >= truth(answer.upper) - 2e-12
+    assert answer.upper - answer.lower < 1e-5 * answer.upper
