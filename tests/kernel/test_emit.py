@@ -129,14 +129,14 @@ def test_every_node_is_emitted(monkeypatch, tmp_path):
         ir.Block((), ir.ZERO), ir.Block((), ir.INF),
     )  # fmt: skip
     series = Series(
-        "series_1", "Series.", ir.Block((), ir.call("exp", ir.Neg(ir.IntPow(ir.Var("n"), 2))))
+        "sum_1", "Series.", ir.Block((), ir.call("exp", ir.Neg(ir.IntPow(ir.Var("n"), 2))))
     )
     condition = ir.Logic(
         "and", (ir.Compare("<", x, a), ir.Logic("not", (ir.Compare("==", x, ir.ZERO),)))
     )
     expr = ir.Add((
         ir.Mul((ir.Number(Fraction(3, 4)), x)), ir.Div(x, a), ir.Helper("root_0"),
-        ir.Helper("series_1"), ir.Constant("pi", 3.141592653589793),
+        ir.Helper("sum_1"), ir.Constant("pi", 3.141592653589793),
         ir.Select(condition, ir.call("pow", a, ir.number(2)), ir.ONE),
     ))  # fmt: skip
     text = emit(tiny(expr, helpers=(root, series)))
