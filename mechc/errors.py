@@ -4,8 +4,12 @@ Every error a user can cause derives from `MechcError` and says which argument, 
 what would have been accepted. `InternalError` is the exception: it means a bug in mechc.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 MEANT = {  # words of other libraries, and what they are here
     "target_delta": "delta", "target_epsilon": "epsilon", "eps": "epsilon",
@@ -100,6 +104,74 @@ def listed(name: str, value: Any, expected: str, size: int | None = None) -> tup
     except TypeError:
         pass
     raise DeclarationError(f"{name}={value!r} (expected {expected})")
+
+
+def public(what: T) -> T:
+    """Return a function, or a class with its public methods, that says in words how it is called.
+
+    Arguments that are missing, have no name, or one that is not known raise `DeclarationError`.
+    What Python alone calls is left as it is.
+    """
+    if isinstance(what, type):
+        for name, value in list(vars(what).items()):
+            if name != "__init__" and name[:1] == "_":
+                continue
+            if isinstance(value, FunctionType):
+                setattr(what, name, public(value))
+            elif isinstance(value, classmethod):
+                setattr(what, name, classmethod(public(value.__func__)))
+        return what
+
+    @wraps(what)
+    def called(*given: Any, **named: Any) -> Any:
+        try:
+            return what(*given, **named)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside
+            raise DeclarationError(_misfit(what, given, named)) from None
+
+    return called  # type: ignore[return-value]
+
+
+def _misfit(function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> str:
+    """How a call differs from the parameters of a function."""
+    from inspect import Parameter, signature
+
+    known = dict(signature(function).parameters)
+    owner = function.__name__
+    if known and next(iter(known)) in ("self", "cls"):
+        del known[next(iter(known))]
+        owner = type(given[0]).__name__ if owner == "__init__" else owner
+        given = given[1:]
+    places = [p.name for p in known.values() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    form = ", ".join(
+        f"**{p.name}" if p.kind is Parameter.VAR_KEYWORD
+        else f"{p.name}=" if p.kind is Parameter.KEYWORD_ONLY
+        else p.name
+        for p in known.values()
+    )  # fmt: skip
+    said = f"expected {owner}({form})"
+    if surplus := given[len(places) :]:
+        named_only = [name for name in known if name not in places and name not in named]
+        hint = f"; did you mean {named_only[0]}={surplus[0]!r}?" if named_only else ""
+        shown = ", ".join(map(repr, surplus))
+        word = "has no name" if len(surplus) == 1 else "have no names"
+        return f"{owner}: {shown} {word}{hint} ({said})"
+    for word in named:
+        if word not in known:
+            return f"{owner}: {word}={named[word]!r} is not known{suggestion(word, known)} ({said})"
+        if word in places[: len(given)]:
+            first = given[places.index(word)]
+            return f"{owner}: {word} is given twice, {first!r} and {named[word]!r} ({said})"
+    missing = [
+        p.name for p in known.values()
+        if p.default is p.empty
+        and p.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+        and p.name not in (*named, *places[: len(given)])
+    ]  # fmt: skip
+    word = "is" if len(missing) == 1 else "are"
+    return f"{owner}: {', '.join(missing)} {word} missing ({said})"
 
 
 class InternalError(MechcError):

@@ -20,7 +20,7 @@ from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
-from mechc.errors import DeclarationError, UnsupportedError, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, public, suggestion
 
 UNLIKELY = 1e-16  # share of what is not listed, and taken to reveal everything
 PATTERNS = ("single", "every", "apart")
@@ -28,6 +28,7 @@ DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poiss
 MOST_PARTS = 200  # of a mixture that is made here
 
 
+@public
 def matrix_mechanism(
     encoder: Any,
     sigma: float,
@@ -149,6 +150,7 @@ def _patterns(given: Any, steps: int) -> list[NDArray[np.int64]]:
     return found
 
 
+@public
 def tree_aggregation(steps: int, sigma: float) -> Event:
     """Return the Gaussian mechanism of prefix sums by a binary tree, one participation a record.
 
@@ -164,6 +166,7 @@ def tree_aggregation(steps: int, sigma: float) -> Event:
     return _gaussian("tree_aggregation", math.sqrt(levels), sigma)
 
 
+@public
 def banded_matrix(encoder: Any, sigma: float, *, sampling_rate: float) -> Composition:
     """Return the sampled Gaussians of a banded matrix mechanism with sampling by blocks.
 
@@ -209,6 +212,7 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
     )
 
 
+@public
 def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) -> Event:
     """Return a proven pair for batches drawn with replacement, whatever the other records are.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, public
 
 MOST_ROWS = 50  # of the table of a notebook
 
@@ -56,6 +56,7 @@ class Quantity(Enum):
         self.words, self.safe = words, safe
 
 
+@public
 @dataclass(frozen=True)
 class Bound:
     """An interval for a privacy quantity.
@@ -164,7 +165,7 @@ class Bound:
             if np.iscomplexobj(other):  # which NumPy orders
                 raise TypeError
             return how(self.safe, other.safe if isinstance(other, Bound) else other)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, ArithmeticError):
             shape = np.shape(self.safe)
             several = f", or {shape[0] if len(shape) == 1 else shape} of them" if shape else ""
             raise DeclarationError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.errors import MEANT, DeclarationError, suggestion
+from mechc.errors import MEANT, DeclarationError, public, suggestion
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
@@ -208,6 +208,7 @@ BY_NAME = {m.name: m for m in METHODS}
 NAMES = ("auto", *BY_NAME)
 
 
+@public
 def methods() -> tuple[Method, ...]:
     """Return the accountants with what they need, cost and prove."""
     return METHODS
@@ -240,7 +241,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     for key in options:
         if key not in accepted:
             listed = ", ".join(accepted) or "none but rtol"
-            meant = f"; did you mean {MEANT[key]}=?" if key in MEANT else ""
+            words = (*accepted, "method", "direction", "rtol", "max_work", "certified")
+            meant = f"; did you mean {MEANT[key]}=?" if key in MEANT else suggestion(key, words)
             raise DeclarationError(
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"

@@ -6,8 +6,22 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C ends it without words, while it is loaded too."""
     try:
+        sys.unraisablehook = _interrupt_again
         from mechc.cli.commands import run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
+    """Interrupt once more where the first time was in a callback, which Python goes on from."""
+    import _thread
+    from threading import Timer
+
+    if ignored.exc_type is KeyboardInterrupt:
+        later = Timer(0.02, _thread.interrupt_main)
+        later.daemon = True
+        later.start()
+    else:
+        sys.__unraisablehook__(ignored)

@@ -27,7 +27,7 @@ from mechc.composition.events import Composition, Event, compose, unsupported_on
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.protocol import ParameterInfo
@@ -44,6 +44,7 @@ BLOCKS = (
 )
 
 
+@public
 def random_allocation(
     what: Any, steps: int | None = None, selected: int = 1, epochs: int = 1
 ) -> Any:

@@ -26,7 +26,7 @@ from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
-from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, suggestion
+from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, public, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
@@ -92,6 +92,7 @@ class Calibration:
         return f"<b>{line}</b><br>{self.bound._repr_html_()}"
 
 
+@public
 def calibrate(
     mechanism: Mechanism | Callable[..., Composition],
     *,

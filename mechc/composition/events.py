@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current
 from mechc.composition.queries import Queries
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of, public
 from mechc.loss.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 DIRECTIONS = ("both", "remove", "add")
 
 
+@public
 class Event(Queries):
     """One use of a mechanism: a mechanism with its parameters bound.
 
@@ -240,6 +241,7 @@ class Event(Queries):
         return f"{self.mechanism.name}({inside})"
 
 
+@public
 class Composition(Queries):
     """A multiset of events.
 
@@ -485,6 +487,7 @@ def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:
     return part[0].key
 
 
+@public
 def compose(*parts: Any) -> Composition:
     """Compose events, compositions, and (event, count) pairs.
 

@@ -223,7 +223,7 @@ def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None
         return None, dict(values)
     spread = {name: v for name, v in values.items() if name not in lists}
     for name, sequence in lists.items():
-        if np.ndim(sequence) != 1 or not len(sequence):
+        if np.asarray(sequence, object).ndim != 1 or not len(sequence):
             raise DeclarationError(f"{mechanism}: {name}={sequence!r} is not a non-empty list")
         spread.update({f"{name}_{i + 1}": value for i, value in enumerate(sequence)})
     lengths = {name: len(sequence) for name, sequence in lists.items()}

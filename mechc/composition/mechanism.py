@@ -25,7 +25,7 @@ from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.protocol import TAG, Kernel, ParameterInfo
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mechc.verify.certificate import Certificate
 
 
+@public
 class Mechanism:
     """A mechanism whose parameters are still open, or bound in part.
 
@@ -511,6 +512,7 @@ class WithoutKernel(Mechanism):
         return f"{type(self).__name__} {self.numbers} {self.base.key}"
 
 
+@public
 def load(what: Any) -> Mechanism:
     """Return a mechanism.
 
@@ -524,6 +526,7 @@ def load(what: Any) -> Mechanism:
     return what if isinstance(what, Mechanism) else Mechanism(build.origin(what))
 
 
+@public
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that `load` finds."""
     return catalog.available()

@@ -10,14 +10,14 @@ off: noise that is one-sided or skewed is not charged for its offset.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechc.composition.inputs import as_number, check
-from mechc.errors import UnsupportedError
+from mechc.composition.inputs import as_array, as_flag, as_number, check
+from mechc.errors import UnsupportedError, public
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -65,6 +65,7 @@ class Moment(float):
     __repr__ = __str__
 
 
+@public
 class Noise:
     """The noise of an additive mechanism.
 
@@ -106,6 +107,9 @@ class Noise:
             return Noise(self.mechanism, self._event.at(**values)) if values else self
         return Noise(self.mechanism, self.mechanism(**values))
 
+    def _asked(self, values: Mapping[str, Any], certified: Any) -> tuple[Noise, bool]:
+        return self.at(**values), as_flag("certified", certified)
+
     @cached_property
     def event(self) -> Use:
         """The use, at the defaults if none was given."""
@@ -120,19 +124,19 @@ class Noise:
             values: see the class.
         """
         noise = self.at(**values)
-        points = np.ravel(np.asarray(x, np.float64))
-        out = np.empty_like(points)
-        noise.event.mechanism.kernel.log_q_many(points, np.array(noise.event.theta), out)
-        return np.exp(out).reshape(np.shape(x))
+        points = as_array("x", x)
+        out = np.empty(points.size)
+        noise.event.mechanism.kernel.log_q_many(points.ravel(), np.array(noise.event.theta), out)
+        return np.exp(out).reshape(points.shape)
 
     def mean(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean."""
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
         return _proven(noise._balls.mean(noise._about)) if certified else noise._moment(1, 0.0)
 
     def variance(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the variance about the mean."""
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
         if certified:
             return _proven(noise._balls.variance(noise._about))
         mean = noise.mean()
@@ -148,7 +152,7 @@ class Noise:
 
     def absolute_error(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean distance from the median."""
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
         if certified:
             return _proven(noise._balls.absolute_error(noise._proven_median))
         median = noise._median
@@ -173,7 +177,7 @@ class Noise:
             certified: see the class.
             values: see the class.
         """
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
         found = noise._solve(lambda x: noise.mass(-math.inf, x), probability, False)
         return _proven(noise._balls.quantile(probability, found)) if certified else found
 
@@ -187,7 +191,7 @@ class Noise:
             certified: see the class.
             values: see the class.
         """
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
         median = noise._median
         found = noise._solve(lambda t: noise.mass(median - t, median + t), probability, True)
         if certified:

@@ -22,7 +22,7 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, mixture, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import DeclarationError, UnsupportedError, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.protocol import ParameterInfo
 
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
@@ -35,11 +35,11 @@ Source = TypeVar("Source", Mechanism, Event)
 Groupable = TypeVar("Groupable", Mechanism, Event, Composition)
 
 
+@public
 def poisson(
     what: Source,
     sampling_rate: float | None = None,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
-    **unknown: Any,
 ) -> Source:
     """Return a mechanism run on a Poisson sample: each record is kept independently.
 
@@ -52,15 +52,11 @@ def poisson(
         what: a mechanism, or an event (then an event is returned).
         sampling_rate: probability in [0, 1] of keeping a record; None leaves it as a parameter.
         adjacency: "add_remove" or "replace".
-        **unknown: refused, with the word that is meant.
 
     Raises:
         DeclarationError: the rate or the adjacency is not acceptable.
         UnsupportedError: `what` is a composition.
     """
-    for word in unknown:
-        hint = suggestion(word, ("sampling_rate", "adjacency"))
-        raise DeclarationError(f"poisson: {word}={unknown[word]!r} is not known{hint}")
     adjacency = Adjacency.of(adjacency, sampling=True)
     rate = _checked_rate("poisson", what, sampling_rate)
     if isinstance(what, NumericEvent) and rate is not None and adjacency is Adjacency.ADD_REMOVE:
@@ -76,6 +72,7 @@ def poisson(
     return _closed(what, _sampled(base, rate, adjacency), values)
 
 
+@public
 def without_replacement(what: Source, sampling_rate: float | None = None) -> Source:
     """Return a mechanism run on a uniformly random subset of fixed size, under replacement.
 
@@ -111,6 +108,7 @@ def subset_of_groups(event: Event, sampling_rate: float) -> Event:
     return base.transformed(steps.WithoutReplacement("whole"), sampling_rate)(**values)
 
 
+@public
 def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Source:
     """Return a mechanism run on a batch drawn with replacement, under replacement of a record.
 
@@ -136,6 +134,7 @@ def with_replacement(what: Source, *, dataset_size: int, batch_size: int) -> Sou
     return _closed(what, base.transformed(steps.WithReplacement(len(weights)), **bound), values)
 
 
+@public
 def random_sensitivity(
     what: Source, sensitivities: Sequence[float], weights: Sequence[float]
 ) -> Source:
@@ -171,6 +170,7 @@ def random_sensitivity(
     return _closed(what, base.transformed(steps.RandomSensitivity(len(moves)), **bound), values)
 
 
+@public
 def shift(what: Source, factor: float | None = None) -> Source:
     """Return a mechanism whose query moves `factor` times as far.
 
@@ -187,6 +187,7 @@ def shift(what: Source, factor: float | None = None) -> Source:
     return _closed(what, base.transformed(steps.Shift(), times), values)
 
 
+@public
 def group(what: Groupable, size: int) -> Groupable:
     """Return a mechanism between whose neighbours up to `size` records differ.
 
@@ -203,13 +204,14 @@ def group(what: Groupable, size: int) -> Groupable:
     """
     members = inputs.size("group", "size", size)
     if isinstance(what, Composition):
-        return compose(*((group(event, members), count) for event, count in what.parts))
+        return compose(*((group(cast(Any, event), members), count) for event, count in what.parts))
     base, values = _opened("group", what)
     if base.transforms and isinstance(base.transforms[-1], steps.Poisson):
         return _closed(what, base.transformed(steps.Group(members)), values)
     return _closed(what, base.transformed(steps.Group(), float(members)), values)
 
 
+@public
 def truncate(what: Source, lower: float | None = None, upper: float | None = None) -> Source:
     """Return a mechanism of which outputs outside (lower, upper) count as revealing everything.
 
@@ -232,6 +234,7 @@ def truncate(what: Source, lower: float | None = None, upper: float | None = Non
     return _closed(what, base.transformed(steps.Truncate(), **bound), values)
 
 
+@public
 def vector(what: Source, norm: str) -> Source:
     """Return the same pair, claimed for a vector query with independent noise on every coordinate.
 
@@ -249,6 +252,7 @@ def vector(what: Source, norm: str) -> Source:
     return _closed(what, base.transformed(steps.Vector(norm)), values)
 
 
+@public
 def product(*parts: Event | Composition) -> Composition:
     """Return several outputs that are released together, their noises independent.
 
@@ -383,6 +387,7 @@ def occurrences(n: int, m: int) -> tuple[list[float], float]:
     return kept, lost
 
 
+@public
 def truncated_poisson(
     event: float | Event, *, sampling_rate: float, dataset_size: int, batch_cap: int
 ) -> Event | Composition:

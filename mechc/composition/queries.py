@@ -35,7 +35,7 @@ from mechc.composition.inputs import (
     positive,
     share,
 )
-from mechc.errors import DeclarationError, UnsupportedError, listed, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, listed, public, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ MEANT_QUERIES = {  # words of other libraries, and what they are here
 }  # fmt: skip
 
 
+@public
 class Queries(ABC):
     """The queries that `Event` and `Composition` share.
 

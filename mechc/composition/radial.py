@@ -21,7 +21,7 @@ from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, unsupported_on_composition
 from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.radial import radial_loss
 from mechc.protocol import Floats, Kernel, Measure
@@ -32,6 +32,7 @@ PROBES = np.geomspace(1e-6, 1e6, 25)  # radii at which a profile is seen to be s
 UNCERTIFIED = "the law of the loss is found by quadrature: there are no certified answers"
 
 
+@public
 def radial(what: Any, dimension: int) -> Any:
     """Return noise on vectors with density proportional to f(|x|_2), f that of noise on a number.
 

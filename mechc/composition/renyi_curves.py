@@ -26,7 +26,7 @@ from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.composition.tables import Table
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import Step
 from mechc.loss.roots import lowest
@@ -109,6 +109,7 @@ class Chords:
         return float(np.interp(tilt, self.tilts, self.values))
 
 
+@public
 def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.ANY) -> CurveEvent:
     """Return a mechanism known to be (xi, rho)-zCDP: D_alpha <= xi + rho alpha for every alpha > 1.
 
@@ -131,6 +132,7 @@ def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.
     return CurveEvent(table, Concentrated(float(rho), float(xi)), LARGEST_TILT)
 
 
+@public
 def rdp(
     orders: Sequence[float] | float,
     epsilons: Sequence[float] | float,

@@ -26,7 +26,7 @@ from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError, suggestion
+from mechc.errors import DeclarationError, MechcError, public, suggestion
 from mechc.verify.agreement import EPSILONS
 
 MOST_BYTES = 1 << 28
@@ -44,6 +44,7 @@ class RunFileWarning(UserWarning):
     """Something in a run file is not what it was, or not whole."""
 
 
+@public
 def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of the public API
     """Return the run that a run file holds.
 

@@ -32,7 +32,7 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import TAIL, rounded_down, rounded_up
 from mechc.loss.infinite_mass import FEW, log_complement
@@ -144,6 +144,7 @@ class NumericEvent(Event):
             return UnresolvedLoss(None, np.empty(0), False, error)
 
 
+@public
 def from_losses(
     losses: Any,
     masses: Any,
@@ -187,6 +188,7 @@ def from_losses(
     return NumericEvent(Table(name, key, symmetric, claim), first, second)
 
 
+@public
 def from_pmfs(
     p: Any,
     q: Any,
@@ -360,6 +362,7 @@ STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
 
 
+@public
 def mixture(
     events: Sequence[Event],
     weights: Sequence[float],
@@ -486,6 +489,7 @@ def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | s
     )  # fmt: skip
 
 
+@public
 def post_process(event: Event, edges: Any) -> NumericEvent:
     """Return the event whose output is only the cell in which the output of `event` falls.
 

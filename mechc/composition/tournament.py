@@ -38,6 +38,7 @@ from mechc.errors import (
     UnsupportedError,
     check_one_of,
     listed,
+    public,
     suggestion,
 )
 from mechc.loss.roots import lowest
@@ -200,6 +201,7 @@ class Tournament:
         return figure
 
 
+@public
 def tournament(
     *,
     target: tuple[float, float],
@@ -289,6 +291,7 @@ class Optimum:
                 "claim": bound["claim"], "adjacency": bound["adjacency"]}  # fmt: skip
 
 
+@public
 def optimise(
     mechanism: Any,
     *,

@@ -26,7 +26,7 @@ from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, truncated_poisson, without_replacement
 from mechc.declare.transforms import Shuffled
-from mechc.errors import DeclarationError, UnsupportedError, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, public, suggestion
 from mechc.protocol import ParameterInfo
 
 ASKED = ("delta", "epsilon", "target_delta", "target_epsilon", "eps")  # not words of a run
@@ -67,6 +67,7 @@ MEANT = {  # words of other libraries, and what they are here
 KNOWN = frozenset({*WORDS, *MEANT})  # what is taken, or refused with the word that is meant
 
 
+@public
 def dpsgd(
     *,
     dataset_size: int | None = None,

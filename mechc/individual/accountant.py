@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of, listed
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
     PathLike,
@@ -82,6 +82,7 @@ def bar(label: str, total: int, shown: bool = True) -> Iterator[Callable[..., An
         yield partial(progress.update, progress.add_task(label, total=total))
 
 
+@public
 class IndividualAccountant(TakesTurns):
     """Accountant with one row per person.
 
@@ -648,6 +649,7 @@ def _relative(gap: Floats, upper: Floats, query: Query) -> Floats:
     return np.asarray(np.where(gap > floor, gap / np.clip(upper, 1e-300, _ANY), 0.0))
 
 
+@public
 @dataclass(frozen=True)
 class Group:
     """What a group of people has lost.
@@ -669,6 +671,7 @@ class Group:
     upper: Floats
 
 
+@public
 def summary(
     bound: Bound, labels: ArrayLike | None = None, at: Sequence[float] = QUANTILES
 ) -> tuple[Group, ...]:

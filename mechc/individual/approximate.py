@@ -22,7 +22,7 @@ from scipy import special
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import positive, size
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, public
 from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.budget import Mask, check_dense
 from mechc.individual.filters import gaussian_order, gdp_budget, renyi_budget
@@ -35,6 +35,7 @@ _RTOL = 1e-2  # of the profiles: the cells cost more than that
 _ROUNDING = 1e-12
 
 
+@public
 def gdp_upper_bound(
     accountant: IndividualAccountant,
     epsilon_max: float,
@@ -119,6 +120,7 @@ def _by_divergences(epsilon: float, delta: float) -> float:
     return math.sqrt(2.0 * budget / order) * (1.0 - 1e-12)
 
 
+@public
 class ApproximateFilter(TakesTurns):
     """Individual filter for steps of any dominating pairs, approximate in the sense above.
 

@@ -40,7 +40,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechc.errors import DeclarationError, listed
+from mechc.errors import DeclarationError, listed, public
 from mechc.individual.budget import (
     SHAVE,
     Budget,
@@ -69,6 +69,7 @@ from mechc.protocol import Floats
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
+@public
 class _Saved(TakesTurns, ABC):
     """Has exact totals that go on from a file."""
 
@@ -132,6 +133,7 @@ class _Saved(TakesTurns, ABC):
         """Return a new object with the facts of a saved one."""
 
 
+@public
 class _Filter(_Saved):
     """One exact total a person against one budget, in memory or memory-mapped.
 
@@ -202,6 +204,7 @@ class _Filter(_Saved):
         charge(totals, values, b.value, b.scale, b.high, b.low, b.squared, mask)
 
 
+@public
 class GDPFilter(_Filter):
     """Individual GDP filter (algorithm 1): one budget a person, all of the same size."""
 
@@ -291,6 +294,7 @@ class GDPFilter(_Filter):
         return cls(people=facts["people"], mu=facts["budget"], storage=storage)
 
 
+@public
 class RenyiFilter(_Filter):
     """Individual Renyi filter of one order.
 
@@ -367,6 +371,7 @@ class RenyiFilter(_Filter):
         return cls(people=people, order=order, budget=budget, storage=storage)
 
 
+@public
 class SharedGDPFilter(_Saved):
     """GDP filter for the worst case over all people (algorithm 2): one total, stops for good.
 
@@ -429,6 +434,7 @@ class SharedGDPFilter(_Saved):
         return cls(mu=facts["budget"])
 
 
+@public
 class GDPOdometer(_Saved):
     """GDP odometer with a fixed sequence of increments."""
 

@@ -18,7 +18,7 @@ from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.tables import NumericEvent, from_losses
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, public
 
 if TYPE_CHECKING:
     from mechc.integrations.dp_events import MechcAccountant as MechcAccountant
@@ -37,6 +37,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+@public
 def from_dp_accounting(
     pld: Any, *, adjacency: Any = None, name: str = "dp_accounting"
 ) -> NumericEvent:
@@ -90,6 +91,7 @@ def from_dp_accounting(
     )  # fmt: skip
 
 
+@public
 def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     """Return a pessimistic dp_accounting PrivacyLossDistribution of an event.
 

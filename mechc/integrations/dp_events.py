@@ -21,7 +21,7 @@ from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.tables import from_pmfs
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.reductions import drawn_with_replacement, tree_aggregation, truncated_poisson
 
 try:
@@ -49,6 +49,7 @@ class RefusedError(UnsupportedError):
         self.event, self.words = event, words
 
 
+@public
 def from_event(event: Any, neighboring_relation: Any = ADD_REMOVE) -> Composition:
     """Return the composition that a DpEvent of dp_accounting stands for.
 
@@ -75,6 +76,7 @@ def from_event(event: Any, neighboring_relation: Any = ADD_REMOVE) -> Compositio
     return kind(event, neighboring_relation).composition()
 
 
+@public
 class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
     """A PrivacyAccountant of dp_accounting whose answers are our proven upper sides.
 

@@ -16,12 +16,13 @@ from mechc.composition.events import Composition, Event, compose
 from mechc.composition.inputs import as_count
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson, random_sensitivity
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, public
 
 NAME = "mechc"
 Record = tuple[float, float, int] | tuple[float, float, int, int]
 
 
+@public
 class MechcAccountant:
     """An IAccountant of Opacus that answers with our proven upper side, under add/remove.
 
