@@ -109,7 +109,7 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
-BRIEF = 0.08  # for a contour of atoms alone or of few steps: it is soon there, or others are sooner
+BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms or of few steps
 SMALL = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 NEARER = 0.5  # share of an epsilon at which a method that had one side there is asked again
@@ -164,6 +164,12 @@ class Facts(NamedTuple):
         return 1 < self.total <= FEW and self.distinct <= DISTINCT and not self.tables
 
     @property
+    def several(self) -> bool:
+        """More than that, but so few that going through them one by one may be narrower."""
+        one_by_one = 1 < self.total <= MORE and not (self.tables or self.many or self.listed)
+        return one_by_one and not self.few
+
+    @property
     def smooth(self) -> bool:
         """More than a handful, and no loss has atoms."""
         return self.total >= SMOOTH and self.plain
@@ -198,11 +204,8 @@ STRATEGIES = (  # in order
     Strategy("contour", CONTOUR, lambda f: f.few or f.atomic, BRIEF),
     Strategy("contour", CONTOUR, lambda f: not (f.few or f.atomic)),
     Strategy("direct", WIDE, lambda f: f.few and f.smooth, SMALL),
-    Strategy(
-        "direct",
-        WIDE,
-        lambda f: 1 < f.total <= MORE and not (f.tables or f.many or f.listed),
-    ),
+    Strategy("direct", WIDE, lambda f: f.few and not f.listed),
+    Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
     Strategy("pld", WIDE, lambda f: not f.tables),
 )
@@ -237,19 +240,21 @@ class Auto:
         self._one_sided: dict[tuple[str, float], float] = {}
         self._revealed: dict[float, Auto] = {}
 
-    def log_delta(self, epsilon: float, rough: bool = False) -> Bound:
+    def log_delta(self, epsilon: float, target: float | None = None) -> Bound:
         """Return the first answer narrow enough, else the narrowest.
 
         Where none answers, or delta may be nearly one, it is bounded by an event.
 
         Args:
             epsilon: any real number.
-            rough: an answer that is narrow enough to steer a search will do.
+            target: a log delta, or nan: an answer that steers a search for it will do, because it
+                is narrow enough, or on one side of it.
         """
-        refused, rtol = "", WIDEST if rough else self._rtol
+        refused, rtol = "", self._rtol if target is None else WIDEST
+        aim = math.nan if target is None else target
         for way in self._ways:
             try:
-                answer = way(epsilon, rtol)
+                answer = way(epsilon, rtol, aim)
                 break
             except (UnsupportedError, NumericError) as error:
                 refused = str(error)
@@ -267,13 +272,13 @@ class Auto:
             return _meet(bound, answer) if better else answer
         return answer
 
-    def _by_revealing(self, epsilon: float, rtol: float) -> Bound:
+    def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""
         bound = bounds.bound_for(self._steps, epsilon)
         if bound not in self._revealed:
             self._revealed[bound] = Auto(bounds.revealed(self._steps, bound), self._rtol)
         revealed = self._revealed[bound]
-        answer = revealed._first(epsilon, rtol)
+        answer = revealed._first(epsilon, rtol, aim)
         return bounds.corrected(answer, revealed._steps, epsilon, bound)
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
@@ -322,7 +327,7 @@ class Auto:
         asked = (a for a in self._built.values() if isinstance(a, registry.BoundsReversed))
         return min((accountant.log_reversed(epsilon) for accountant in asked), default=0.0)
 
-    def _first(self, epsilon: float, rtol: float) -> Bound:
+    def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
         best: Bound | None = None
         narrowest, refusals, blunt, tried = "", [], {}, set()
         order = self._in_order(epsilon, rtol)
@@ -331,7 +336,7 @@ class Auto:
             name = strategy.method
             width = math.inf if best is None else _width(best)
             narrow, two_sided = width <= rtol, math.isfinite(width)
-            if (strategy.reason, strategy.share) == (WIDE, FIRST) and narrow:
+            if strategy.reason == WIDE and strategy.share > SMALL and narrow:
                 break  # only the recursion might have been narrower still, and soon
             if name in tried:
                 continue
@@ -368,6 +373,8 @@ class Auto:
                 settled |= float(answer.upper) < FAR_BELOW or _width(answer) <= STRICT * rtol
             elif (name == "contour" and float(answer.upper) < SMALLEST) or _width(answer) <= rtol:
                 settled = True
+            # on one side of what a search is for
+            settled |= float(answer.upper) < aim or float(answer.lower) > aim
             if math.isinf(_width(answer)):
                 blunt[name, rtol] = abs(epsilon)
             if best is None or _rank(answer) < _rank(best):

@@ -260,9 +260,17 @@ def _named(text: str) -> str:
     return f"numeric-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-@lru_cache(maxsize=256)
 def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
-    """Both directions, whose answers are kept."""
+    """Both directions, kept for the question at hand, and of the last ones for the next."""
+    laws, key = current().laws, (NAME, parts)
+    if key not in laws:
+        laws[key] = _last_epochs(parts)
+    found: dict[str, Epoch] = laws[key]
+    return found
+
+
+@lru_cache(maxsize=2)  # those of lattices take half a gigabyte
+def _last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     steps = sum(count for _, count in parts)
     laws: list[list[tuple[PrivacyLoss, int]]] = [[], []]
     for event, count in sorted(parts, key=lambda part: -part[1]):  # proofs begin with the first
@@ -276,7 +284,7 @@ def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     return {"remove": known, "add": Epoch(other[0], "add", steps, known, others)}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | None:
     """The laws of an epoch with several steps drawn, None where its sums are not listed."""
     if drawn == 1:
@@ -291,7 +299,7 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
     return found if len(found) == len(laws) else None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
     if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
@@ -345,7 +353,7 @@ class AllocationEvaluation(Evaluation):
         """Return bounds on epsilon of a contour; they prove nothing here."""
         return self._epochs[direction].epsilon(log_delta, near)
 
-    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+    def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""
         epoch = self._epochs[direction]
         self.methods_used.add("put")
@@ -354,7 +362,7 @@ class AllocationEvaluation(Evaluation):
         if math.isinf(epsilon) and epsilon < 0:
             lower = estimate = upper = 0.0
         elif epsilon < top:
-            lower, estimate, upper = epoch.log_delta(epsilon, rough)
+            lower, estimate, upper = epoch.log_delta(epsilon, target is not None)
         else:  # next to the largest loss rounding decides
             beyond = epsilon >= top + rounding
             upper = most if beyond else epoch.log_delta(epsilon)[2]

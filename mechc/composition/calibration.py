@@ -309,7 +309,7 @@ class Profile:
         far = DEEP * self.log_target  # all that a search has to know of delta below this
         if self.far and evaluation.is_at_most(direction, self.epsilon, far):
             return -math.inf, far - self.log_target
-        bound = evaluation.log_delta_in(direction, self.epsilon, rough=True)
+        bound = evaluation.log_delta_in(direction, self.epsilon, math.nan)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)
         return float(bound.lower) - self.log_target, over

@@ -24,7 +24,8 @@ import numpy as np
 
 from mechc.accountants.bound import Bound, Place, worse
 from mechc.accountants.contours.columns import Columns
-from mechc.accountants.fft import log1mexp
+from mechc.accountants.convolution import Nodes
+from mechc.accountants.fft import distinct, log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, share
@@ -47,6 +48,8 @@ HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last rel
 ROUGHEST = 0.3  # nats, the same where a rough answer is wider
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
+SADDLE = 0.003  # share of the work for the start of a search
+RARE = 2.0  # times a start by other means, from which on rare large losses are behind one
 FIRST = Place(1.0, -1.0)  # when nothing is known
 
 
@@ -148,7 +151,7 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         if side == "upper" and evaluation.is_at_most(direction, float(answer.upper), log_target):
             continue
-        rough = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
+        rough = Curve(partial(evaluation.log_delta_in, direction, target=log_target), log_target)
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)
         at = float(getattr(answer, side))
         if side == "upper" and rough.excess("upper", at) <= 0:
@@ -211,7 +214,7 @@ def _next_to_infinite_mass(evaluation: Evaluation, log_target: float) -> Bound:
 
 
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
-    curve = Curve(partial(evaluation.log_delta_in, direction, rough=True), log_target)
+    curve = Curve(partial(evaluation.log_delta_in, direction, target=log_target), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
     at_top = _at_top(curve, start)
@@ -237,7 +240,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
             return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
         near = max(above)  # beyond, the expansion gives no delta
     rough = curve
-    if again:
+    if again and not (near == 0.0 and curve.excess("upper", near) <= 0.0):
         curve = narrow
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
@@ -384,12 +387,14 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
 def saddle_start(steps: Sequence[Step], log_target: float) -> Place:
     """Return an epsilon near the answer and the slope of log delta there.
 
-    By the leading saddle point approximation, else as if the loss were normal, of the variance that
-    its nodes show. Only a start: whatever goes wrong here costs evaluations, never correctness.
+    By the leading saddle point approximation; where that fails, or rare large losses mislead it, by
+    one large loss or many small ones, as nodes have them. Only a start: whatever goes wrong here
+    costs evaluations, never correctness.
     """
     if not steps:  # guarantees of other libraries alone
         return FIRST
     variance, fall = 0.0, math.nan
+    found: Place | None = None
     try:
         columns = Columns(tuple(steps))
         variance = float(columns.law.roughly(0.0)[0, 2])
@@ -397,11 +402,17 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> Place:
             fall = 2.0 * (0.5 * math.log(variance) - log_target)
         if fall <= 0.0:  # as far as that goes delta(0), which falls by P(L > 0), is that small
             return Place(0.0, -0.5 * math.exp(min(-log_target, 300.0)))
-        found = columns.saddle_of_delta(log_target)
-        if found.epsilon > 0.0:
-            return Place(found.epsilon, -found.t)
+        with share(SADDLE):
+            saddle = columns.saddle_of_delta(log_target)
+        if saddle.epsilon > 0.0:
+            found = Place(saddle.epsilon, -saddle.t)
     except (MechcError, OutOfWorkError, ArithmeticError, ValueError):
         pass
     if math.isnan(fall):
-        return FIRST
-    return Place(min(math.sqrt(variance * fall), 1.0), -math.sqrt(fall / variance))
+        return found or FIRST
+    normal = math.sqrt(variance * fall)
+    if found is None or found.epsilon > RARE * normal:
+        nodes = Nodes(*distinct(steps)).epsilon(log_target)
+        if found is None or found.epsilon > RARE * nodes:
+            return Place(min(nodes, 1.0), -math.sqrt(fall / variance))
+    return found

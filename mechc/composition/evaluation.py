@@ -205,7 +205,7 @@ class Evaluation:
                 return 0.0
         return accountant.log_reversed(epsilon)
 
-    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+    def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
 
         Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1. Steps that bound
@@ -214,10 +214,11 @@ class Evaluation:
         Args:
             direction: "remove" or "add".
             epsilon: any real number.
-            rough: be content with the first method of "auto", however wide its answer.
+            target: a log delta, or nan: be content with an answer of "auto" that steers a search
+                for it.
         """
-        answer = self._log_delta_of_pair(direction, epsilon, rough)
-        return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, rough))
+        answer = self._log_delta_of_pair(direction, epsilon, target)
+        return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def of_pairs(self) -> Self:
         """Return what answers about the steps themselves, whatever they bound."""
@@ -245,7 +246,7 @@ class Evaluation:
         middle = 0.5 * (least + most) if math.isfinite(least) else most
         return replace(answer, lower=least, estimate=middle)
 
-    def _log_delta_of_pair(self, direction: str, epsilon: float, rough: bool) -> Bound:
+    def _log_delta_of_pair(self, direction: str, epsilon: float, target: float | None) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
         known = self._about_masses(direction)
         infinite, early, density = known.infinite, known.early, known.density
@@ -265,13 +266,13 @@ class Evaluation:
             limit = replace(limit, lower=proven) if early > -math.inf and epsilon > 0 else limit
             return outward(limit, error) if epsilon > 0 else limit
         if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
-            far = self._log_delta_of_pair(direction, FARTHEST, rough)
+            far = self._log_delta_of_pair(direction, FARTHEST, target)
             lower = far.lower if math.isnan(float(far.lower)) else proven
             return replace(far, lower=lower)
         try:
             rounding = self._rounding_next_to_top(direction, epsilon)
-            answer = self._ask(direction, epsilon, rough)
-            answer = self._beside_rounded_losses(direction, epsilon, answer, rough)
+            answer = self._ask(direction, epsilon, target)
+            answer = self._beside_rounded_losses(direction, epsilon, answer, target)
         except (UnsupportedError, NumericError) as why:
             raise explained(self.method, self.steps[direction], why) from why
         except MemoryError as full:
@@ -297,12 +298,12 @@ class Evaluation:
             answer.detail,
         )
 
-    def _ask(self, direction: str, epsilon: float, rough: bool) -> Bound:
-        """The accountant's answer; the first method's of "auto" alone, if that is enough."""
+    def _ask(self, direction: str, epsilon: float, target: float | None) -> Bound:
+        """The accountant's answer; of "auto" the first that steers a search, if there is one."""
         accountant = self._accountant(direction)
         assert accountant is not None
-        if rough and isinstance(accountant, Auto):
-            return accountant.log_delta(epsilon, rough)
+        if isinstance(accountant, Auto):
+            return accountant.log_delta(epsilon, target)
         return accountant.log_delta(epsilon)
 
     @property
@@ -340,7 +341,7 @@ class Evaluation:
         return r + EPS * abs(epsilon) if r > 0.0 else 0.0
 
     def _beside_rounded_losses(
-        self, direction: str, epsilon: float, answer: Bound, rough: bool
+        self, direction: str, epsilon: float, answer: Bound, target: float | None
     ) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
 
@@ -356,14 +357,14 @@ class Evaluation:
         free = max(FREE, OWN_WIDTH * (upper - lower)) if lower > -math.inf else FREE
         if moved <= math.log(free) + lower:
             return outward(answer, moved)
-        moved += self._log_above(direction, epsilon - shift, rough)
-        if moved <= math.log(max(STEERS, free) if rough else free) + lower:
+        moved += self._log_above(direction, epsilon - shift, None if target is None else math.nan)
+        if moved <= math.log(free if target is None else max(STEERS, free)) + lower:
             return outward(answer, moved)
-        lower = min(float(self._ask(direction, epsilon + shift, rough).lower), lower)
-        upper = max(float(self._ask(direction, epsilon - shift, rough).upper), upper)
+        lower = min(float(self._ask(direction, epsilon + shift, target).lower), lower)
+        upper = max(float(self._ask(direction, epsilon - shift, target).upper), upper)
         return replace(answer, lower=lower, upper=upper)
 
-    def _log_above(self, direction: str, loss: float, rough: bool) -> float:
+    def _log_above(self, direction: str, loss: float, target: float | None) -> float:
         """Log of a bound on P(L > loss), by delta at a place below it that all nearby share."""
         room = min(abs(loss) / AWAY, self.largest_loss_in(direction)[0] - loss)
         if not 0.0 < room < FARTHEST:
@@ -372,7 +373,7 @@ class Evaluation:
         place = direction, (math.floor(loss / step) - 1.0) * step
         if place not in self._above:
             try:
-                self._above[place] = float(self._ask(*place, rough).upper)
+                self._above[place] = float(self._ask(*place, target).upper)
             except MechcError:
                 self._above[place] = 0.0
         return min(0.0, self._above[place] - log1mexp(place[1] - loss))

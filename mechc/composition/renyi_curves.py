@@ -187,7 +187,7 @@ class CurveEvaluation(Evaluation):
         super().__init__(steps, "renyi", 1e-6, no_lower=STATUS)
         self._curves = tuple(curves)
 
-    def log_delta_in(self, direction: str, epsilon: float, rough: bool = False) -> Bound:
+    def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return an upper bound on log delta(epsilon); lower is nan."""
         steps = self.steps[direction]
         if math.isinf(epsilon):
