@@ -314,8 +314,9 @@ class Queries(ABC):
         others = beside.values() if isinstance(beside, Mapping) else () if beside is None else (0,)
         if not all(isinstance(other, Queries) for other in others):
             raise DeclarationError(f"beside={beside!r} (expected runs or events by their names)")
-        if not (ax is None or hasattr(ax, "annotate")):
-            raise DeclarationError(f"ax={ax!r} (expected axes of matplotlib)")
+        if ax is not None and getattr(ax, "name", "") != "rectilinear":
+            raise DeclarationError(f"ax={ax!r} (expected axes of matplotlib, with x and y)")
+        log = as_flag("log", log)
         return plot.run(
             self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,
             methods=methods, target=target, smallest=smallest, log=log, epoch=epoch, **how,

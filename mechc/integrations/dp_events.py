@@ -12,16 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from sys import float_info
 from types import MappingProxyType
 from typing import Any
 
 from mechc.adjacency import Adjacency
 from mechc.composition.events import Composition, Event, compose
+from mechc.composition.inputs import as_number
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.tables import from_pmfs
-from mechc.errors import DeclarationError, UnsupportedError, public
+from mechc.errors import DeclarationError, UnsupportedError, listed, public
 from mechc.reductions import drawn_with_replacement, tree_aggregation, truncated_poisson
 
 try:
@@ -119,12 +121,14 @@ class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
         Raises:
             DeclarationError: the delta is not in [0, 1].
         """
+        target_delta = as_number("target_delta", target_delta, "0 <= delta <= 1", 0.0, 1.0)
         if self._reveals:
             return math.inf
         return _safe(self.composition.epsilon(target_delta).upper, math.inf)
 
     def get_delta(self, target_epsilon: float) -> float:
         """Return an upper bound on delta at an epsilon; 1 where nothing is private or proven."""
+        target_epsilon = as_number("target_epsilon", target_epsilon)
         return 1.0 if self._reveals else _safe(self.composition.delta(target_epsilon).upper, 1.0)
 
     @property
@@ -154,7 +158,7 @@ def _only(event: Any, relation: NeighboringRelation, *accepted: NeighboringRelat
 
 def _amount(event: Any, name: str, value: Any, most: float = math.inf) -> float:
     """A parameter that is a finite number >= 0."""
-    if not (isinstance(value, (int, float)) and 0 <= value <= most and value < math.inf):
+    if not (isinstance(value, (int, float)) and 0 <= value <= min(most, float_info.max)):
         words = "non-negative number" if most == math.inf else f"number in [0, {most:g}]"
         raise DeclarationError(f"{type(event).__name__}: {name}={value!r} is not a finite {words}")
     return float(value)
@@ -182,7 +186,8 @@ def _integer(event: Any, name: str, value: Any, least: int = 0) -> int:
 
 
 def _composed(event: Any, relation: NeighboringRelation) -> Found:
-    return compose(*(from_event(part, relation) for part in event.events))
+    parts = listed("ComposedDpEvent: events", event.events, "a list of events")
+    return compose(*(from_event(part, relation) for part in parts))
 
 
 def _repeated(event: Any, relation: NeighboringRelation) -> Found:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
 from mechc.composition.events import Composition, Event, compose
-from mechc.composition.inputs import as_count
+from mechc.composition.inputs import as_count, as_number
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson, random_sensitivity
-from mechc.errors import DeclarationError, UnsupportedError, public
+from mechc.errors import DeclarationError, UnsupportedError, listed, public
 
 NAME = "mechc"
 Record = tuple[float, float, int] | tuple[float, float, int, int]
@@ -47,7 +47,7 @@ class MechcAccountant:
 
     def _record(self, noise_multiplier: float, sample_rate: float, batches: int) -> None:
         """Add a step to the last entry if that is of the same kind."""
-        setting = (float(noise_multiplier), float(sample_rate))
+        setting = _setting(noise_multiplier, sample_rate)
         several = (batches,) if batches > 1 else ()
         last = self.history[-1] if self.history else ()
         count = 1
@@ -61,7 +61,8 @@ class MechcAccountant:
         Raises:
             DeclarationError: a noise multiplier or a rate is not acceptable.
         """
-        return compose(*((_step(*entry), int(entry[2])) for entry in self.history if entry[1]))
+        history = _history(self.history)
+        return compose(*((_step(*entry), entry[2]) for entry in history if entry[1]))
 
     def get_epsilon(self, delta: float, **how: Any) -> float:
         """Return an upper bound on epsilon, inf where nothing is private or proven.
@@ -73,7 +74,9 @@ class MechcAccountant:
         Raises:
             DeclarationError: an argument, a noise multiplier or a rate is not acceptable.
         """
-        if any(noise == 0 and rate > 0 and count for noise, rate, count, *_ in self.history):
+        delta = as_number("delta", delta, "0 <= delta <= 1", 0.0, 1.0)
+        history = _history(self.history)
+        if any(noise == 0 and rate > 0 and count for noise, rate, count, *_ in history):
             return math.inf
         upper = self.composition().epsilon(delta, **how).upper
         return math.inf if math.isnan(upper) else float(upper)
@@ -127,7 +130,8 @@ class MechcAccountant:
         Raises:
             DeclarationError: it is empty, of another accountant, or its history is not one.
         """
-        if not state_dict or not {"history", "mechanism"} <= set(state_dict):
+        known = isinstance(state_dict, Mapping) and {"history", "mechanism"} <= set(state_dict)
+        if not known:
             raise DeclarationError(
                 "load_state_dict: the state has no history and mechanism (expected what state_dict "
                 "returned)"
@@ -137,18 +141,28 @@ class MechcAccountant:
                 f"load_state_dict: the state is of mechanism={state_dict['mechanism']!r} (expected "
                 f"{self.mechanism()!r})"
             )
-        self.history = [_entry(entry) for entry in state_dict["history"]]
+        self.history = _history(state_dict["history"])
 
 
-def _entry(entry: Iterable[Any]) -> Record:
-    """One entry of a history as it was saved."""
-    values = tuple(entry)
+def _history(entries: Any) -> list[Record]:
+    """A history, lists instead of tuples included."""
+    return [_entry(entry) for entry in listed("history", entries, "a list of entries")]
+
+
+def _entry(entry: Any) -> Record:
+    """One entry of a history."""
+    wanted = "noise multiplier, sampling rate and steps"
+    values = listed("an entry of the history", entry, wanted)
     if len(values) not in (3, 4):
-        raise DeclarationError(
-            f"load_state_dict: {values!r} (expected noise multiplier, sampling rate and steps)"
-        )
-    noise, rate, steps = float(values[0]), float(values[1]), as_count(values[2])
+        raise DeclarationError(f"an entry of the history: {values!r} (expected {wanted})")
+    noise, rate = _setting(*values[:2])
+    steps = as_count(values[2])
     return (noise, rate, steps, as_count(values[3])) if values[3:] else (noise, rate, steps)
+
+
+def _setting(noise: Any, rate: Any) -> tuple[float, float]:
+    """Numbers; whether they are acceptable is said when an answer is asked for."""
+    return as_number("noise_multiplier", noise), as_number("sample_rate", rate)
 
 
 def _step(noise: float, rate: float, _: int, batches: int = 1) -> Event:

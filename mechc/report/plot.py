@@ -84,6 +84,8 @@ def run(
     if {Adjacency.ADD_REMOVE, Adjacency.REPLACE} <= {*relations}:  # curves are compared by eye
         named = zip(runs, relations, strict=True)
         runs = [(f"{name} ({known.words})", one, asked) for (name, one, asked), known in named]
+    for name, _, _ in runs:
+        _check_formula(name)
     figure: Any
     figure, axes = blank() if ax is None else (ax.figure, ax)
     for index, (name, one, asked) in enumerate(runs):
@@ -432,8 +434,22 @@ def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int
     return unit, np.unique(np.linspace(1, times, 240).round().astype(int)).tolist(), unit.count
 
 
+def _check_formula(name: str) -> None:
+    """Refuse a name between whose dollars stands what matplotlib does not read as a formula."""
+    from matplotlib.mathtext import MathTextParser
+
+    try:
+        if str(name).count("$") > 1:
+            MathTextParser("path").parse(name)
+    except ValueError:
+        raise DeclarationError(
+            f"label={name!r} is no formula for matplotlib (expected TeX between dollars, or \\$)"
+        ) from None
+
+
 def _entitle(axes: Axes, title: str, whole: bool) -> None:
     """Write a title over axes: the whole of it over a figure, two lines among other axes."""
+    title = title.replace("$", r"\$")
     figure: Any = axes.figure
     room = (figure if whole else axes).bbox.width / figure.dpi * 72.0
     for fontsize, points in {"medium": 10.0, "small": 8.3, "x-small": 7.0}.items():

@@ -282,6 +282,19 @@ def test_shells_complete_commands_and_mechanisms():
         assert expected in found.stdout.split()
 
 
+def test_an_interruption_in_a_callback_is_not_lost():
+    """Where Python goes on after it, as in callbacks of the compiler of machine code."""
+    code = (
+        "import ctypes, os, signal, sys, time\n"
+        "from mechc.cli import commands, main\n"
+        "called = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "commands.run = lambda: (called(), time.sleep(20), print('lost'))\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130 and done.stdout == done.stderr == ""
+
+
 def test_an_interruption_ends_without_words(monkeypatch, capsys):
     """While the commands are loaded, within them, and inside of machine code."""
     from mechc import cli

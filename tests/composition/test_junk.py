@@ -230,6 +230,24 @@ def test_how_things_are_called(call):
         ask()
 
 
+@pytest.mark.parametrize("kind", FEW)
+def test_histories_of_opacus(kind):
+    junk = JUNK[kind]
+    for rate in (junk, 0.1):
+        sound(partial(OpacusAccountant().step, noise_multiplier=junk, sample_rate=rate))
+    for history in (junk, [(junk, 0.1, 3)], [(1.0, junk, 3)], [(1.0, 0.1, junk)]):
+        accountant = OpacusAccountant()
+        state = {"history": history, "mechanism": "mechc"}
+        for asked in (junk, state):
+            with contextlib.suppress(MechcError):
+                accountant.load_state_dict(asked)
+        accountant.history = history
+        sound(partial(accountant.get_epsilon, 1e-5))
+    accountant = OpacusAccountant()
+    accountant.step(noise_multiplier=2.0, sample_rate=0.1)
+    sound(partial(accountant.get_epsilon, junk))
+
+
 def test_errors_from_inside_are_left_alone():
     def told(_):
         raise TypeError("of the user's own")

@@ -249,3 +249,21 @@ def test_the_figure_of_samplers_names_every_curve(tmp_path):
     module["figure"](values, tmp_path / "batches.svg")
     drawn = (tmp_path / "batches.svg").read_text("utf-8")
     assert all(name in drawn for name in values)
+
+
+def test_what_matplotlib_cannot_draw_is_told_before(gaussian, tmp_path):
+    from matplotlib.figure import Figure
+
+    run = gaussian(sigma=2.0) * 3
+    for projection in ("polar", "3d"):
+        axes = Figure().add_subplot(projection=projection)
+        with pytest.raises(DeclarationError, match=r"ax=.* with x and y"):
+            run.plot(ax=axes)
+    for how in ({"label": r"$\frac{$"}, {"beside": {"a $b_$": run}}):
+        with pytest.raises(DeclarationError, match="no formula for matplotlib"):
+            run.plot(**how)
+    with pytest.raises(DeclarationError, match="log='x'"):
+        run.plot(kind="tradeoff", log="x")
+    named = mechc.from_pmfs([0.5, 0.5], [0.4, 0.6], name="a$b_$c")
+    named.plot(tmp_path / "sheet.svg")
+    run.plot(tmp_path / "names.svg", label=r"$\sigma = 2$", beside={"5$ and 6$": run * 2})
