@@ -58,10 +58,8 @@ FINER = (2, 4)  # buckets of the refined grid, as multiples of the first
 ROOM = 3.0  # times the width that it has to take away
 MEMBERS = 1600  # that it may need
 REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their steps, at most
-FEW = 200  # steps up to which small groups of people are composed one by one
-LATER = 100  # people that a finer grid should serve then
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
-LOOKED_AT, TIMED = 4096, 3  # people of whom it is seen how many differ, to estimate a cost, and
+LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
 # of whom some are composed for it
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
@@ -350,8 +348,7 @@ class IndividualAccountant(TakesTurns):
             isinstance(e, Evaluator) and e.grid == self.grid and e.asked
             for e in self.family.made.values()
         )
-        short = self._journal.complete and self.steps <= FEW
-        allowed = self._most if short or not self.grid.splines else 0
+        allowed = self._most if self._journal.complete or not self.grid.splines else 0
         tables, size = not self._without_tables(people), self._ledger.nbytes
         about = (self.grid, people, different, size, allowed if tables else people)
         few = some[:: -(-some.size // TIMED)]
@@ -503,11 +500,13 @@ class IndividualAccountant(TakesTurns):
             # a finer grid is no help to others
             wide = (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
             who = np.flatnonzero(wide & (width > query.rtol))
-            if who.size < (LATER if self.steps <= FEW else 1) or who.size <= rare(wide.size):
+            if who.size <= rare(wide.size):
                 continue
             need = (ROOM * np.median(width[who]) / query.rtol) ** (1.0 / self.family.alternates[0])
             finer = [r for r in FINER if r >= need and self._members(r) <= MEMBERS]
-            if not finer:
+            # as many as take less one by one than the members of a grid do
+            alone = min(self._members(finer[0]) // len(self._journal), self._most) if finer else 0
+            if not finer or who.size <= alone:
                 continue
             most = min(REFINED, REPLAYED // len(self._journal))
             who = np.sort(who[np.argsort(-side.compression[who], kind="stable")[:most]])

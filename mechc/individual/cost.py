@@ -39,6 +39,7 @@ OVERHEAD = 4.0  # seconds a person over those of the products alone
 COLUMN = 5e-8  # seconds for each member and node of a table, to bound its errors
 PROBED = 6  # members that are timed
 WORK = 3e7  # units of `loss.allowance` that one of them may take, some .3 seconds
+ALONE = 3e8  # that a person may: with less than they need they take longer, by other methods
 DELTA, STEPS = 1e-6, 64  # of a composition of so many steps at most that is timed
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
 BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
@@ -107,7 +108,7 @@ def estimate(
     query = Query(math.log(DELTA), math.nan, 1e-4)
     for steps in some if alone else ():  # the first one waits for functions to be loaded
         begin = time.process_time()
-        (low, _, high), _ = singly.answer(family, steps[:STEPS], query, 3.0 * WORK)
+        (low, _, high), _ = singly.answer(family, steps[:STEPS], query, ALONE)
         each.append((time.process_time() - begin) * max(len(steps) / STEPS, 1.0))
         late |= not high - low <= 0.1 * high
     mesh = min(alone * float(np.mean(each[1:] or each or [0.0])), LONGEST)
