@@ -331,7 +331,7 @@ class IndividualAccountant(TakesTurns):
     def cost(self, rows: ArrayLike | None = None) -> Cost:
         """Estimate what the next question costs, before it is asked.
 
-        A few members of the family and a small product are timed for it, some tenths of a second.
+        A few members of the family, a small product and a person alone are timed, in some .5 to 3 s.
 
         Args:
             rows: indices of the people it is for; everybody by default.

@@ -86,9 +86,9 @@ def test_sampled_gaussian_against_ball_arithmetic(sampled, name):
 def test_hard_people_are_refined_from_the_journal(sampled):
     """Low noise and sparse sampling: one person's buckets alone would leave a percent."""
     rng = np.random.default_rng(3)
-    acc = accountant(sampled, 3, rtol=1e-3, buckets=24)
-    plain = accountant(sampled, 3, rtol=1e-3, buckets=24, journal=0)
-    steps = np.exp(rng.uniform(math.log(0.9), math.log(3), (10, 3)))
+    acc = accountant(sampled, 60, rtol=1e-3, buckets=24)
+    plain = accountant(sampled, 60, rtol=1e-3, buckets=24, journal=0)
+    steps = np.exp(rng.uniform(math.log(0.9), math.log(3), (10, 60)))
     for row in steps:
         for a in (acc, plain):
             a.step(row, count=100)
