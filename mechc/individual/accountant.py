@@ -331,7 +331,7 @@ class IndividualAccountant(TakesTurns):
     def cost(self, rows: ArrayLike | None = None) -> Cost:
         """Estimate what the next question costs, before it is asked.
 
-        A few members of the family, a small product and a person alone are timed, in some .5 to 3 s.
+        A few members of the family, a small product and a person alone are timed, .5 to 3 seconds.
 
         Args:
             rows: indices of the people it is for; everybody by default.
