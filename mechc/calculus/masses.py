@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from sympy import Sum
 
 from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term
@@ -109,6 +110,11 @@ class _CaseChecker:
             mass, doubt = self._mass(side, theta)
             if not abs(mass - 1) <= TOLERANCE + doubt:
                 hint = "; write shape(f) for noise that is f but for a constant" * shifted
+                if self.declaration.q.has(Sum):
+                    hint = (
+                        "; its constant is a sum over terms that fall too slowly, or of an "
+                        "integral that does not converge (expected a density of finite mass)"
+                    )
                 raise DeclarationError(
                     f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
                     f"{self._words(theta)}{hint}"
@@ -166,7 +172,8 @@ class _CaseChecker:
             result = np.zeros_like(x)
             for weight, log in zip(weights, logs, strict=True):
                 if weight > 0:
-                    result += weight * np.exp(log(x))
+                    with np.errstate(over="ignore"):  # an infinite mass says so
+                        result += weight * np.exp(log(x))
             # rounding may cross the end of the piece, and far out a formula may be inf - inf
             edge = np.minimum(np.abs(x - lo), np.abs(x - hi)) < 1e-9 * (1 + np.abs(x))
             bad = np.isnan(result) & ~edge & (np.abs(x) < 1e15)

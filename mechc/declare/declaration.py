@@ -56,6 +56,7 @@ from mechc.symbolic.parameters import (
     rate,
     real,
 )
+from mechc.symbolic.signs import proved
 
 SPECIAL = (
     sp.erf, sp.erfc, sp.gamma, sp.loggamma, sp.besseli, sp.besselk, sp.zeta, sp.Heaviside,
@@ -89,6 +90,18 @@ class Reader:
         """`value` in the parameters alone."""
         return self._read(label, value, self.symbols)
 
+    def ends(self, support: tuple[Any, Any]) -> tuple[Expr, Expr]:
+        """The two ends of a support, in order."""
+        pair = listed(f"{self.name}: support", support, "its two ends", 2)
+        lo, hi = (self.constant("support", end) for end in pair)
+        order = None if (hi - lo).is_infinite else proved(hi - lo, self.facts)
+        if order == -1 or (order == 0 and not self.variable.is_integer):
+            raise DeclarationError(
+                f"{self.name}: support=({lo}, {hi}) is empty (expected the lower "
+                "end, then the upper one)"
+            )
+        return lo, hi
+
     def atoms(self, atoms: Sequence[tuple[Any, Any, Any]]) -> Masses:
         """Point masses; every row must have a place and two masses."""
         found = []
@@ -115,6 +128,13 @@ class Reader:
                 raise DeclarationError(
                     f"{where} uses {call}, which no kernel can compute; of special functions, "
                     f"{known} and beta may stand here"
+                )
+        for sum_ in sorted(read.atoms(sp.Sum, sp.Product, sp.Integral, sp.Derivative), key=str):
+            if not isinstance(sum_, sp.Sum) or self.variable in sum_.free_symbols:
+                raise DeclarationError(
+                    f"{where} uses {sum_}, which no kernel can compute; a Sum may stand in a "
+                    f"constant, free of {self.variable}; otherwise write what it is, as .doit() "
+                    "does where SymPy knows that"
                 )
         if read.has(sp.nan, sp.zoo, sp.I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")
@@ -368,8 +388,7 @@ def mechanism(
         support = (0, len(atoms) - 1)
     check_variable(name, variable, lattice or bool(outcomes), described)
     reader = Reader(name, variable, described)
-    support = listed(f"{name}: support", support, "its two ends", 2)
-    ends = (reader.constant("support", support[0]), reader.constant("support", support[1]))
+    ends = reader.ends(support)
     return Declaration(
         name=name,
         variable=variable,
@@ -421,8 +440,7 @@ def additive(
     described = described_parameters(name, parameters)
     check_variable(name, variable, lattice, described)
     reader = Reader(name, variable, described)
-    ends = listed(f"{name}: support", support, "its two ends", 2)
-    lo, hi = (reader.constant("support", end) for end in ends)
+    lo, hi = reader.ends(support)
     density = reader.expression("noise", noise, (lo, hi))
     shift = reader.constant("sensitivity", sensitivity)
     if not (shift.is_positive or shift.is_nonnegative):

@@ -6,14 +6,27 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special
-from sympy import Abs, Max, Rational, besselk, cosh, exp, factorial, oo, pi
+from sympy import (
+    Abs,
+    Integral,
+    Max,
+    Rational,
+    Sum,
+    Symbol,
+    besselk,
+    cosh,
+    exp,
+    factorial,
+    oo,
+    pi,
+)  # fmt: skip
 
 import mechc
 from mechc.declare import additive, count, integer, positive, real, shape
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError, UnsupportedError
 
-x, n = real("x"), integer("n")
+x, n, k = real("x"), integer("n"), Symbol("k", integer=True)
 a, b, c = (positive(name, typical=(0.5, 3)) for name in "abc")
 sensitivity, moves = positive("sensitivity", default=1), count("sensitivity", default=1)
 
@@ -187,3 +200,17 @@ def test_lattice_noise_with_tails_that_are_powers_composes():
     assert one.upper - one.lower < 1e-10
     many = (30 * event).epsilon(1e-5)
     assert 6.0 < many.lower <= many.upper < many.lower * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("noise", "options", "words"),
+    [
+        (shape(1 / (1 + Abs(x))), {}, "an integral that does not converge"),
+        (shape(exp(-Abs(x) / a)), {"support": (a, 0)}, r"support=\(a, 0\) is empty"),
+        (shape(Sum(exp(-((x - k) ** 2)), (k, 0, 1))), {}, "a Sum may stand in a constant, free of"),
+        (Integral(exp(-((x - k) ** 2)), (k, 0, 1)), {}, "which no kernel can compute"),
+    ],
+)
+def test_errors_say_what_would_be_accepted(noise, options, words):
+    with pytest.raises(DeclarationError, match=words):
+        mechc.load(declared(noise, a, **options)).compile()
