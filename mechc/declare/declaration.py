@@ -130,7 +130,7 @@ class Reader:
                     f"{known} and beta may stand here"
                 )
         for sum_ in sorted(read.atoms(sp.Sum, sp.Product, sp.Integral, sp.Derivative), key=str):
-            if not isinstance(sum_, sp.Sum) or self.variable in sum_.free_symbols:
+            if self.variable in sum_.free_symbols:
                 raise DeclarationError(
                     f"{where} uses {sum_}, which no kernel can compute; a Sum may stand in a "
                     f"constant, free of {self.variable}; otherwise write what it is, as .doit() "
