@@ -198,7 +198,7 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         wanted = np.ascontiguousarray(loss[inside])
         found = np.empty(wanted.size)
         good = np.zeros(wanted.size, np.bool_)
-        if branch.inverse >= 0 and not _is_iterated(source, branch):
+        if branch.inverse >= 0:
             solved = hasattr(source.kernel, "solve_loss")  # a closed form takes as long as a loss
             spend((SOLVED if solved else 1.0) * DENSITY * wanted.size)
             source.kernel.loss_inverse_many(branch.inverse, wanted, source.theta, found)
@@ -207,13 +207,6 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
             found[~good] = _bisect(source, branch, wanted[~good])
         x[inside] = np.clip(found, branch.lo, branch.hi)
     return x
-
-
-def _is_iterated(source: KernelSource, branch: Branch) -> bool:
-    """Whether an emitted inverse solves for x, as `_bisect` does with no machine code to make."""
-    emitted = getattr(source.kernel, f"loss_inverse_{branch.inverse}", None)
-    function = getattr(emitted, "py_func", None)
-    return function is not None and "solve_loss" in function.__code__.co_names
 
 
 def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.bool_]:
