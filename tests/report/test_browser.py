@@ -1,4 +1,4 @@
-"""Datasheets in a browser: nothing overflows, nothing is said on the console, nothing is fetched.
+"""Datasheets and the site in a browser: nothing overflows, is said on the console, or is fetched.
 
 Headless Chromium over its debugging pipe; skipped where there is none.
 """
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -20,11 +21,12 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium")
 # elements that reach beyond the page, unless something around them scrolls or is folded away
 OVERFLOWING = """
 (() => {
+  const scrolls = ".scroll, pre, details:not([open]), .md-typeset__scrollwrap";
   const width = document.documentElement.clientWidth, found = [];
   if (document.documentElement.scrollWidth > width) found.push("page");
   for (const e of document.querySelectorAll("body *")) {
     if (e.closest("svg") && e.tagName !== "svg") continue;
-    if (e.parentElement.closest(".scroll, pre, details:not([open])")) continue;
+    if (e.parentElement.closest(scrolls)) continue;
     if (e.getBoundingClientRect().right > width + 1) found.push(e.tagName + "." + e.className);
   }
   return JSON.stringify({found, ink: getComputedStyle(document.body).backgroundColor});
@@ -122,7 +124,21 @@ def test_a_datasheet_with_its_certificate_fits(browser, tmp_path):
     quiet(browser, [path], 420, "light")
 
 
-def quiet(browser, sheets, width, scheme):
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1100, 420])
+def test_pages_of_the_site_fit_and_ask_no_network(browser, tmp_path, width):
+    build = pytest.importorskip("mkdocs.commands.build").build
+    from mkdocs.config import load_config
+
+    config = Path(__file__).parents[2] / "docs" / "site" / "mkdocs.yml"
+    build(load_config(str(config), site_dir=str(tmp_path)))
+    pages = [page for page in tmp_path.rglob("*.html") if page.name != "404.html"]
+    assert len(pages) > 30
+    quiet(browser, pages, width, "light", within=tmp_path)
+
+
+def quiet(browser, sheets, width, scheme, within=None):
+    """Nothing overflows, is said or fetched, but from files within a folder."""
     for path in sheets:
         browser.events.clear()
         browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=900,
@@ -144,4 +160,6 @@ def quiet(browser, sheets, width, scheme):
             for e in browser.events
             if e["method"] == "Network.requestWillBeSent"
         }
-        assert fetched <= {path.as_uri()}
+        known = (within or path).as_uri(), "data:"
+        assert within or fetched <= {path.as_uri()}
+        assert all(url.startswith(known) for url in fetched)
