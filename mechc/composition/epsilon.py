@@ -121,19 +121,21 @@ class Curve:
         return max(2e-13, 4 * EPS * abs(self.target), unresolved)
 
 
-def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
+def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf) -> Bound:
     """Return bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_target.
 
     Args:
         evaluation: the composition and its method.
         log_target: natural log of delta, <= 0; -inf asks for pure differential privacy.
+        highest: an epsilon from which on no lower side is looked for.
 
     Raises:
         NumericError: the search does not settle within its cap.
     """
     if evaluation.no_lower:
         found = epsilon(evaluation.of_pairs(), log_target)
-        return evaluation.of_mechanisms(found, lambda below: epsilon(below, log_target))
+        highest = min(highest, float(found.upper))
+        return evaluation.of_mechanisms(found, lambda below: epsilon(below, log_target, highest))
     least, most = evaluation.log_infinite_range()
     if log_target < least:
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
@@ -141,7 +143,7 @@ def epsilon(evaluation: Evaluation, log_target: float) -> Bound:
         top, rounding = evaluation.largest_loss()
         if least == most:
             return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-        return _next_to_infinite_mass(evaluation, log_target)
+        return _next_to_infinite_mass(evaluation, log_target, highest)
     if evaluation.method == "auto" and _is_small_by_parts(evaluation, log_target):
         return _exact(0.0, evaluation, "the steps' deltas at epsilon 0 add up to less than delta")
     first, *others = evaluation.directions
@@ -195,11 +197,11 @@ def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0
     return Bound(lower, value, value + rounding, evaluation.method, "proven", {"reason": why})
 
 
-def _next_to_infinite_mass(evaluation: Evaluation, log_target: float) -> Bound:
+def _next_to_infinite_mass(evaluation: Evaluation, log_target: float, highest: float) -> Bound:
     """Answer where delta is the mass at infinite loss up to what is known of that."""
     curve = Curve(evaluation.log_delta, log_target)
     top = evaluation.largest_loss()[0]
-    lower, step = 0.0, min(top, LARGE)
+    lower, step = 0.0, min(top, LARGE, highest)
     for _ in range(HALVED):  # down to where delta is proven to exceed the target, and up again
         try:
             if curve.excess("lower", lower + step) > 0:

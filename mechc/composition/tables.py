@@ -34,7 +34,7 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.allowance import OutOfWorkError
-from mechc.loss.discretise import TAIL, rounded_down, rounded_up
+from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import FEW, log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -357,6 +357,7 @@ def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
     return Claim("declared", None, Adjacency.of(adjacency), (), (because,))
 
 
+TAIL = 1e-20  # mass of one law beyond its grid, which counts as infinite
 MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
 STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"

@@ -146,3 +146,41 @@ def test_delta_falls_where_atoms_leave_a_coarse_mesh_without_an_answer():
     near, far = (run.log_delta(epsilon) for epsilon in (1.0, 1.5))
     assert far.upper <= near.upper
     assert far.upper - far.lower < 0.02
+
+
+@pytest.mark.parametrize(("rate", "sigma", "count", "delta", "adjacency"), [
+    (3.8e-6, 5.27, 21_970, 1.8e-11, "replace"),
+    (6.0e-6, 15.1, 38_251, 6.4e-12, "add_remove"),
+    (3.1e-6, 25.8, 131_669, 5.1e-13, "replace"),
+])  # fmt: skip
+def test_searches_begin_where_large_losses_are_rare(rate, sigma, count, delta, adjacency):
+    """A tenth of the usual work suffices; delta, asked by another road, is where it should."""
+    sampled = mechc.poisson(mechc.load("gaussian"), sampling_rate=rate, adjacency=adjacency)
+    run = count * sampled(sigma=sigma, sensitivity=1.0)
+    found = run.epsilon(delta, max_work=1e8)
+    assert found.upper - found.lower < 1e-5 * found.upper
+    assert run.delta(found.upper * 1.00001).lower < delta < run.delta(found.lower * 0.99999).upper
+
+
+@pytest.mark.parametrize("count", [4, 8, 12])
+def test_kinks_of_all_steps_are_known_beforehand(count):
+    """An outcome of loss 0 between two densities; against another method."""
+    half = mechc.without_replacement(mechc.load("gaussian"), sampling_rate=0.05)
+    run = count * half(sigma=2.0, sensitivity=1.0)
+    found = run.epsilon(1e-6, method="direct", max_work=2e7)
+    other = run.epsilon(1e-6, method="contour")
+    assert found.upper - found.lower < 1e-9
+    assert found.lower <= other.upper and other.lower <= found.upper
+
+
+def test_many_uses_of_laws_on_grids_leave_room_for_a_small_delta():
+    """What is cut off a tail counts as infinite, once a use."""
+    allocated = mechc.random_allocation(mechc.load("skellam")(rate=12.5), steps=40, epochs=100)
+    nearly = mechc.random_allocation(mechc.load("gaussian")(sigma=5.0), steps=40, epochs=100)
+    found, like = allocated.epsilon(1e-12), float(nearly.epsilon(1e-12).upper)
+    assert 0.97 * found.upper < found.lower and like == pytest.approx(found.upper, rel=0.1)
+    cut = mechc.reductions.truncated_poisson(
+        mechc.load("laplace")(scale=3.0), sampling_rate=0.01, dataset_size=1000, batch_cap=30
+    )
+    found = (2000 * cut).epsilon(1e-12)
+    assert 0.98 * found.upper < found.lower

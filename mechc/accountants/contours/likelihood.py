@@ -53,7 +53,7 @@ MORE, ROUNDS = 20, 120  # tilts kept for bounds on images; periods that are trie
 IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
 NATS = 8.0  # by which a density may change on a panel whose nodes integrate it
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
-USEFUL, FAINT = 1e-9, 1e-28  # masses that may be unresolved, at most and at best
+FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
 LEAST_ERROR = 3e-11  # of a density: 4e-12 was measured where less was estimated
 
 
@@ -416,7 +416,7 @@ def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:
         )
         ways.append((sharp, cut))
     # a larger share rather than a mass that deep tails would feel
-    ways = [way for most in (FAINT, USEFUL) for way in ways if max(way[1]) < most]
+    ways = [way for most in FAINT for way in ways if max(way[1]) < most]
     if not ways:
         raise NumericError(f"{label}: the density is not resolved, up to masses {cut}")
     sharp, cut = ways[0]
