@@ -5,11 +5,12 @@ is returned, else the narrowest of those tried:
 
 1. `pld`, if a loss of several steps is a table of thousands of atoms;
 2. `lattice`, if all losses of several steps lie on one lattice: a finite sum, exact up to rounding;
-3. `direct`, if there are few steps in all and few of them distinct (fewer still where losses have
-   no atoms), or only atoms and few enough to list;
-4. `contour`: exact up to quadrature, with a cost that does not depend on the counts;
+3. `direct`, if there is one step, or only atoms and few enough to list; with a little of the work
+   if there are few steps in all and few of them distinct (fewer still where losses have no atoms);
+4. `contour`: exact up to quadrature, with a cost that does not depend on the counts; with some of
+   the work for few steps;
 5. `direct` again, for up to 100 steps of up to 8 kinds, where the contour's proof is wider than
-   asked for, or, for few steps, not far narrower;
+   asked for, or, for few steps, not far narrower, and then `contour` with more of the work;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps), or
    large losses are too rare for a contour beside many distinct steps (noise schedules at small
    sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed;
@@ -20,7 +21,8 @@ is returned, else the narrowest of those tried:
 A method takes at most a share of the work that is left, a smaller one beside an answer at hand, and
 is not asked again where that does not suffice: others stand behind it, and a search for epsilon has
 other places to look at. A contour of point masses on no lattice, whose transform need not fade, has
-a small one: it is soon there, or a mesh is.
+a small one: it is soon there, or a mesh is. A search for epsilon is content with an answer on one
+side of the delta that it looks for.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
 that have them before (`bounds.revealed`).
