@@ -392,7 +392,7 @@ class Evaluation:
         found = 0.0
         for below in (max(top - epsilon, RESOLVED * rounding), 1.0):
             try:
-                least = float(self._ask(direction, epsilon - below, False).upper)
+                least = float(self._ask(direction, epsilon - below, None).upper)
             except MechcError:
                 continue
             if least <= 0.0:
