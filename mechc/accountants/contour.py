@@ -50,6 +50,7 @@ LEFT_OUT, LONGEST = 1e-8, 16384  # of delta by truncation, and nodes, of a conto
 LASTING = 1e-6  # times the first term of its sum that atoms alone keep beyond these nodes
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
+BEFORE, JUMPS = 0.99, 4.0  # share of a saddle point, and factor by which curvature grows from there
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
 ALIKE = 1.2  # times its first width that an answer may be wide
@@ -197,9 +198,12 @@ class Side(Columns):
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self.saddle(epsilon)
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
+        before = BEFORE * t0
+        bends = self._law.roughly(before, sharp)[:, 2]
+        if f2 > JUMPS * float(bends[0] + before**-2 + (1.0 + before) ** -2):
+            sharp = min(sharp, before)  # rare large losses begin to count
         if sharp < t0:
-            f2 = float(self._law.roughly(sharp)[0][2]) + sharp**-2 + (1.0 + sharp) ** -2
-            t0 = sharp
+            t0, f2 = sharp, float(bends[int(sharp != before)]) + sharp**-2 + (1.0 + sharp) ** -2
         top = self.top(t0, f2)
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
