@@ -172,6 +172,11 @@ class Facts(NamedTuple):
         return one_by_one and not self.few
 
     @property
+    def light(self) -> bool:
+        """One loss, without atoms."""
+        return self.plain and self.distinct == 1
+
+    @property
     def smooth(self) -> bool:
         """More than a handful, and no loss has atoms."""
         return self.total >= SMOOTH and self.plain
@@ -203,13 +208,14 @@ STRATEGIES = (  # in order
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
     Strategy("direct", STEPS_ALONE, lambda f: f.total == 1 or f.listed),
     Strategy("direct", STEPS_ALONE, lambda f: f.few and not (f.smooth or f.listed), SMALL),
-    Strategy("contour", CONTOUR, lambda f: f.few or f.atomic, BRIEF),
-    Strategy("contour", CONTOUR, lambda f: not (f.few or f.atomic)),
+    Strategy("contour", CONTOUR, lambda f: f.few or f.light or f.atomic, BRIEF),
+    Strategy("contour", CONTOUR, lambda f: not (f.few or f.light or f.atomic)),
     Strategy("direct", WIDE, lambda f: f.few and f.smooth, SMALL),
     Strategy("direct", WIDE, lambda f: f.few and not f.listed),
     Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
     Strategy("pld", WIDE, lambda f: not f.tables),
+    Strategy("contour", WIDE, lambda f: f.light and not f.few),
 )
 
 
