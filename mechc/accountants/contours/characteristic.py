@@ -206,7 +206,8 @@ LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
 AT_ONCE = 1_000_000  # nodes times levels in one array
 HALVINGS = 8  # of a cell on which phi is bounded
-CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone
+CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
+TURNED = 5e7  # ... and nodes of all of them: half a second
 FEW = 64  # steps whose decay is proven by derivatives as well
 HIGHEST = 10  # derivative of a density that proves decay; the cut-off of a band has eleven
 UNRESOLVED = 16.0  # times its two highest coefficients: what a polynomial may miss of a density
@@ -282,7 +283,7 @@ def decay_integral(  # type: ignore[no-untyped-def]
     account for were large: they lift the supremum everywhere before them.
     """
     left, log_b, count, y = cells[0], cells[1], 0, start
-    while y < min(reach, edge) and count < CELLS:
+    while y < min(reach, edge) and count < left.size - 1:
         far = log_variation(tables, atoms, counts, y)
         if far < goal:
             break
@@ -555,6 +556,7 @@ class Tilted:
         """
         spend(DECAY * self.weight.size)
         atoms, tables = self.variations
+        cells = int(min(CELLS, max(TURNED / max(self.weight.size, 1), FEW)))
         total, beyond = decay_integral(
             self.offsets,
             self.counts,
@@ -568,7 +570,7 @@ class Tilted:
             reach,
             edge,
             goal,
-            np.empty((2, CELLS + 1)),
+            np.empty((2, cells + 1)),
             np.empty(self.counts.size),
             np.empty((5, TILE)),
         )
