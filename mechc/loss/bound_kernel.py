@@ -26,7 +26,7 @@ from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_compleme
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER, losses_moved
+from mechc.loss.rule import ORDER, loss_jitter, losses_moved
 from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
@@ -392,7 +392,9 @@ class KernelSource:
         mass = self.mass_on(lo, hi, "p")
         self.mass_error = max(self.mass_error, mass.error)
         moved = float(losses_moved(self.kernel, self.theta, np.array([x]), np.array([value]))[0])
-        if moved > PLAIN * EPS * abs(value):
+        jitter = loss_jitter(self.kernel, self.theta, x)
+        if max(moved, 3.0 * jitter) > PLAIN * EPS * abs(value):
+            moved += 2.0 * jitter
             self.loss_error = max(self.loss_error, moved)
         return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
 

@@ -91,6 +91,26 @@ def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floa
     return moved
 
 
+PLACES = 16  # near a parameter, at which roundings inside of a loss show ...
+SLIGHTLY = 0.382 * EPS  # ... how far apart, in no ratio with ulps of 1
+
+
+def loss_jitter(kernel: Kernel, theta: Floats, x: float) -> float:
+    """Return how far a loss is off a straight line where a parameter moves by its ulps, or by less.
+
+    1 / (1 - a) - 1 has lost digits that neither moves smoothly: they show as jumps.
+    """
+    off, share = 0.0, np.arange(PLACES + 1) / PLACES
+    for i in range(theta.size):
+        for ulp in (EPS * theta[i], SLIGHTLY):
+            near = np.repeat(theta[None], PLACES + 1, axis=0)
+            near[:, i] -= ulp * np.arange(PLACES + 1)
+            at = np.array([kernel.loss(x, row) for row in near])
+            jumps = np.abs(at - at[0] - share * (at[-1] - at[0]))
+            off = max(off, float(jumps.max()) if np.isfinite(jumps).all() else 0.0)
+    return off
+
+
 ROUNDS = 60  # of halving
 
 

@@ -1,6 +1,7 @@
 """Next to the largest loss of laws that end in atoms: against sums in ball arithmetic."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -146,3 +147,25 @@ def test_the_largest_loss_is_not_known_better_than_the_logs_it_comes_from(family
         answer = run.log_delta(epsilon, direction="remove")
         least, most = reference.one_step_in_balls(epsilon)
         assert answer.lower <= most + 1e-9 and least - 1e-9 <= answer.upper
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_level_loss_that_has_lost_digits(seed):
+    """Two triangles, sampled: log(1 + r (1 / (1 - a) - 1)) on (a, 1), against the closed form."""
+    draw, sampled = random.Random(seed), questions.load("triangles", "poisson")
+    for _ in range(30):
+        peak, rate = 10.0 ** draw.uniform(-4.0, -0.02), 10.0 ** draw.uniform(-9.0, -0.1)
+        with mp.workdps(50):
+            a, r = mp.mpf(peak), mp.mpf(rate)
+            level = 1 / (1 - a)
+            top = mp.log(1 + r * (level - 1))
+            epsilon = float(top * (1 - mp.mpf(10) ** -draw.uniform(1.0, 12.0)))
+            c = 1 + mp.expm1(mp.mpf(epsilon)) / r
+            if not 0 < c < level:
+                continue
+            start = c * a / (1 + c * a)
+            rising, falling = (a**2 - start**2) / a, (1 - start) ** 2 - (1 - a) ** 2
+            exact = mp.log(r * (rising - c * falling + (level - c) * (1 - a) ** 2))
+        event = sampled(peak=peak, sampling_rate=rate)
+        found = event.log_delta(epsilon, direction="remove")
+        assert found.lower <= exact <= found.upper, (peak, rate, epsilon)
