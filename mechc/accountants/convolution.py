@@ -50,6 +50,7 @@ LONGEST = 8  # range of one law, in ranges of the sum
 TRIM = 1e-9  # share of the mass of a product that is moved or dropped, as its lowest sums
 BELOW = 1e-12  # mass of one step below its mesh
 LEAST = 1e-140  # masses, lest products be below the normal doubles
+LARGEST = 1e100  # loss whose square is a double
 FAR = 7.0  # nats above epsilon, beyond which losses count as infinite ...
 RARE = 1e-3  # ... or from where on one is so much rarer than one above epsilon
 CERTAIN = 4.0  # ... or least sums above which no sum of some others brings one below epsilon
@@ -269,7 +270,8 @@ class Nodes:
         order = np.argsort(-loss)
         self.loss, mass = loss[order], mass[order]
         under_q = mass * np.exp(np.minimum(-self.loss, 700.0))
-        kinds = mass, under_q, mass * self.loss, mass * self.loss**2
+        near = np.clip(self.loss, -LARGEST, LARGEST)
+        kinds = mass, under_q, mass * near, mass * near**2
         self._sums = [np.append(0.0, np.cumsum(kind)) for kind in kinds]
 
     def log_single(self, epsilon: float) -> float:

@@ -562,6 +562,7 @@ class Jumps:
         return Answer(lower, estimate, upper, dict(detail))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # losses beyond all tilts, which are wide
 def by_largest_losses(
     steps: Sequence[Step], epsilon: float, rtol: float
 ) -> tuple[Jumps, Answer] | None:
