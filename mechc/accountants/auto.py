@@ -8,12 +8,13 @@ is returned, else the narrowest of those tried:
 3. `direct`, if there is one step, or only atoms and few enough to list; with a little of the work
    if there are few steps in all and few of them distinct (fewer still where losses have no atoms);
 4. `contour`: exact up to quadrature, with a cost that does not depend on the counts; with some of
-   the work for few steps;
+   the work for few steps, or one loss without atoms;
 5. `direct` again, for up to 100 steps of up to 8 kinds, where the contour's proof is wider than
    asked for, or, for few steps, not far narrower, and then `contour` with more of the work;
 6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps), or
    large losses are too rare for a contour beside many distinct steps (noise schedules at small
-   sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed;
+   sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed; then
+   `contour` with more of the work for one loss without atoms;
 7. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
    from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
    does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
@@ -111,7 +112,7 @@ SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps a
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
-BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms or of few steps
+BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms, few steps, one loss
 SMALL = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 NEARER = 0.5  # share of an epsilon at which a method that had one side there is asked again

@@ -162,7 +162,7 @@ def test_bounds_hold_where_no_contour_serves():
     exact = np.array([gaussian_epsilon(mu, 1e-6) for mu in mus])
     assert (bound.lower[:2] <= exact).all() and (exact <= bound.upper[:2]).all()
     assert bound.upper[2] == 0.0
-    for epsilon in (400.0, 1e3, 1e4):
+    for epsilon in (1.0, 400.0, 1e3, 1e4):
         found = acc.delta(epsilon)
         assert found.upper[2] == 0.0
         for mu, low, high in zip(mus, found.lower, found.upper, strict=False):
