@@ -416,21 +416,24 @@ def complex_exp(z: complex) -> complex:
 
 
 @primitive("complex128(complex128)")
+def complex_log(z: complex) -> complex:
+    """Return the principal log(z), accurate near z = 1."""
+    x, y = z.real, z.imag
+    square = x * x + y * y
+    if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
+        return complex(0.5 * math.log1p((x - 1.0) * (1.0 + x) + y * y), math.atan2(y, x))
+    if 1e-290 < square < 1e290:
+        return complex(0.5 * math.log(square), math.atan2(y, x))
+    return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
+
+
+@primitive("complex128(complex128)")
 def complex_log1p(z: complex) -> complex:
     """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
     x, y = z.real, z.imag
     if math.fabs(x) < 0.5 and math.fabs(y) < 0.5:
         return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
-    return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
-
-
-@primitive("complex128(complex128)")
-def complex_log(z: complex) -> complex:
-    """Return the principal log(z), accurate near z = 1."""
-    x, y = z.real, z.imag
-    if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
-        return complex_log1p(complex(x - 1.0, y))
-    return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
+    return complex_log(complex(1.0 + x, y))
 
 
 @primitive("complex128(complex128)")
@@ -442,16 +445,29 @@ def complex_expm1(z: complex) -> complex:
 
 
 @primitive("complex128(complex128)")
+def complex_cosh(z: complex) -> complex:
+    """Return cosh(z), of what complex_sinh computes too."""
+    e = math.expm1(math.fabs(z.real))
+    part = e / (1.0 + e) if e < math.inf else 1.0
+    sinh = math.copysign(0.5 * (e + part), z.real)
+    return complex((1.0 + 0.5 * e * part) * math.cos(z.imag), sinh * math.sin(z.imag))
+
+
+@primitive("complex128(complex128)")
 def complex_sinh(z: complex) -> complex:
     """Return sinh(z)."""
-    x, y = z.real, z.imag
-    return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
+    e = math.expm1(math.fabs(z.real))
+    part = e / (1.0 + e) if e < math.inf else 1.0
+    sinh = math.copysign(0.5 * (e + part), z.real)
+    return complex(sinh * math.cos(z.imag), (1.0 + 0.5 * e * part) * math.sin(z.imag))
 
 
 @primitive("complex128(complex128)")
 def complex_sinhc(z: complex) -> complex:
     """Return sinh(z)/z, with 1 at z = 0."""
-    return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
+    scale = 1.0 / (z.real * z.real + z.imag * z.imag)
+    inverse = complex(scale * z.real, -scale * z.imag)
+    return complex_sinh(z) * inverse if scale < 1e30 else complex(1.0, 0.0)
 
 
 @primitive("complex128(complex128)")

@@ -109,6 +109,13 @@ def log_of_product(expr: Expr, x: Symbol) -> Expr | None:
     return logs if varying > 1 else None
 
 
+def split_exponent(expr: Expr) -> tuple[Expr, Expr]:
+    """`(c, u)` for a product c exp(u)."""
+    parts = Mul.make_args(expr)
+    exponent = Add(*(part.args[0] for part in parts if isinstance(part, exp)))
+    return Mul(*(part for part in parts if not isinstance(part, exp))), exponent
+
+
 def _hide(expr: Expr, x: Symbol, opaque: dict[Expr, Dummy]) -> Expr:
     """Replace maximal non-polynomial functions of x by dummies."""
     if not expr.has(x) or expr == x:

@@ -1,7 +1,7 @@
 """laplace: Laplace noise on a real query.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 113.
+Operations in the scalar functions: 99.
 Parameters: theta = (scale, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
@@ -18,9 +18,9 @@ on (sensitivity, oo), plateau:
     p = (1/(2*scale)) * exp(-(-sensitivity + x)/scale)
     q = (1/(2*scale)) * exp(-x/scale)
     loss = sensitivity/scale
-K(z) = log E_P[exp(z L); L finite] = log(exp(sensitivity*z/scale)/2 +
-    exp(-sensitivity/scale)*exp(-sensitivity*z/scale)/2 +
-    sensitivity*exp(-sensitivity/(2*scale))*sinhc(sensitivity*(z + 1/2)/scale)/(2*scale))
+K(z) = log E_P[exp(z L); L finite] = log(exp(-sensitivity/(2*scale))*cosh(sensitivity*(2*z +
+    1)/(2*scale)) + sensitivity*exp(-sensitivity/(2*scale))*sinhc(sensitivity*(2*z +
+    1)/(2*scale))/(2*scale))
 """
 
 import math
@@ -35,7 +35,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "cf958ad69ac526a8"
+DIGEST = "92ed9e32dc5d762e"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -103,36 +103,37 @@ def compiled(types, plain=False, inline=False):
     return lambda function: Compiled(function, types, plain, inline)
 
 @compiled("complex128(complex128)", plain=True)
-def complex_exp(z: complex) -> complex:
-    """Return exp(z)."""
-    size = math.exp(z.real)
-    return complex(size * math.cos(z.imag), size * math.sin(z.imag))
+def complex_cosh(z: complex) -> complex:
+    """Return cosh(z), of what complex_sinh computes too."""
+    e = math.expm1(math.fabs(z.real))
+    part = e / (1.0 + e) if e < math.inf else 1.0
+    sinh = math.copysign(0.5 * (e + part), z.real)
+    return complex((1.0 + 0.5 * e * part) * math.cos(z.imag), sinh * math.sin(z.imag))
 
 @compiled("complex128(complex128)", plain=True)
 def complex_sinh(z: complex) -> complex:
     """Return sinh(z)."""
-    x, y = z.real, z.imag
-    return complex(math.sinh(x) * math.cos(y), math.cosh(x) * math.sin(y))
+    e = math.expm1(math.fabs(z.real))
+    part = e / (1.0 + e) if e < math.inf else 1.0
+    sinh = math.copysign(0.5 * (e + part), z.real)
+    return complex(sinh * math.cos(z.imag), (1.0 + 0.5 * e * part) * math.sin(z.imag))
 
 @compiled("complex128(complex128)", plain=True)
 def complex_sinhc(z: complex) -> complex:
     """Return sinh(z)/z, with 1 at z = 0."""
-    return complex_sinh(z) / z if z.real != 0.0 or z.imag != 0.0 else complex(1.0, 0.0)
-
-@compiled("complex128(complex128)", plain=True)
-def complex_log1p(z: complex) -> complex:
-    """Return log(1 + z), accurate near z = 0 (where library versions lose the real part)."""
-    x, y = z.real, z.imag
-    if math.fabs(x) < 0.5 and math.fabs(y) < 0.5:
-        return complex(0.5 * math.log1p(x * (2.0 + x) + y * y), math.atan2(y, 1.0 + x))
-    return complex(math.log(math.hypot(1.0 + x, y)), math.atan2(y, 1.0 + x))
+    scale = 1.0 / (z.real * z.real + z.imag * z.imag)
+    inverse = complex(scale * z.real, -scale * z.imag)
+    return complex_sinh(z) * inverse if scale < 1e30 else complex(1.0, 0.0)
 
 @compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
     """Return the principal log(z), accurate near z = 1."""
     x, y = z.real, z.imag
+    square = x * x + y * y
     if 0.5 < x < 1.5 and math.fabs(y) < 0.5:
-        return complex_log1p(complex(x - 1.0, y))
+        return complex(0.5 * math.log1p((x - 1.0) * (1.0 + x) + y * y), math.atan2(y, x))
+    if 1e-290 < square < 1e290:
+        return complex(0.5 * math.log(square), math.atan2(y, x))
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
 @compiled("float64(float64, float64[::1])")
@@ -212,10 +213,9 @@ def log_infinite_mass(theta):
 def cgf(z, theta):
     """Cumulant generating function log E_P[exp(z L); L finite] for complex z."""
     scale, sensitivity = theta[0], theta[1]
-    t0 = 0.5 * complex_exp(sensitivity * (-z - 1.0) / scale)
-    t1 = 0.5 * sensitivity * math.exp(-0.5 * sensitivity / scale) * complex_sinhc(sensitivity * (z + 0.5) / scale)
-    t2 = t0 + t1 / scale + 0.5 * complex_exp(sensitivity * z / scale)
-    return complex_log(t2)
+    t0 = 0.5 * sensitivity / scale
+    t1 = t0 * (2.0 * z + 1.0)
+    return complex_log(complex_cosh(t1) + t0 * complex_sinhc(t1)) - t0
 
 @compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
@@ -515,4 +515,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: e1b5d25550ca7fd7e4b9cfc046826f095a81b6abd08435870e75b3817d882573
+# sha256 of the text above: 023f6b8d20fbc8c24d2b02787d2d74b4ee965138c50c63673d03166292ebcd17

@@ -256,6 +256,7 @@ COMPLEX = {
     "complex_log": mp.log,
     "complex_log1p": lambda z: mp.log(1 + z),
     "complex_expm1": lambda z: mp.exp(z) - 1,
+    "complex_cosh": mp.cosh,
     "complex_sinh": mp.sinh,
     "complex_sinhc": lambda z: mp.sinh(z) / z,
     "complex_expm1c": lambda z: (mp.exp(z) - 1) / z,

@@ -64,4 +64,18 @@ def complexify(expr: Expr, variable: str) -> Expr:
         if name not in PRIMITIVES:
             raise LoweringError(f"{expr.name} has no complex form")
         return ir.Call(name, args)
-    return ir.rebuild(expr, args)
+    return _real_factor(ir.rebuild(expr, args), variable)
+
+
+def _real_factor(expr: Expr, variable: str) -> Expr:
+    """A product or quotient as a real factor times the rest: a complex division takes long."""
+    top, bottom = (expr.top, expr.bottom) if isinstance(expr, ir.Div) else (expr, ir.ONE)
+    z = frozenset((ir.Var(variable),))
+    if not isinstance(expr, (ir.Mul, ir.Div)) or ir.depends_on(bottom, z):
+        return expr
+    factors = top.args if isinstance(top, ir.Mul) else (top,)
+    real = ir.mul(*(factor for factor in factors if not ir.depends_on(factor, z)))
+    if bottom != ir.ONE:
+        real = ir.Div(real, bottom)
+    bound = (factor for factor in factors if ir.depends_on(factor, z))
+    return expr if real == ir.ONE else ir.Mul((real, *bound))

@@ -162,6 +162,8 @@ def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
         w, b = remainder, ir.ZERO
     else:
         return None
+    if a == b:
+        return ir.add(a, ir.call("log", ir.add(v, w)))
     if v != ir.negate(w):
         return ir.call("log_sum", v, a, w, b)
     if isinstance(v, ir.Number) and v.exact < 0:
