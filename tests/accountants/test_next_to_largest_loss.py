@@ -151,7 +151,10 @@ def test_the_largest_loss_is_not_known_better_than_the_logs_it_comes_from(family
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_level_loss_that_has_lost_digits(seed):
-    """Two triangles, sampled: log(1 + r (1 / (1 - a) - 1)) on (a, 1), against the closed form."""
+    """Two triangles, sampled: log(1 + r (1 / (1 - a) - 1)) on (a, 1), against the closed form.
+
+    The constant itself loses nothing, for smaller a too.
+    """
     draw, sampled = random.Random(seed), questions.load("triangles", "poisson")
     for _ in range(30):
         peak, rate = 10.0 ** draw.uniform(-4.0, -0.02), 10.0 ** draw.uniform(-9.0, -0.1)
@@ -159,6 +162,13 @@ def test_a_level_loss_that_has_lost_digits(seed):
             a, r = mp.mpf(peak), mp.mpf(rate)
             level = 1 / (1 - a)
             top = mp.log(1 + r * (level - 1))
+            tiny = mp.mpf(1e-8 * peak)
+            wanted = mp.log1p(r * tiny / (1 - tiny))
+        kernel = sampled.kernel
+        assert kernel.loss(0.5, np.array([float(tiny), rate])) == pytest.approx(
+            float(wanted), 1e-15
+        )
+        with mp.workdps(50):
             epsilon = float(top * (1 - mp.mpf(10) ** -draw.uniform(1.0, 12.0)))
             c = 1 + mp.expm1(mp.mpf(epsilon)) / r
             if not 0 < c < level:

@@ -105,6 +105,19 @@ def test_difference_of_squares():
     assert found == "y * (2.0 * x - y)"
 
 
+def minus_one(power):
+    return ir.add(ir.Pow(ir.add(ir.ONE, ir.negate(X)), ir.number(power)), ir.number(-1))
+
+
+def test_what_cancels_above_a_denominator():
+    assert text(minus_one(-1)) == "x / (1.0 - x)"
+    assert text(minus_one(-2)) == "x * (2.0 - x) / ((1.0 - x) * (1.0 - x))"
+    mixed = ir.add(ir.mul(X, ir.Pow(ir.add(Y, X), ir.number(-1))), ir.number(-1))
+    assert text(mixed) == "-y / (y + x)"
+    apart = ir.add(mixed, ir.Pow(ir.add(X, S), ir.number(-1)))
+    assert text(apart) == "x / (y + x) + 1.0 / (x + s) - 1.0"
+
+
 def test_lgamma_pairs_become_differences():
     expr = ir.add(ir.call("lgamma", ir.add(X, half(ir.ONE))), ir.negate(ir.call("lgamma", X)))
     assert text(expr) == "lgamma_difference(x, 0.5)"

@@ -233,6 +233,36 @@ def error_function_complement(expr: Expr) -> Expr | None:
     return None
 
 
+def common_denominator(expr: Expr) -> Expr | None:
+    """C/d + e = (c + d e)/d where terms cancel above: 1/(1 - a) - 1 = a/(1 - a)."""
+    found = [(term, below) for term in _sum(expr) for below in _factors(term) if _divides(below)]
+    if not isinstance(expr, ir.Add) or len(found) != 1:
+        return None
+    ((term, below),) = found
+    above = [other for other in expr.args if other is not term]
+    for base in _divides(below):
+        above = [_ordered(one, two) for one in above for two in _sum(base)]
+    above.append(_ordered(*(factor for factor in _factors(term) if factor is not below)))
+    kept = ir.add(*above)
+    if len(_sum(kept)) < len({ir.split_number(one)[1] for one in above}):
+        return ir.mul(kept, below)
+    return None
+
+
+def _divides(factor: Expr) -> list[Expr]:
+    """What a factor divides by, as often as it does."""
+    match factor:
+        case ir.Pow(base, ir.Number(power)) if power in (-1, -2, -3):
+            return [base] * -int(power)
+    return []
+
+
+def _ordered(*factors: Expr) -> Expr:
+    """A product in which equal factors stand in one order, so that like terms meet."""
+    product = ir.mul(*factors)
+    return ir.mul(*sorted(_factors(product), key=repr))
+
+
 def _gap(a: Expr, b: Expr) -> Expr:
     """A - b; where they share factors, by the difference of what is left, if terms cancel there."""
     (c, above), (d, below) = ir.split_number(a), ir.split_number(b)
@@ -331,6 +361,7 @@ RULES: tuple[Rule, ...] = (
     log_of_mixture,
     exponential_difference,
     error_function_complement,
+    common_denominator,
     difference_of_squares,
     cosine_sum,
     gamma_difference,
