@@ -628,7 +628,7 @@ class IndividualAccountant(TakesTurns):
 
     def _check_rows(self, rows: ArrayLike) -> Rows:
         index = np.asarray(rows)
-        if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+        if index.ndim != 1 or index.dtype.kind not in "iu":
             raise DeclarationError("rows is not a one-dimensional array of integers")
         wrong = np.flatnonzero((index < 0) | (index >= self.people))
         if wrong.size:

@@ -25,7 +25,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ _FRACTION, _WORD = 2.0**_BITS, 2.0**64
 _SMALLEST, _LARGEST = 1e-150, 1e150
 SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
 _HUGE = 1.7e308  # a factor stays finite
+_EXACT = 2**53  # integers up to here are doubles
 
 _U32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -186,6 +187,8 @@ def number(name: str, value: float) -> float:
     """Return a number as a float, rounded down where it is none; refused if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise DeclarationError(f"{name}={value!r} (expected a number)")
+    if isinstance(value, Integral):
+        value = int(value)  # numpy compares its integers with floats by rounding them
     try:
         found = float(value)
     except OverflowError:
@@ -229,7 +232,7 @@ def as_floats(values: NDArray[Any], up: bool = True) -> Floats:
         return found
     # the largest integers round to one that is none of them
     most = math.inf if kind.kind == "f" else float(np.iinfo(kind).max)
-    beyond = (found >= most) & (values < most)
+    beyond = (found >= most) & ((kind.kind != "f") | (values < most))
     back, held = values.copy(), found < most
     back[held] = found[held]
     off = ~beyond & (back < values) if up else beyond | (back > values)
@@ -263,7 +266,7 @@ def check_sparse(
     if len(update) != 2:
         raise DeclarationError(f"{name} is a tuple of {len(update)} (expected indices, values)")
     indices, values = np.asarray(update[0]), as_floats(real_array(name, update[1]))
-    if indices.ndim != 1 or not (np.issubdtype(indices.dtype, np.integer) or indices.size == 0):
+    if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
         raise DeclarationError("indices are not a one-dimensional array of integers")
     if values.shape != indices.shape:
         raise DeclarationError(
@@ -299,8 +302,15 @@ def real_array(name: str, values: ArrayLike) -> NDArray[Any]:
         array = np.asanyarray(values)
     except ValueError as error:
         raise DeclarationError(f"{name} is not an array of numbers: {error}") from error
-    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+    if array.dtype.kind not in "iuf":
         raise DeclarationError(f"{name} has dtype {array.dtype} (expected real numbers)")
+    if array is not values and array.dtype == np.float64 and np.any(np.abs(array) >= _EXACT):
+        whole = [v for v in np.array(values, dtype=object).flat if isinstance(v, Integral)]
+        if any(abs(int(v)) > _EXACT for v in whole):
+            raise DeclarationError(
+                f"{name} has integers above 2^53 beside numbers of another type, which numpy rounds"
+                " (expected an array of one type)"
+            )
     return array
 
 

@@ -572,7 +572,8 @@ def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
         order: lambda.
     """
     m = as_floats(np.asarray(mu))
-    return np.asarray(m * m * (order / 2) * (1 + _OUTWARD))
+    rho = m * (order / 2) * m * (1 + _OUTWARD)
+    return np.asarray(np.where(m == 0.0, rho, np.nextafter(rho, np.inf)))  # it may underflow
 
 
 def check_order(order: float) -> float:
@@ -595,7 +596,7 @@ def renyi_budget(epsilon: float, delta: float, order: float) -> float:
     """
     check_target(epsilon, delta)
     t = check_order(order) - 1
-    terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, -np.log1p(-1 / order)])
+    terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, np.log(order / t)])
     return float(terms.sum() - _OUTWARD * np.abs(terms).sum())
 
 

@@ -18,7 +18,7 @@ from mechc.individual import (
     gdp_upper_bound,
     summary,
 )
-from mechc.individual.budget import first_invalid
+from mechc.individual.budget import as_floats, first_invalid
 
 budgets = st.floats(1e-3, 1e3)
 # anything float64 can hold, denormals included, and steps of the size that matters
@@ -215,6 +215,22 @@ def test_steps_with_more_digits_than_doubles_are_rounded_up(number):
     assert GDPFilter(people=1, mu=2.0**53 + 2).step(np.array([wide])).all()
     assert GDPFilter(people=1, mu=2.0**53).step(np.array([wide - number(1)])).all()
     assert GDPFilter(people=1, mu=2**53 + 3).mu == 2.0**53 + 2
+    assert GDPFilter(people=1, mu=number(2**53 + 3)).mu == 2.0**53 + 2
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 2**62 + 513, 2**63 - 513, 2**63 - 1, 2**64 - 1025])
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.longdouble])
+def test_the_largest_integers_are_rounded_to_both_sides(value, kind):
+    given = np.array([kind(value) if kind is not np.int64 else kind(min(value, 2**63 - 1))])
+    assert int(as_floats(given, up=False)[0]) <= int(given[0]) <= int(as_floats(given)[0])
+
+
+def test_numbers_that_numpy_would_round_silently_are_refused():
+    """[2^53 + 1, 0.5] is an array of doubles, the first of them 2^53; [1e20, 3] loses nothing."""
+    for step in ([2**53 + 1, 0.5], ([0, 1], [0.5, np.int64(2**53 + 1)]), np.array([1, 1], "m8[s]")):
+        with pytest.raises(DeclarationError):
+            GDPFilter(people=2, mu=2.0**53).step(step)
+    assert GDPFilter(people=2, mu=2.0**53).step([1e20, 3]).tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,21 @@ def test_budgets_convert_back_to_at_most_the_target(epsilon, delta, order):
     assert epsilon * (1 - 1e-9) - 1e-12 <= found <= epsilon
 
 
+@pytest.mark.parametrize("order", [1 + 2.7e-8, 1 + 1.3e-7, 1 + 4e-7, 1 + 7.4e-5])
+def test_budgets_next_to_order_one_are_rounded_down(order):
+    t, delta = mpmath.mpf(order) - 1, 1 - 1e-12
+    with mpmath.workdps(50):
+        truth = 1 + mpmath.log(delta * mpmath.mpf(order)) / t - mpmath.log(t / order)
+        assert truth * (1 - 1e-9) <= renyi_budget(1.0, delta, order) <= truth
+
+
+@pytest.mark.parametrize("mu", [1e-150, 1e-160, 3e-162, 1e-170, 5e-324])
+def test_divergences_that_underflow_are_not_free(mu):
+    with mpmath.workdps(50):
+        assert gaussian_renyi(mu, 1e3) >= mpmath.mpf(mu) ** 2 * 500
+    assert gaussian_renyi(0.0, 1e3) == 0.0
+
+
 def test_the_default_order_is_the_best_for_gaussian_steps():
     best = gaussian_order(0.8, 1e-5)
     admitted = [2 * renyi_budget(0.8, 1e-5, a) / a for a in (best, 0.99 * best, 1.01 * best)]
