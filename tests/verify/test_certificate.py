@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flint")
@@ -10,8 +12,11 @@ pytest.importorskip("flint")
 import mechc
 from mechc.cli import subject
 from mechc.errors import DeclarationError
+from mechc.verify.balls.oracle import Oracle
+from mechc.verify.identities import WIDTH, coverage
 from mechc.verify.recheck import main, recheck
 from mechc.verify.recheck.declaration import expression
+from mechc.verify.result import Check
 
 pytestmark = pytest.mark.oracle
 
@@ -171,6 +176,18 @@ def test_command_line(tmp_path):
     done = CliRunner().invoke(app, ["verify", "pure_dp", "-o", str(tmp_path / "c.json")])
     assert done.exit_code == 0 and "verified" in done.stdout
     assert json.loads((tmp_path / "c.json").read_text())["ok"]
+
+
+def test_weights_moved_one_at_a_time_make_no_law():
+    """1/3, 1/3, 0 carry no mass of one, whatever the kernel; 1/3, 1/3, 1/3 do."""
+    mechanism = mechc.load("mixture_of_gaussians")
+    for last, kept, expected in ((0.0, 1, True), (1 / 3, 1, True), (1 / 3, 0, False)):
+        theta = (1.3, 0.4, 0.8, 0.5, 1 / 3, 1 / 3, last)
+        rows = mechanism.kernel.branches(np.array(theta))[:kept]
+        check = Check("coverage", "identity", WIDTH)
+        oracle = Oracle(mechanism.declaration, theta)
+        coverage(SimpleNamespace(branches=lambda _, rows=rows: rows), oracle, True, check)
+        assert check.ok is expected
 
 
 @pytest.mark.slow
