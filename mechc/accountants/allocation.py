@@ -23,7 +23,16 @@ from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
-from mechc.accountants.contours.put import CAP, CLOSE, EDGE, WIDTH, Factors, Shares, Term
+from mechc.accountants.contours.put import (
+    CAP,
+    CLOSE,
+    EDGE,
+    LASTING,
+    WIDTH,
+    Factors,
+    Shares,
+    Term,
+)
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
 from mechc.loss.allowance import OutOfWorkError, apart
@@ -41,6 +50,7 @@ NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that
 KINDS, COARSE = 12, 1e-9  # of more kinds of steps such a delta, over e^epsilon, needs no density
 MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
+FEW, LASTS, SOME = 10, 20, 40  # steps whose law is made first; the same where contours do not fade
 NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
@@ -208,6 +218,13 @@ class Epoch:
         return found.reversed() if found is not None and self.adding else found
 
     @property
+    def is_short(self) -> bool:
+        """Whether steps are few, and their law is made in less time than contours take."""
+        most = LASTS if self.ratio.shares.lasting > LASTING else FEW
+        few = self.steps <= most and self.ratio.listed is None and self.ratio.shares.continuous
+        return few and self.exact is not None
+
+    @property
     def log_infinite(self) -> tuple[float, float]:
         """Bounds on the log of the mass at infinity of the epoch."""
         found: list[float] = []
@@ -244,13 +261,14 @@ class Epoch:
             estimate = float(found[1])
             if alike and self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
-            if alike and not (self.adding or _narrow(lower, upper, epsilon)) and epsilon > 0.0:
+            wide = not (self.adding or is_narrow(lower, upper, epsilon))
+            if alike and wide and epsilon > 0.0 and not (self.steps <= SOME and self.exact):
                 call = np.array(self.ratio.call(math.exp(epsilon)))
                 with np.errstate(divide="ignore"):
                     found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
                 estimate = float(found[1])
-        if not _narrow(lower, upper, epsilon):
+        if not is_narrow(lower, upper, epsilon):
             each = [law.hockey_stick_log(epsilon)[2] + law.density_error for law, _ in self.laws]
             upper = min(upper, self._mean(each))  # Jensen's inequality
             if not self.adding:
@@ -259,7 +277,7 @@ class Epoch:
                 each = [law.hockey_stick_log(further)[0] - law.density_error
                         for law, _ in self.laws]  # fmt: skip
                 lower = max(lower, self._mean(each))
-        short = upper > DEEPEST and not _narrow(lower, upper, epsilon)
+        short = upper > DEEPEST and not is_narrow(lower, upper, epsilon)
         if rough and lower <= estimate <= upper and estimate > -math.inf:
             short = False
         if len(self.laws) > KINDS and math.exp(upper) <= COARSE * math.exp(max(epsilon, 0.0)):
@@ -328,7 +346,7 @@ class Epoch:
                 break
         if not (abs(fy) < max(1e-6, noise) and y > 0.0):
             return None
-        if not _narrow(rows[0, 0], rows[0, 2], y):
+        if not is_narrow(rows[0, 0], rows[0, 2], y):
             return Place(y, slope)
         below = above = ROOM * noise / -slope
         extra = 1e-12 / -slope + 4.0 * EPS * y
@@ -372,7 +390,14 @@ class Epoch:
             return None
 
 
-def _narrow(lower: float, upper: float, epsilon: float) -> bool:
+def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:
+    """Return whether bounds on a log delta are as close as is aimed at.
+
+    Args:
+        lower: bound.
+        upper: bound.
+        epsilon: where the answer is for, of which contours lose digits.
+    """
     width = upper - lower
     fine = FINE * math.exp(max(epsilon, 0.0))
     return width <= WIDE or (width <= ROUGH and math.exp(upper) * -math.expm1(-width) <= fine)

@@ -1,9 +1,9 @@
 """Random allocation: every record takes part in k of t steps of an epoch, drawn at random.
 
 Balls and bins, as training loops shuffle: not a Poisson sample of every step. One epoch with k = 1
-is answered by its exact profile, on both sides (`mechc.accountants.allocation`). Epochs compose by
-the law of their likelihood ratio where that has a density, on both sides too, and else by a table
-that dominates one epoch, which proves upper bounds.
+is answered by its exact profile, on both sides (`mechc.accountants.allocation`), one of few steps
+by the law of its likelihood ratio. Epochs compose by that law, point masses and a density, on both
+sides too, and else by a table that dominates one epoch, which proves upper bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mechc.accountants.allocation import WIDE, Epoch, lattice
+from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
 from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
@@ -326,18 +326,18 @@ class AllocationEvaluation(Evaluation):
             directions: "remove", "add" or both.
         """
         bounds = [part.upper_only for part, _ in event.allocated]
-        self.no_lower = next((why for why in bounds if why), "")
-        self.beneath, self.directions = None, tuple(directions)
-        self.method, self.methods_used, self.rtol = "put", set(), WIDE
-        self._event, self._accountants, self._known = event, {}, {}
         epochs = _epochs(event.allocated)
-        self._epochs = {d: epochs[d] for d in directions}
-        # where a search begins: one step of each kind, of which the epoch is at most as large
-        self.steps = {d: tuple(Step(e.loss(d), 1) for e, _ in event.allocated) for d in directions}
+        self._event, self._epochs = event, {d: epochs[d] for d in directions}
+        self._by_law = all(epoch.is_short for epoch in epochs.values())
+        # elsewhere a search begins with one step of each kind, of which the epoch reveals no more
+        parts = [(event, 1)] if self._by_law else [(part, 1) for part, _ in event.allocated]
+        steps = {d: [Step(e.loss(d), n) for e, n in parts] for d in directions}
+        super().__init__(steps, "auto", WIDE, (), next((why for why in bounds if why), ""))
+        self.method = "auto" if self._by_law else "put"
 
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return False: nothing is proven more cheaply than by the answer."""
-        return False
+        """Return whether that is proven by the law of the epoch, or no more cheaply."""
+        return self._by_law and super().is_at_most(direction, epsilon, level)
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""
@@ -351,11 +351,23 @@ class AllocationEvaluation(Evaluation):
 
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
+        if self._by_law:
+            return super().inverted(direction, log_delta, near)
         return self._epochs[direction].epsilon(log_delta, near)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""
-        epoch = self._epochs[direction]
+        epoch, found = self._epochs[direction], None
+        if self._by_law:
+            found = self._log_delta_of_pair(direction, epsilon, target)
+            if self.no_lower:
+                found = replace(found, lower=math.nan, estimate=math.nan, status=self.no_lower)
+            if (
+                is_narrow(float(found.lower), float(found.upper))
+                or target is not None
+                or self.no_lower
+            ):
+                return found
         self.methods_used.add("put")
         top, rounding = self.largest_loss_in(direction)
         least, most = epoch.log_infinite
@@ -370,13 +382,17 @@ class AllocationEvaluation(Evaluation):
         about = {"direction": direction}
         if self.no_lower:
             return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)
+        if found is not None:
+            lower, upper = max(lower, float(found.lower)), min(upper, float(found.upper))
+            lower, estimate = min(lower, upper), min(max(estimate, lower), upper)
         return Bound(lower, estimate, upper, "put", "proven", about)
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return that of one step, which is no smaller (Jensen's inequality); lower is nan."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
+        steps = [Step(event.loss(direction), 1) for event, _ in self._event.allocated]
+        found = RenyiAccountant(steps).renyi_epsilon([order])
         about = {"direction": direction}
         upper = float(np.ravel(found.upper)[0])
         why = "upper bound only: the Rényi divergence of one step (T11)"
@@ -384,15 +400,17 @@ class AllocationEvaluation(Evaluation):
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
-        if direction == "add" and any(
-            law.log_infinite > -math.inf for law, _ in self._epochs[direction].laws
+        if (
+            not self._by_law
+            and direction == "add"
+            and any(law.log_infinite > -math.inf for law, _ in self._epochs[direction].laws)
         ):
             return math.inf, 0.0  # some X is 0, others are not
         return super().largest_loss_in(direction)
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
-        """Return that nothing is known: the laws are those of one step, not of the epoch."""
-        return -math.inf, 0.0
+        """Return what the law of the epoch says; of those of one step, that nothing is known."""
+        return super().log_mass_at_largest_loss(direction) if self._by_law else (-math.inf, 0.0)
 
 
 class Allocation(WithoutKernel):

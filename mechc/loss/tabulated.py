@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -37,12 +39,13 @@ NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
          (1e-6, 1e-9))  # fmt: skip
+NONE, NO_ZEROS = np.empty(0), np.zeros(4)
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
 FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
 
 
-@compiled("void(float64[::1], float64[::1], float64[:, ::1], float64[::1])")
-def _read(x, edges, coefficients, out):  # type: ignore[no-untyped-def]
+@compiled("void(float64[::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])")
+def _read(x, edges, coefficients, zeros, out):  # type: ignore[no-untyped-def]
     """Sums of Chebyshev polynomials by Clenshaw's recurrence; -inf outside of all panels."""
     n = coefficients.shape[1]
     for i in range(x.size):
@@ -55,19 +58,26 @@ def _read(x, edges, coefficients, out):  # type: ignore[no-untyped-def]
         for m in range(n - 1, 0, -1):
             b1, b2 = 2.0 * y * b1 - b2 + coefficients[j, m], b1
         out[i] = y * b1 - b2 + coefficients[j, 0]
+        if zeros[1] > 0.0:
+            out[i] += zeros[1] * math.log(-math.expm1(zeros[0] - x[i]))
+        if zeros[3] > 0.0:
+            out[i] += zeros[3] * math.log(-math.expm1(x[i] - zeros[2]))
 
 
 @compiled(
-    "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[:, ::1],"
-    " float64[::1], float64[:, ::1])",
+    "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[::1],"
+    " float64[:, ::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])",
 )
-def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ignore[no-untyped-def]
+def convolve(  # type: ignore[no-untyped-def]
+    w, share, edges, coefficients, zeros, density, mu_edges, mu, mu_zeros, jumps
+):
     """Integral of g(r) m(w - r) over 0 < r < w share, for every w.
 
     Logs of r g(r) and of v m(v) are tables in log r and log v; `density` is r g(r) at the nodes of
-    its panels, times their weights.
+    its panels, times their weights, `jumps` are the v at which m is not smooth.
     """
     out, ends, least = np.zeros(w.size), np.exp(edges), math.exp(mu_edges[0])
+    most = math.exp(mu_edges[-1])
     v, m, x, g = np.empty(16), np.empty(16), np.empty(16), np.empty(16)
     heavy = density.max() * 1e-30
     for i in range(w.size):
@@ -77,10 +87,13 @@ def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ign
                 break
             if density[j].max() < heavy:
                 continue
-            lo = ends[j]
+            lo = max(ends[j], w[i] - most)
             last = min(ends[j + 1], top)
             while lo < last:
                 hi = min(last, lo + STRETCH * (w[i] - lo))
+                for n in range(jumps.size):
+                    if lo * (1.0 + 1e-14) < w[i] - jumps[n] < hi:
+                        hi = w[i] - jumps[n]
                 if lo < NEAR * w[i] < hi:  # of a long panel the end next to w is a piece of its own
                     hi = NEAR * w[i]
                 hi = last if last - hi < 1e-9 * last else hi
@@ -89,12 +102,12 @@ def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ign
                 for n in range(16):
                     x[n] = 0.5 * (a + b) + 0.5 * (b - a) * NODES[n]
                     v[n] = math.log(w[i] - math.exp(x[n]))
-                _read(v, mu_edges, mu, m)
+                _read(v, mu_edges, mu, mu_zeros, m)
                 if whole:
                     for n in range(16):
                         total += density[j, n] * math.exp(m[n] - v[n])
                 else:
-                    _read(x, edges, coefficients, g)
+                    _read(x, edges, coefficients, zeros, g)
                     for n in range(16):
                         size = 0.5 * (b - a) * WEIGHTS[n]
                         total += size * math.exp(g[n] + m[n] - v[n])
@@ -105,7 +118,7 @@ def convolve(w, share, edges, coefficients, density, mu_edges, mu):  # type: ign
 
 def fit(
     values: Values, edges: Floats, floor: float | Callable[[Floats], Floats],
-    nats: float = math.inf, shortest: float | None = None,
+    nats: float = math.inf, shortest: float | None = None, zeros: Floats = NO_ZEROS,
 ) -> tuple[Table, Floats]:  # fmt: skip
     """Return a table of a function, and errors, on panels that are halved until it is resolved.
 
@@ -115,6 +128,7 @@ def fit(
         floor: below this, also as a function of the point, it need not be resolved.
         nats: by which it may change on a panel.
         shortest: length of a panel that is not halved.
+        zeros: as of `Table`.
 
     Raises:
         NumericError: it takes too many panels, or there is none.
@@ -127,10 +141,14 @@ def fit(
         shortest: float, lo: Floats, hi: Floats
     ) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         x = 0.5 * (lo + hi)[:, None] + 0.5 * (hi - lo)[:, None] * POINTS
-        value, error = (side.reshape(x.shape) for side in values(x.ravel()))
+        whole_value, error = (side.reshape(x.shape) for side in values(x.ravel()))
+        value = whole_value
+        for sign, at, power in zip((1.0, -1.0), zeros[::2], zeros[1::2], strict=True):
+            if power > 0.0:
+                value = value - power * np.log(-np.expm1(sign * (at - x)))
         found, noise = value @ FIT.T, error.max(axis=1)
         miss = np.abs(found[:, -3:]).sum(axis=1)
-        matters = (value - (floor(x) if callable(floor) else floor)).max(axis=1) > 0.0
+        matters = (whole_value - (floor(x) if callable(floor) else floor)).max(axis=1) > 0.0
         short = (miss > np.maximum(GOAL, NOISY * noise)) | (np.ptp(value, axis=1) > nats)
         return (found, np.maximum(miss, noise) * matters), short & matters & (hi - lo > shortest)
 
@@ -144,7 +162,7 @@ def fit(
         # noise where little depends on it: its size is in the errors
         found = halved(edges, partial(look, LONGER * whole), MOST, refusal)
     lo, hi, coefficients, errors = found
-    return Table(np.append(lo, hi[-1:]), np.ascontiguousarray(coefficients)), errors
+    return Table(np.append(lo, hi[-1:]), np.ascontiguousarray(coefficients), zeros), errors
 
 
 class Table(NamedTuple):
@@ -153,20 +171,24 @@ class Table(NamedTuple):
     Attributes:
         edges: of panels, shape (n + 1,).
         coefficients: of Chebyshev polynomials on each, shape (n, degree + 1).
+        zeros: x, and k, of factors (1 - e^(x - y))^k of exp of the function of y, x below; and the
+            same above.
     """
 
     edges: Floats
     coefficients: Floats
+    zeros: Floats = NO_ZEROS
 
     def __call__(self, x: Floats) -> Floats:
         """Return values, -inf outside."""
         out = np.empty(x.size)
-        _read(np.ascontiguousarray(x), self.edges, self.coefficients, out)
+        _read(np.ascontiguousarray(x), self.edges, self.coefficients, self.zeros, out)
         return out
 
     def moved(self, distance: float) -> Table:
         """Return the function of x - distance."""
-        return self._replace(edges=self.edges + distance)
+        zeros = self.zeros + np.array([distance, 0.0, distance, 0.0])
+        return self._replace(edges=self.edges + distance, zeros=zeros)
 
 
 class Tabulated(Offered):
@@ -177,18 +199,23 @@ class Tabulated(Offered):
         rate: of a Poisson sample on top: P is (1 - rate) Q + rate P.
         masses: logs of the masses that only P and only Q have.
         top: where finite, x stands for the loss top tanh(x).
+        jumps: x at which the density is not smooth, its ends apart.
+        points: x that have masses, and their logs under Q.
     """
 
     def __init__(
         self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
-        top: float = math.inf,
+        top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
     ) -> None:  # fmt: skip
         """Hold the numbers."""
         self.log_q, self.masses, self.NAME, self.rate, self.top = log_q, masses, name, rate, top
+        self.jumps, self.points = jumps, points
 
     def sampled(self, rate: float) -> Tabulated:
         """Return the pair on a Poisson sample."""
-        return Tabulated(self.log_q, self.masses, self.NAME, rate * self.rate, self.top)
+        other = copy(self)
+        other.rate = rate * self.rate
+        return other
 
     def log_p_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write log p at x."""
@@ -219,18 +246,24 @@ class Tabulated(Offered):
     solve_loss = loss_inverse_many
 
     def branches(self, theta: Floats) -> Floats:
-        """Return the one branch."""
-        lo, hi = (float(end) for end in self.log_q.edges[[0, -1]])
-        ends = (self.loss(lo, theta), self.loss(hi, theta))
-        return np.array([[lo, hi, protocol.INCREASING, *ends, 0.0]])
+        """Return one branch from jump to jump."""
+        ends = [self.log_q.edges[0], *self.jumps.tolist(), self.log_q.edges[-1]]
+        return np.array([
+            [lo, hi, protocol.INCREASING, self.loss(lo, theta), self.loss(hi, theta), 0.0]
+            for lo, hi in pairwise(ends)
+        ])  # fmt: skip
 
     def atoms(self, theta: Floats) -> Floats:
-        """Return what only one of P and Q has, beyond the ends."""
+        """Return point masses, and what only one of P and Q has, beyond the ends."""
         lo, hi = self.log_q.edges[[0, -1]]
         p, q = self.masses
         with np.errstate(divide="ignore"):
             log_rate, log_rest = math.log(self.rate), float(np.log1p(-self.rate))
+        x, log_q = self.points
+        loss = np.empty(x.size)
+        self.loss_many(x, theta, loss)
         rows = [[hi + 1.0, p + log_rate, -math.inf], [lo - 1.0, q + log_rest, q]]
+        rows += np.stack([x, log_q + loss, log_q], axis=1).tolist()
         return np.array([row for row in rows if max(row[1:]) > -math.inf]).reshape(-1, 3)
 
     def strip(self, theta: Floats) -> Floats:
@@ -240,7 +273,7 @@ class Tabulated(Offered):
 
 def tabulated_loss(
     log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
-    top: float = math.inf,
+    top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
 ) -> PrivacyLoss:  # fmt: skip
     """Return the law of a loss by its density.
 
@@ -252,9 +285,12 @@ def tabulated_loss(
         error: of log_q.
         label: words for messages.
         top: as of `Tabulated`.
+        jumps: likewise.
+        points: likewise.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
-    return _bound(Tabulated(log_q, (both[0], both[1]), label, top=top), cut, error)
+    kernel = Tabulated(log_q, (both[0], both[1]), label, top=top, jumps=jumps, points=points)
+    return _bound(kernel, cut, error)
 
 
 def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:

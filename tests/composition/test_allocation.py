@@ -282,7 +282,48 @@ def test_laplace_noise_in_two_steps_by_quadrature():
     first, second = laplace_puts(1.0, [2.0 * c, 2.0 / c])
     for bound, value in ((remove, first / 2.0 + 1.0 - c), (add, c * second / 2.0)):
         assert bound.lower <= value * (1 + 2e-5) and value * (1 - 2e-5) <= bound.upper
-        assert bound.upper - bound.lower < 1e-5 * value
+        assert bound.upper - bound.lower < 1e-9 * value
+
+
+def test_two_epochs_of_two_laplace_steps_by_quadrature():
+    """E (W V - c)_+ over both steps of the first epoch, of the second by the formula."""
+    lo, hi = math.exp(-1.0), math.e
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    half = 0.5 * (hi - lo)
+    x = np.append([lo, hi], lo + half * (nodes + 1.0))
+    mass = np.append([0.5, 0.5 / math.e], 0.25 * math.exp(-0.5) * x[2:] ** -1.5 * half * weights)
+    w, weight = 0.5 * np.add.outer(x, x).ravel(), np.outer(mass, mass).ravel()
+    run = mechc.random_allocation(laplace, steps=2, epochs=2)(scale=1.0)
+    for epsilon in (0.5, 1.2):
+        c = math.exp(epsilon)
+        remove = w * (0.5 * np.array(laplace_puts(1.0, 2.0 * c / w)) + 1.0 - c / w)
+        add = 0.5 * c * w * np.array(laplace_puts(1.0, 2.0 / (c * w)))
+        for bound, value in zip(both(run, epsilon), (weight @ remove, weight @ add), strict=True):
+            assert bound.lower <= value * (1 + 1e-3) and value * (1 - 1e-3) <= bound.upper
+            assert bound.upper - bound.lower < 1e-8 * value
+
+
+@pytest.mark.parametrize(("scale", "epsilon"), [(0.8, 0.6), (0.8, 1.2), (2.0, 0.02)])
+def test_logistic_noise_in_two_steps_by_quadrature(scale, epsilon):
+    """A density that does not fade at its ends: X = b / (u + (1 - u) b)^2, u uniform under Q."""
+    b, c = math.exp(1.0 / scale), math.exp(epsilon)
+
+    def put(level):  # of one X
+        u = np.clip((b - np.sqrt(b / np.clip(level, 1.0 / b, b))) / (b - 1.0), 0.0, 1.0)
+        return level * u - b / (b - 1.0) * (1.0 / (u + (1.0 - u) * b) - 1.0 / b)
+
+    def puts(total):  # of two
+        ends = np.clip([total - b, total - 1.0 / b], 1.0 / b, b)
+        cuts = np.unique(np.append([0.0, 1.0], (b - np.sqrt(b / ends)) / (b - 1.0)))
+        half = 0.5 * np.diff(cuts)[:, None]
+        u = cuts[:-1, None] + half * (NODES + 1.0)
+        return float((put(total - b / (u + (1.0 - u) * b) ** 2) * half * WEIGHTS).sum())
+
+    event = mechc.random_allocation(mechc.load("logistic"), steps=2)(scale=scale)
+    truth = 0.5 * puts(2.0 * c) + 1.0 - c, 0.5 * c * puts(2.0 / c)
+    for bound, value in zip(both(event, epsilon), truth, strict=True):
+        assert bound.lower <= value + 1e-14 and value - 1e-14 <= bound.upper
+        assert bound.upper - bound.lower < 1e-9 * value
 
 
 def test_epochs_of_point_masses_by_enumeration():
@@ -311,7 +352,7 @@ def test_epochs_of_laplace_noise_lie_between():
     once = mechc.random_allocation(laplace, steps=12)(scale=1.0)
     for direction in ("remove", "add"):
         bound, one = (each.delta(0.6, direction=direction) for each in (run, once))
-        assert one.upper < bound.lower <= bound.upper < bound.lower * (1 + 1e-4)
+        assert one.upper < bound.lower <= bound.upper < bound.lower * (1 + 1e-7)
 
 
 @pytest.mark.slow

@@ -1,7 +1,14 @@
-"""The density of the likelihood ratio W of an epoch of random allocation, to any depth.
+"""The law of the likelihood ratio W of an epoch of random allocation, to any depth.
 
 In: the law of X = exp(L) under Q, t. W is the mean of t copies of X. Out: log f_W as polynomials on
-panels of log W, with errors, and the masses that it leaves out.
+panels of log W, with errors, point masses, and the masses that it leaves out.
+
+Few steps, and laws with point masses, are convolutions alone: of densities with densities, and with
+point masses, which move them. Ends of X and its point masses are jumps, sums of them those of a
+sum, at which panels end. Where X has no point mass at an end the density of n copies falls to zero
+as the power n - 1 of the distance, which is a factor beside the polynomials.
+
+Many steps:
 
 Let X be large where log X > b, with probability q_1 under Q. With m of the t large,
 
@@ -19,21 +26,25 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.put import CAP, EDGE, LASTING, WIDTH, Contour, Shares
 from mechc.errors import NumericError
+from mechc.loss import branches
 from mechc.loss.allowance import spend
+from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, WEIGHTS
-from mechc.loss.tabulated import Table, convolve, fit, tabulated_loss
+from mechc.loss.tabulated import NONE, Table, convolve, fit, tabulated_loss
 
 Floats = NDArray[np.float64]
 Values = Callable[[Floats], tuple[Floats, Floats]]
 
+MOST_JUMPS = 200  # of a density, or point masses
 LARGE = 3  # of the t that are large, at most
 MOST = 2e7  # nodes times frequencies of a contour
 NARROW = 0.5  # range of large log X that is not worth a split
@@ -54,6 +65,7 @@ IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
 NATS = 8.0  # by which a density may change on a panel whose nodes integrate it
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
 FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
+NEXT = 1e-12  # to an end, relative
 LEAST_ERROR = 3e-11  # of a density: 4e-12 was measured where less was estimated
 
 
@@ -144,11 +156,15 @@ class Likelihood(NamedTuple):
         table: log of the density of log W under Q.
         errors: of it on every panel, estimates.
         beyond: a bound on what is left out of the masses under Q and under P.
+        jumps: log W at which the density is not smooth.
+        points: log W that have masses, and their logs under Q.
     """
 
     table: Table
     errors: Floats
     beyond: Floats
+    jumps: Floats = NONE
+    points: tuple[Floats, Floats] = (NONE, NONE)
 
 
 def by_contours(shares: Shares) -> Likelihood:
@@ -207,14 +223,9 @@ def by_doubling(shares: Shares) -> Likelihood:
     """Return the density by convolutions alone, of as many terms as log2 t twice.
 
     Raises:
-        NumericError: X has point masses, or a density that polynomials do not resolve.
+        NumericError: X has too many point masses, or a density that polynomials do not resolve.
     """
-    law = shares.law
-    if max(law.log_minus_infinite, law.log_infinite) > -math.inf or law.atom_loss.size:
-        raise NumericError(f"{law.label}: X has point masses")
-    log_x = np.clip(shares.sign * shares.panels.loss, -CAP, CAP)
-    lo, hi = float(log_x.min()), float(log_x.max())
-    square = _trimmed(*fit(_loss_density(shares), np.linspace(lo, hi, 33), _least(0.0), NATS), 0.0)
+    square = _trimmed(_one(shares), 0.0)
     done: Term | None = None
     count, left = 1, shares.steps
     while True:
@@ -226,8 +237,55 @@ def by_doubling(shares: Shares) -> Likelihood:
         count *= 2
         square = _together(square, square, count)
     assert done is not None
-    table = done.table.moved(-math.log(shares.steps))
-    return Likelihood(table, done.errors, _unseen(shares))
+    return _likelihood(done, shares.steps, _unseen(shares))
+
+
+def _likelihood(term: Term, steps: int, beyond: Floats) -> Likelihood:
+    """The law of a mean, by that of the sum."""
+    low = math.log(steps)
+    at, mass = (each[term.at > 0.0] for each in (term.at, term.mass))
+    points = np.log(at) - low, np.log(mass)
+    return Likelihood(term.table.moved(-low), term.errors, beyond, term.jumps - low, points)
+
+
+def _one(shares: Shares) -> Term:
+    """The law of X."""
+    law, source = shares.law, shares.law.source
+    if source is None or not source.continuous:
+        raise NumericError(f"{law.label}: X has no density")
+    log_x = np.clip(shares.sign * shares.panels.loss, -CAP, CAP)
+    ends = shares.sign * source.rows[:, 3:5].ravel()
+    ends = ends[np.abs(ends) < CAP]
+    inner = ends + np.sign(0.5 * (log_x.min() + log_x.max()) - ends) * NEXT * (1.0 + np.abs(ends))
+    # a density that fades towards an end has none there
+    jumps = _apart(ends[_loss_density(shares)(inner)[0] > BULK])
+    if max(jumps.size, law.atom_loss.size) > MOST_JUMPS:
+        raise NumericError(f"{law.label}: X has too many point masses, or jumps")
+    edges = _laid(float(log_x.min()), float(log_x.max()), jumps)
+    found = Term(*fit(_loss_density(shares), edges, _least(0.0), NATS), jumps)
+    if _mean_error(found) > SHARP[-1]:
+        raise NumericError(f"{law.label}: polynomials do not resolve the density of X")
+    zero = law.log_minus_infinite > -math.inf
+    at, mass = np.exp(law.atom_loss), np.exp(law.atom_log_mass - law.atom_loss)
+    if zero:
+        at, mass = np.append(0.0, at), np.append(math.exp(law.log_minus_infinite), mass)
+    return found._replace(at=at, mass=mass)
+
+
+def _laid(lo: float, hi: float, jumps: Floats) -> Floats:
+    """Edges of first panels, with the jumps among them, which ends are where they are close."""
+    edges = np.linspace(lo, hi, 9 if jumps.size > 1 else 33)
+    if not jumps.size:
+        return edges
+    off = np.abs(edges[:, None] - jumps).min(axis=1)
+    off[[0, -1]] *= 1e11  # of two places so near one is rounded
+    return np.union1d(edges[off > 0.1 * (edges[1] - edges[0])], jumps)
+
+
+def _apart(places: Floats) -> Floats:
+    """Places in order, of those that are equal but for rounding one."""
+    places = np.sort(places)
+    return places[np.append(True, np.diff(places) > 1e-12)] if places.size else places
 
 
 def _unseen(shares: Shares) -> Floats:
@@ -249,44 +307,117 @@ def _least(place: float) -> Callable[[Floats], Floats]:
     return least
 
 
-def _trimmed(table: Table, errors: Floats, place: float) -> Term:
-    """A density of mass one, without the outer panels that do not matter."""
+def _trimmed(term: Term, place: float) -> Term:
+    """A law of mass one, without the outer panels of the density that do not matter.
+
+    Raises:
+        NumericError: the mass was not one before: the polynomials lack what nothing else shows.
+    """
+    table, errors = term.table, term.errors
     middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
     x = middle[:, None] + half[:, None] * NODES
     mass = float(((np.exp(table(x.ravel()).reshape(x.shape)) @ WEIGHTS) * half).sum())
+    mass += float(term.mass.sum())
+    if not abs(mass - 1.0) <= _mean_error(term):
+        raise NumericError(f"the law of a sum has a mass of {mass!r}, not one")
     coefficients = table.coefficients.copy()
     coefficients[:, 0] -= math.log(mass)
     kept = np.flatnonzero(table(middle) > _least(place)(middle))
     inner = slice(int(kept[0]), int(kept[-1]) + 1)
     edges = table.edges[inner.start : inner.stop + 1]
-    return Term(Table(edges, np.ascontiguousarray(coefficients[inner])), errors[inner])
+    jumps = term.jumps[(term.jumps >= edges[0]) & (term.jumps <= edges[-1])]
+    table = Table(edges, np.ascontiguousarray(coefficients[inner]), table.zeros)
+    return Term(table, errors[inner], jumps, term.at, term.mass / mass)
 
 
 class Term(NamedTuple):
-    """The density of log R, R > 0, and errors of its log."""
+    """The law of R >= 0: the density of log R, errors of its log, and point masses.
+
+    Attributes:
+        table, errors: of the density.
+        jumps: log R at which it is not smooth, ends beyond which it is none among them.
+        at, mass: R that have masses, and these.
+    """
 
     table: Table
     errors: Floats
+    jumps: Floats = NONE
+    at: Floats = NONE
+    mass: Floats = NONE
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """R at the ends of the density, and how fast it falls to zero there, inf if smoothly."""
+        found = []
+        for i, zeros in ((0, self.table.zeros[:2]), (-1, self.table.zeros[2:])):
+            end = self.table.edges[i]
+            hard = self.jumps.size and self.jumps[i] == end
+            found.append((math.exp(end), float(zeros[1]) if hard else math.inf))
+        return found
 
 
 def _together(one: Term, other: Term, count: int) -> Term:
-    """The density of the sum of two independent ones, of so many X in all."""
+    """The law of the sum of two independent ones, of so many X in all."""
 
     def halves(w: Floats) -> tuple[Floats, Floats]:
         """By the panels of the smaller term."""
         pairs = [(one, other)] if one is other else [(one, other), (other, one)]
-        found = [_convolved(*pair, 0.5, w) for pair in pairs]
-        value, error = (np.sum([each[i] for each in found], axis=0) for i in (0, 1))
+        found = [np.add(_convolved(*pair, 0.5, w), _shifted(*pair, w)) for pair in pairs]
+        value, error = np.sum(found, axis=0)
         return (2.0 * value, 2.0 * error) if one is other else (value, error)
 
-    lo, hi = (float(np.logaddexp(one.table.edges[i], other.table.edges[i])) for i in (0, -1))
+    def parts(w: Floats) -> tuple[Floats, Floats]:
+        """By those of the narrower law."""
+        return _convolved(other, one, 1.0, w)
+
+    with np.errstate(divide="ignore"):
+        logs = [(np.exp(a.jumps), np.append(np.exp(b.jumps), b.at))
+                for a, b in ((one, other), (other, one))]  # fmt: skip
+        jumps = _apart(np.log(np.concatenate([np.add.outer(a, b).ravel() for a, b in logs])))
+    points, mass = _sums(one, other)
+    if max(jumps.size, points.size) > MOST_JUMPS:
+        raise NumericError("a sum has too many point masses, or jumps")
+    zeros, ends = np.zeros(4), []
+    for i, sign in ((0, 1.0), (1, -1.0)):
+        (a, k), (b, m) = one.ends[i], other.ends[i]
+        each = [(sign * (a + b), k + m + 1.0)]
+        each += [(sign * (b + at), m) for at in one.at] + [(sign * (a + at), k) for at in other.at]
+        first = min(each)[0]
+        power = min(k for at, k in each if at - first <= 1e-12 * abs(first))
+        ends.append((math.log(sign * first), power))
+        if 0.0 < power < math.inf:
+            zeros[2 * i : 2 * i + 2] = ends[-1]
+    (lo, k), (hi, m) = ends
     narrow, place = 1e-9 * (hi - lo), math.log(count)
-    edges = np.linspace(lo + narrow, hi - narrow, 33)
+    edges = _laid(lo + narrow * (k == math.inf), hi - narrow * (m == math.inf), jumps)
     try:
-        found = fit(_logs(halves), edges, _least(place), NATS)
-    except NumericError:  # by those of the narrower law
-        found = fit(_logs(partial(_convolved, other, one, 1.0)), edges, _least(place), NATS)
-    return _trimmed(*found, place)
+        found = fit(_logs(halves), edges, _least(place), NATS, zeros=zeros)
+    except NumericError:
+        if one.at.size or other.at.size:
+            raise
+        found = fit(_logs(parts), edges, _least(place), NATS, zeros=zeros)
+    return _trimmed(Term(*found, jumps, points, mass), place)
+
+
+def _sums(one: Term, other: Term) -> tuple[Floats, Floats]:
+    """Sums of point masses, those that are equal but for rounding together."""
+    at, mass = np.add.outer(one.at, other.at).ravel(), np.outer(one.mass, other.mass).ravel()
+    order = np.argsort(at)
+    at, mass = at[order], mass[order]
+    if not at.size:
+        return at, mass
+    starts = np.flatnonzero(np.append(True, np.diff(at) > 16.0 * EPS * at[1:]))
+    return at[starts], np.add.reduceat(mass, starts)
+
+
+def _shifted(one: Term, other: Term, w: Floats) -> Floats:
+    """The density of a sum where the second is a point mass, and its error."""
+    out = np.zeros(w.size)
+    for at, mass in zip(other.at.tolist(), other.mass.tolist(), strict=True):
+        log_r = np.log(np.maximum(w - at, 1e-300))
+        out += mass * np.exp(one.table(log_r) - log_r)
+    spend(10.0 * w.size * other.at.size)
+    return np.stack([out, (ROUNDED + _mean_error(one)) * out])
 
 
 def _logs(density: Values) -> Values:
@@ -307,7 +438,8 @@ def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats,
     x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * NODES
     mass = np.exp(one.table(x.ravel()).reshape(x.shape)) * half * WEIGHTS
     spend(1000.0 * w.size)
-    found: Floats = convolve(w, share, edges, one.table.coefficients, mass, *other.table)
+    cuts = np.exp(other.table.edges) if other.jumps.size else NONE
+    found: Floats = convolve(w, share, *one.table, mass, *other.table, cuts)
     return found, (ROUNDED + _mean_error(one) + _mean_error(other)) * found
 
 
@@ -320,10 +452,12 @@ def _mean_error(term: Term) -> float:
 
 def _loss_density(shares: Shares) -> Values:
     """Log density of log X under Q, and its error."""
+    law = shares.law
+    source = cast(KernelSource, law.source)
 
     def values(x: Floats) -> tuple[Floats, Floats]:
         with np.errstate(divide="ignore"):
-            found: Floats = np.log(shares.law.density(x)) - x
+            found: Floats = np.log(branches.density(source, x, law.is_reversed)) - x
         return np.maximum(found, -740.0), np.full(x.size, ROUNDED)
 
     return values
@@ -366,45 +500,51 @@ def law(shares: Shares) -> PrivacyLoss:
     Raises:
         NumericError: W has no density, or none that polynomials resolve.
     """
-    if shares.lasting > LASTING:
-        raise NumericError(f"{shares.law.label}: the likelihood ratio has point masses")
-    if shares.steps >= MANY:
+    law, t = shares.law, shares.steps
+    infinite = law.log_infinite, law.log_minus_infinite * t
+    if t >= MANY and shares.lasting <= LASTING:
         try:
-            return _checked(shares, by_contours(shares))
+            return _checked(shares, by_contours(shares), infinite)
         except NumericError:
             pass
-    return _checked(shares, by_doubling(shares))
+    return _checked(shares, by_doubling(shares), infinite)
 
 
 def law_of_several(parts: Sequence[Shares]) -> PrivacyLoss:
     """Return the same for steps that are not alike, from the shares of those that are.
 
     Raises:
-        NumericError: some X has point masses, or a density that polynomials do not resolve.
+        NumericError: some X has too many point masses, or a density that polynomials do not
+            resolve.
     """
     found: Term | None = None
     count, beyond = 0, np.zeros(2)
     for shares in parts:
         one = by_doubling(shares)
-        beyond = beyond + one.beyond
-        count += shares.steps
-        term = Term(one.table.moved(math.log(shares.steps)), one.errors)
+        beyond, n = beyond + one.beyond, shares.steps
+        count += n
+        log_at, log_mass = one.points
+        points = n * np.exp(log_at), np.exp(log_mass)
+        term = Term(one.table.moved(math.log(n)), one.errors, one.jumps + math.log(n), *points)
         found = term if found is None else _together(found, term, count)
     assert found is not None
-    whole = replace(parts[0], steps=count)
-    table = found.table.moved(-math.log(count))
-    return _checked(whole, Likelihood(table, found.errors, beyond))
+    logs = [(s.law.log_infinite + math.log(s.steps / count), s.law.log_minus_infinite * s.steps)
+            for s in parts]  # fmt: skip
+    infinite = float(np.logaddexp.reduce([log for log, _ in logs])), sum(log for _, log in logs)
+    worst = max(parts, key=lambda s: s.error)
+    return _checked(replace(worst, steps=count), _likelihood(found, count, beyond), infinite)
 
 
-def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:
-    """The law, if its masses are what they should be."""
-    label = f"random allocation of {shares.law.label}"
+def _checked(shares: Shares, found: Likelihood, infinite: tuple[float, float]) -> PrivacyLoss:
+    """The law, if its masses are what they should be; logs of those at infinity are given."""
+    law, label = shares.law, f"random allocation of {shares.law.label}"
     table, errors = found.table, found.errors
     middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
     x = middle[:, None] + half[:, None] * NODES
     q = np.exp(table(x.ravel())).reshape(x.shape) * half[:, None] * WEIGHTS
     ends = table.edges[[0, -1]]
-    beyond = np.exp(table(ends))
+    with np.errstate(divide="ignore"):
+        beyond = np.exp(table(ends)) * ~np.isin(ends, found.jumps)
     ways: list[tuple[float, tuple[float, float]]] = []
     for sharp in SHARP:
         # what is not known to a small share may be told from the rest, as may what is beyond the
@@ -420,6 +560,20 @@ def _checked(shares: Shares, found: Likelihood) -> PrivacyLoss:
     if not ways:
         raise NumericError(f"{label}: the density is not resolved, up to masses {cut}")
     sharp, cut = ways[0]
-    finite = shares.law.log_infinite, shares.law.log_minus_infinite * shares.steps
     error = LEAST_ERROR + 2.0 * float(errors[errors <= sharp].max(initial=0.0))
-    return tabulated_loss(table, finite, (math.log(cut[1]), math.log(cut[0])), error, label)
+    error += shares.steps * (law.density_error + law.atom_error) + max(law.mass_errors)
+    log_w, log_mass = found.points
+    p = float((q * np.exp(x)).sum() + np.exp(log_mass + log_w).sum()) + math.exp(infinite[0])
+    whole = float(q.sum() + np.exp(log_mass).sum()) + math.exp(infinite[1])
+    if max(abs(whole - 1.0) - cut[0], abs(p - 1.0) - cut[1]) > error:
+        raise NumericError(f"{label}: its masses are off by {whole - 1.0:.1e} and {p - 1.0:.1e}")
+    with np.errstate(divide="ignore"):
+        log_cut = np.log(cut)
+    inner = found.jumps[~np.isin(found.jumps, ends)]
+    made = tabulated_loss(
+        table, infinite, (log_cut[1], log_cut[0]), error, label, jumps=inner, points=found.points
+    )
+    if made.source is not None and log_w.size:
+        made.source.loss_error += 4.0 * law.loss_error + 8.0 * shares.steps * EPS
+        made = made.of_source(made.source)
+    return made
