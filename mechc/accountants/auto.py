@@ -305,7 +305,7 @@ class Auto:
         asked = self._queue[:1]
         if self._facts.many:  # where large losses are rare this is close
             near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
-        elif self._facts.atomic:
+        elif self._facts.atomic and not self._facts.listed:
             asked = self._queue
         for strategy in list(asked):
             try:
