@@ -17,10 +17,17 @@ def main() -> None:
 def _interrupt_again(ignored: "sys.UnraisableHookArgs") -> None:
     """Interrupt once more where the first time was in a callback, which Python goes on from."""
     import _thread
-    from threading import Timer
+    import signal
+    from threading import Timer, main_thread
+
+    def again() -> None:
+        if sys.platform == "win32":
+            _thread.interrupt_main()
+        else:  # which wakes it where it waits, too
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
 
     if ignored.exc_type is KeyboardInterrupt:
-        later = Timer(0.02, _thread.interrupt_main)
+        later = Timer(0.02, again)
         later.daemon = True
         later.start()
     else:

@@ -287,6 +287,7 @@ def test_an_interruption_in_a_callback_is_not_lost():
     code = (
         "import ctypes, os, signal, sys, time\n"
         "from mechc.cli import commands, main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs of a shell ignore it
         "called = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
         "commands.run = lambda: (called(), time.sleep(20), print('lost'))\n"
         "main()"
