@@ -45,6 +45,8 @@ REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are foll
 HUGE = 1e300  # logs of densities there are sums that do not overflow
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
+BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been passed
+BACKWARDS = 1e-12  # of 1 + |loss|, a step that a monotone loss does not take back
 HALVED = 4  # every how many steps of false position is a halving
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
 QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
@@ -210,11 +212,20 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
 
 
 def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.bool_]:
-    """Which x really have the loss asked for: a closed inverse can lose its digits at the ends."""
+    """Which x really have the loss asked for: a closed inverse can lose its digits at the ends.
+
+    Next to a loss of zero none has it to a share of itself; doubles close by are on both sides.
+    """
     with np.errstate(invalid="ignore"):
         back = losses_at(source, x)
         near: NDArray[np.bool_] = np.abs(back - loss) <= 1e-12 * (np.abs(loss) + np.abs(back))
-    return near & np.isfinite(x)
+        near &= np.isfinite(x)
+        far = (np.isfinite(x) & ~near).nonzero()[0]
+        if far.size:
+            sides = x[far] * (1.0 + np.array([[-BESIDE], [BESIDE]]))
+            before, after = losses_at(source, sides.ravel()).reshape(2, -1) - loss[far]
+            near[far] = before * after <= 0.0
+    return near
 
 
 def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
@@ -225,9 +236,17 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     ends, edge = np.array([branch.lo, branch.hi]), np.unique(source.panels.lo)
     edge = edge[(branch.lo < edge) & (edge < branch.hi)]
     edge = edge if edge.size else np.array([inside(branch.lo, branch.hi)])
-    edge = np.concatenate([edge, *_outwards(ends, edge), ends[np.isfinite(ends)]])
-    edge.sort()
-    sign = 1.0 if branch.increasing else -1.0
+    sign, (below, beyond) = 1.0 if branch.increasing else -1.0, _outwards(ends, edge)
+    edge = np.concatenate(
+        [
+            ends[:1],
+            _monotone(source, below[::-1], edge[0], -sign)[::-1],
+            edge,
+            _monotone(source, beyond, edge[-1], sign),
+            ends[1:],
+        ]
+    )
+    edge = edge[np.isfinite(edge)]
     at = sign * losses_at(source, edge)
     if edge[0] == branch.lo:
         at[0] = sign * branch.loss_lo
@@ -258,6 +277,15 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         a, b, fa, fb = a[far], b[far], fa[far], fb[far]
     beyond = np.where(sign * loss >= at[-1], branch.hi, out)
     return np.asarray(np.where(sign * loss <= at[0], branch.lo, beyond), np.float64)
+
+
+def _monotone(source: KernelSource, x: Floats, start: float, sign: float) -> Floats:
+    """Outputs from `start` outwards as far as losses grow; farther out logs may cancel in them."""
+    at = sign * losses_at(source, np.append(start, x))
+    with np.errstate(invalid="ignore"):
+        back = np.diff(at) < -BACKWARDS * (1.0 + np.abs(at[1:]))
+    lost = (back | np.isnan(at[1:])).nonzero()[0]
+    return x[: lost[0]] if lost.size else x
 
 
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:

@@ -184,3 +184,17 @@ def test_many_epsilons_have_the_answers_of_each(name, direction):
         assert found[0] <= upper and lower <= found[2]
         assert abs(found[1] - middle) <= 1e-13 * max(1.0, abs(middle))
         assert found[2] - found[0] <= 2.0 * (upper - lower) + 2e-12
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_the_output_without_a_loss_where_tails_cancel(direction):
+    """Zero is no share of itself, and next to the ends of all numbers logs cancel in the loss."""
+    noise = mechc.load("exponentially_modified_gaussian")(sigma=0.9137, scale=4.6736)
+    sampled = mechc.poisson(mechc.load("exponentially_modified_gaussian"), 0.1)
+    event = sampled(sigma=0.9137, scale=4.6736)
+    whole = noise.delta(0.0)  # total variation is 0.1 times that of the noise
+    for epsilon in (-1e-6, 0.0, 1e-9, 1e-6):
+        found = event.delta(epsilon, direction=direction)
+        assert found.upper - found.lower < 1e-12
+        assert found.lower - abs(epsilon) <= 0.1 * whole.upper
+        assert 0.1 * whole.lower <= found.upper + abs(epsilon)
