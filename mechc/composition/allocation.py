@@ -336,8 +336,10 @@ class AllocationEvaluation(Evaluation):
         self.method = "auto" if self._by_law else "put"
 
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return whether that is proven by the law of the epoch, or no more cheaply."""
-        return self._by_law and super().is_at_most(direction, epsilon, level)
+        """Return whether that is proven by the law of the epoch, or by Chernoff's bound on W."""
+        if self._by_law:
+            return super().is_at_most(direction, epsilon, level)
+        return self._epochs[direction].is_at_most(epsilon, level)
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""
