@@ -90,9 +90,8 @@ class KernelSource:
         self.loss_error = 0.0  # of point masses, where losses are differences of logs
         self.mass_error = 0.0  # relative, of masses of atoms and plateaus
         self.defect = 0.0  # relative, of normalisers
-        self.untried = (
-            False  # whether inverses are to be held against the nodes before they are used
-        )
+        # held against the nodes before inverses are used, once for all forks: they share the set
+        self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]

@@ -190,7 +190,7 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     if source.untried:
         with apart():
             _hold_inverses(source.lean())
-        source.untried = False
+        source.untried.clear()
     loss = np.ascontiguousarray(np.atleast_1d(loss), np.float64)
     low, high = min(branch.loss_lo, branch.loss_hi), max(branch.loss_lo, branch.loss_hi)
     inside = (loss > low) & (loss < high)
@@ -774,13 +774,13 @@ def require_consistent(source: KernelSource) -> None:
     found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
     if found:
         raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
-    source.untried = True
+    source.untried = {"inverses"}
     _hold_symmetry(source)
 
 
 def _hold_inverses(source: KernelSource) -> None:
     """Losses between those of two nodes have their outputs between the two."""
-    source.untried, panels = False, source.panels
+    source.untried, panels = set(), source.panels
     region, x, loss = panels.region.repeat(ORDER), panels.x.ravel(), panels.loss.ravel()
     for index, row in enumerate(source.rows):
         mine = ((region == index) & np.isfinite(loss)).nonzero()[0]

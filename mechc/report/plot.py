@@ -11,7 +11,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -503,14 +503,19 @@ def _canvas() -> Any:
     return FigureCanvasAgg
 
 
-def blank(width: float = 6.4, height: float = 4.2, columns: int = 1) -> tuple[Figure, Any]:
+def blank(
+    width: float = 6.4,
+    height: float = 4.2,
+    columns: int = 1,
+    layout: Literal["constrained"] | None = "constrained",
+) -> tuple[Figure, Any]:
     """Return a figure and its axes, without a display.
 
     Raises:
         UnsupportedError: matplotlib is not installed.
     """
     canvas = _canvas()
-    figure = _shown()(figsize=(width, height), layout="constrained")
+    figure = _shown()(figsize=(width, height), layout=layout)
     canvas(figure)
     axes = figure.subplots(1, columns)
     for one in np.atleast_1d(axes):
