@@ -38,6 +38,8 @@ MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300
 BENT = 12  # evaluations up to which a slow search without an upper end lengthens its steps
 MAX_STEPS = 60  # outward steps from a root to its certified side
+GRAINS = 50.0  # from which on two values of log delta give a slope
+JUMP = 1e-2  # share of a side's distance within which its end is found where it jumps
 FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
@@ -117,8 +119,12 @@ class Curve:
     def grain(self, epsilon: float) -> float:
         """Return what differences of log delta are told by: 2 % of its own width."""
         width = self.width(epsilon)
-        unresolved = 0.02 * width if width < WIDE else 0.0
-        return max(2e-13, 4 * EPS * abs(self.target), unresolved)
+        return max(self.ulps, 0.02 * width if width < WIDE else 0.0)
+
+    @property
+    def ulps(self) -> float:
+        """What rounding moves log delta by."""
+        return max(2e-13, 4 * EPS * abs(self.target))
 
 
 def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf) -> Bound:
@@ -333,14 +339,18 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
     last: tuple[float, float] | None = None
     for turn in range(MAX_EVALUATIONS):
         excess, noise = curve.excess(side, x), curve.noise(x)
-        done = hi < math.inf and hi - lo <= max(4 * EPS * hi, NOTHING)
-        if last is not None and abs(excess - last[1]) > 50 * curve.grain(x):
+        # a side that is nowhere, or that ends in a jump, is found to a share of its distance
+        jump = JUMP * (start - lo) if excess == -math.inf else 0.0
+        done = hi < math.inf and hi - lo <= max(4 * EPS * hi, NOTHING, jump)
+        if last is not None and abs(excess - last[1]) > GRAINS * curve.grain(x):
             secant = (excess - last[1]) / (x - last[0])
             slope = secant if -math.inf < secant < 0 else slope
         if abs(excess) <= noise or (x == 0.0 and excess <= 0) or done:
             break
         lo, hi = (x, hi) if excess > 0 else (lo, x)
         stalled = turn > 3 and last is not None and 2 * abs(excess) > abs(last[1])
+        if stalled and abs(excess) <= GRAINS * curve.ulps:  # rounding: halving ends there too
+            break
         last = (x, excess) if math.isfinite(excess) else None
         if stalled and hi == math.inf and turn < BENT:  # log delta falls ever less steeply
             slope, stalled = 0.25 * slope, False
@@ -374,7 +384,7 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
         return math.nan
     if excess > FAR:
         near, slope = root(curve, side, near, slope)
-    step = 0.0
+    step, last = 0.0, math.nan
     for _ in range(MAX_STEPS):
         at = min(near + outward * step, curve.high)
         if at <= 0.0 and side == "lower":
@@ -382,6 +392,9 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
         excess = outward * curve.excess(side, at)
         if excess < 0.0 or (excess == 0.0 and side == "upper"):
             return at
+        if excess == last and step > 1.0 + near:  # no lower anywhere beyond
+            break
+        last = excess
         step = max(4 * step, 1.02 * excess / -slope + 4 * EPS * near)
     return math.inf if side == "upper" else 0.0
 
