@@ -85,6 +85,13 @@ def check_one_of(name: str, value: object, known: Iterable[str], owner: str = ""
     )
 
 
+def as_flag(name: str, value: Any) -> bool:
+    """Return True or False; nothing else is taken for either."""
+    if type(value).__name__ not in ("bool", "bool_"):  # Python's and numpy's
+        raise DeclarationError(f"{name}={value!r} (expected True or False)")
+    return bool(value)
+
+
 def listed(name: str, value: Any, expected: str, size: int | None = None) -> tuple[Any, ...]:
     """Return the values of a list.
 

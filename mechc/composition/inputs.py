@@ -54,13 +54,6 @@ def as_number(
     return number
 
 
-def as_flag(name: str, value: Any) -> bool:
-    """Return True or False; nothing else is taken for either."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise DeclarationError(f"{name}={value!r} (expected True or False)")
-    return bool(value)
-
-
 def as_path(value: Any, name: str = "path") -> Path:
     """Return a path, `~` expanded; what is none, or names no file, is refused."""
     try:

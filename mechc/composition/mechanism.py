@@ -25,7 +25,7 @@ from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
-from mechc.errors import DeclarationError, UnsupportedError, public
+from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.protocol import TAG, Kernel, ParameterInfo
@@ -214,7 +214,7 @@ class Mechanism:
         """
         from mechc.report.explain import explain
 
-        return explain(self.declaration, whole=inputs.as_flag("whole", whole))
+        return explain(self.declaration, whole=as_flag("whole", whole))
 
     def report(
         self, path: str | os.PathLike[str], *, certificate: str = "quick", **values: float
@@ -255,7 +255,7 @@ class Mechanism:
         """
         from mechc.verify.certificate import verify
 
-        return verify(self, level, again=inputs.as_flag("again", again))
+        return verify(self, level, again=as_flag("again", again))
 
     @cached_property
     def parameters(self) -> tuple[ParameterInfo, ...]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechc.composition.inputs import as_array, as_flag, as_number, check
-from mechc.errors import UnsupportedError, public
+from mechc.composition.inputs import as_array, as_number, check
+from mechc.errors import UnsupportedError, as_flag, public
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo

@@ -19,7 +19,6 @@ from mechc.accountants.bound import Bound, Quantity, as_table, folded
 from mechc.composition.inputs import (
     as_delta,
     as_epsilon,
-    as_flag,
     as_log_delta,
     as_number,
     as_order,
@@ -35,7 +34,7 @@ from mechc.composition.inputs import (
     positive,
     share,
 )
-from mechc.errors import DeclarationError, UnsupportedError, listed, public, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, as_flag, listed, public, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -314,8 +313,6 @@ class Queries(ABC):
         others = beside.values() if isinstance(beside, Mapping) else () if beside is None else (0,)
         if not all(isinstance(other, Queries) for other in others):
             raise DeclarationError(f"beside={beside!r} (expected runs or events by their names)")
-        if ax is not None and getattr(ax, "name", "") != "rectilinear":
-            raise DeclarationError(f"ax={ax!r} (expected axes of matplotlib, with x and y)")
         log = as_flag("log", log)
         return plot.run(
             self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,

@@ -26,7 +26,7 @@ from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError, public, suggestion
+from mechc.errors import DeclarationError, MechcError, as_flag, public, suggestion
 from mechc.verify.agreement import EPSILONS
 
 MOST_BYTES = 1 << 28
@@ -58,7 +58,7 @@ def open(path: Any, *, allow_files: bool = False) -> Composition:  # the word of
     Raises:
         DeclarationError: the file cannot be read as a run, or names a mechanism file.
     """
-    path, allow_files = inputs.as_path(path), inputs.as_flag("allow_files", allow_files)
+    path, allow_files = inputs.as_path(path), as_flag("allow_files", allow_files)
     if not is_json(path):
         return read(path, allow_files=allow_files)[0]
     with _as_run_file(path, "lines as run.save writes them"):

@@ -128,10 +128,9 @@ class Tournament:
 
     def __getitem__(self, name: str) -> Entrant:
         """Return the entrant of a name."""
-        for entrant in self.entrants:
-            if entrant.name == name:
-                return entrant
-        raise KeyError(name)
+        known = {entrant.name: entrant for entrant in self.entrants}
+        check_one_of("name", name, known, "tournament")
+        return known[name]
 
     @property
     def title(self) -> str:

@@ -36,13 +36,14 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
 from mechc.declare.shapes import with_constants
 from mechc.declare.transforms import Transform
-from mechc.errors import DeclarationError, listed
+from mechc.errors import DeclarationError, as_flag, listed
 from mechc.protocol import Measure
 from mechc.symbolic.facts import facts_of
 from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import (
     Parameter,
     ParameterSymbol,
+    as_length,
     check_variable,
     check_words,
     count,
@@ -380,6 +381,8 @@ def mechanism(
     refs = listed(f"{name}: refs", refs, "a list of words")
     check_words(name, about, refs)
     described = described_parameters(name, parameters)
+    outcomes = listed(f"{name}: outcomes", outcomes, "pairs of masses")
+    lattice = as_flag(f"{name}: lattice", lattice)
     if outcomes:
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
             raise DeclarationError(f"{name}: outcomes stand alone, without variable, p, q, atoms")
@@ -493,7 +496,7 @@ def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaratio
     """
 
     def build(of_length: Callable[[int], Declaration]) -> Declaration:
-        return OfLength(of_length)(length)
+        return OfLength(of_length)(as_length("lists", length))
 
     return build
 

@@ -87,7 +87,7 @@ def run(
     for name, _, _ in runs:
         _check_formula(name)
     figure: Any
-    figure, axes = blank() if ax is None else (ax.figure, ax)
+    figure, axes = blank() if ax is None else _given(ax)
     for index, (name, one, asked) in enumerate(runs):
         KINDS[kind](axes, one, asked, look, name, index)
     if target is not None:
@@ -144,7 +144,7 @@ def bars(
             end an arrow; a mark without them is hollow.
     """
     figure: Any
-    figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else (ax.figure, ax)
+    figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else _given(ax)
     marks = "|D|" if joined else "os^v*P"
     names = list(rows)
     table = np.array([[v if math.isfinite(v) else np.nan for v in rows[n]] for n in names], float)
@@ -203,6 +203,13 @@ def draw(
     _line(axes, x, shown, label, index, drawstyle="steps-post" if falls else "steps-pre")
     if np.isfinite(lower).all() and np.isfinite(upper).all() and lower.max(initial=0.0) > 0:
         axes.fill_between(x, lower, upper, color=_colour(index), alpha=0.25, linewidth=0)
+
+
+def _given(ax: Any) -> tuple[Figure, Any]:
+    """The figure of axes that are one's own, and these."""
+    if getattr(ax, "name", "") != "rectilinear":
+        raise DeclarationError(f"ax={ax!r} (expected axes of matplotlib, with x and y)")
+    return ax.figure, ax
 
 
 def _colour(index: int) -> str:

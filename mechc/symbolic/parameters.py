@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
-from mechc.errors import DeclarationError, listed
+from mechc.errors import DeclarationError, as_flag, listed
 from mechc.protocol import ParameterInfo
 
+LONGEST_LIST = 10_000  # parameters of one list
 LONGEST_NAME = 200  # characters of a mechanism's name
 
 
@@ -145,20 +146,30 @@ def numbers(
         hi: upper end of the domain of each.
         typical: range of values for numeric checks and generated tests.
     """
-    return tuple(parameter(f"{name}_{i + 1}", lo, hi, typical=typical) for i in range(length))
+    places = range(as_length(name, length))
+    return tuple(parameter(f"{name}_{i + 1}", lo, hi, typical=typical) for i in places)
 
 
 def probabilities(name: str, length: int) -> tuple[ParameterSymbol, ...]:
     """As `numbers`, for probabilities that add up to one; checks use equal ones."""
-    return numbers(name, length, 0.0, 1.0, typical=(1 / length, 1 / length))
+    share = 1 / as_length(name, length)
+    return numbers(name, length, 0.0, 1.0, typical=(share, share))
+
+
+def as_length(name: str, length: object) -> int:
+    """Return how many parameters a list has."""
+    if isinstance(length, int) and not isinstance(length, bool) and 1 <= length <= LONGEST_LIST:
+        return length
+    raise DeclarationError(f"{name}: length={length!r} (expected an integer from 1 to 10000)")
 
 
 def count(
     name: str, lo: int = 1, *, default: int | None = None, typical: tuple[int, int] | None = None
 ) -> ParameterSymbol:
     """An integer parameter in [lo, oo), typically up to lo + 4; other arguments as `positive`."""
+    usual = (lo, _number(name, "lo", lo) + 4) if typical is None else typical
     return parameter(name, lo, math.inf, hi_open=True, integer=True, default=default,
-                     typical=typical or (lo, lo + 4))  # fmt: skip
+                     typical=usual)  # fmt: skip
 
 
 def parameter(
@@ -191,7 +202,9 @@ def parameter(
     lo, hi = _number(name, "lo", lo), _number(name, "hi", hi)
     if not lo < hi:
         raise DeclarationError(f"{name}: the domain from {lo:g} to {hi:g} is empty")
-    lo_open, hi_open = lo_open or math.isinf(lo), hi_open or math.isinf(hi)
+    lo_open = as_flag(f"{name}: lo_open", lo_open) or math.isinf(lo)
+    hi_open = as_flag(f"{name}: hi_open", hi_open) or math.isinf(hi)
+    integer = as_flag(f"{name}: integer", integer)
     if typical is None:
         low, high = _moderate_range(lo, hi)
         typical = (math.ceil(low), math.floor(high)) if integer else (low, high)
@@ -243,7 +256,7 @@ def check_variable(
     name: str, variable: object, lattice: bool, parameters: tuple[Parameter, ...]
 ) -> None:
     """Refuse a variable that is no symbol of the right kind with a name of its own."""
-    word = 'integer("n")' if lattice else 'real("x")'
+    word = 'integer("n")' if as_flag(f"{name}: lattice", lattice) else 'real("x")'
     if not isinstance(variable, Symbol) or isinstance(variable, ParameterSymbol):
         raise DeclarationError(f"{name}: variable={variable!r} is not a variable, e.g. {word}")
     if not (variable.is_integer if lattice else variable.is_real and not variable.is_integer):

@@ -9,9 +9,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sympy import exp, oo
 
 import mechc
-from mechc import individual, reductions
+from mechc import declare, individual, reductions
 from mechc.errors import DeclarationError, MechcError
 from mechc.integrations.opacus import MechcAccountant as OpacusAccountant
 
@@ -47,6 +48,12 @@ def table():
     return mechc.from_pmfs([0.25, 0.75], [0.75, 0.25])
 
 
+def arena():
+    return mechc.tournament(target=(1.0, 1e-3), mechanisms=["laplace"])
+
+
+X, SCALE = declare.real("x"), declare.positive("scale")
+SENSITIVITY = declare.positive("sensitivity", default=1)
 DISCRETE = [0.25, 0.75]
 ASKED = {"method": "auto", "direction": "both", "rtol": 1e-6, "max_work": 1e7, "certified": False}
 TARGET = {"target": (1.0, 1e-3), "count": 1, "sampling": None, "sensitivity": 1.0}
@@ -104,6 +111,29 @@ FUNCTIONS = {
         "event": event, "dataset_size": 100, "batch_size": 2}),
     "Bound": (mechc.Bound, {
         "lower": 0.1, "estimate": 0.1, "upper": 0.2, "method": "x", "status": "proven"}),
+    "additive": (declare.additive, {
+        "name": "x", "noise": exp(-(abs(X) / SCALE)) / (2 * SCALE), "variable": X,
+        "sensitivity": SENSITIVITY, "parameters": (SCALE, SENSITIVITY), "support": (-oo, oo),
+        "lattice": False, "about": "", "refs": (), "claim": None}),
+    "mechanism": (declare.mechanism, {
+        "name": "x", "variable": X, "p": exp(-abs(X)) / 2, "q": exp(-abs(X - SCALE)) / 2,
+        "parameters": (SCALE,), "support": (-oo, oo), "lattice": False, "outcomes": (),
+        "atoms": (), "reverse": None, "tag": None, "about": "", "refs": (), "claim": None}),
+    "outcomes": (declare.mechanism, {"name": "x", "outcomes": [DISCRETE, DISCRETE]}),
+    "count": (declare.count, {"name": "k", "lo": 1, "default": 2, "typical": None}),
+    "dominates": (declare.dominates, {"adjacency": "add_remove", "because": "x"}),
+    "lists": (lambda length: declare.lists(length=length)(
+        lambda n: declare.mechanism("x", outcomes=[(1 / n, 1 / n)] * n)), {"length": 2}),
+    "numbers": (declare.numbers, {
+        "name": "w", "length": 2, "lo": 0.0, "hi": 1.0, "typical": (0.1, 0.5)}),
+    "parameter": (declare.parameter, {
+        "name": "w", "lo": 0.0, "hi": 1.0, "lo_open": True, "hi_open": False, "integer": False,
+        "default": 0.5, "typical": (0.1, 0.5)}),
+    "positive": (declare.positive, {"name": "w", "default": 1.0, "typical": (0.1, 1.0)}),
+    "probabilities": (declare.probabilities, {"name": "w", "length": 2}),
+    "rate": (declare.rate, {"name": "w", "default": 0.1, "typical": (0.1, 0.5)}),
+    "real": (declare.real, {"name": "w"}),
+    "integer": (declare.integer, {"name": "w"}),
 }  # fmt: skip
 METHODS = {
     "delta": (run, {"epsilon": 1.0, **ASKED}),
@@ -161,6 +191,8 @@ METHODS = {
     "quantile": (noise, {"probability": 0.5, "certified": False, "scale": 1.0}),
     "error_quantile": (noise, {"probability": 0.5, "certified": False, "scale": 1.0}),
     "mass": (noise, {"lo": 0.0, "hi": 1.0}),
+    "__getitem__": (arena, {"name": "laplace"}),
+    "Tournament.plot": (arena, {"path": None, "ax": None}),
     "under": (lambda: run().delta(1.0), {"adjacency": "any"}),
     "__lt__": (lambda: run().delta(1.0), {"other": 1.0}),
 }
@@ -203,7 +235,7 @@ def test_functions(name, function, usual, kinds):
 @pytest.mark.parametrize("kinds", SHARES)
 def test_methods(name, kinds):
     owner, usual = METHODS[name]
-    _swept(getattr(owner(), name), usual, kinds)
+    _swept(getattr(owner(), name.rpartition(".")[2]), usual, kinds)
 
 
 CALLS = {
