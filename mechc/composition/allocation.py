@@ -22,7 +22,7 @@ from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
-from mechc.composition.evaluation import Evaluation
+from mechc.composition.evaluation import Evaluation, Known
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import WithoutKernel, load
@@ -329,9 +329,11 @@ class AllocationEvaluation(Evaluation):
         epochs = _epochs(event.allocated)
         self._event, self._epochs = event, {d: epochs[d] for d in directions}
         self._by_law = all(epoch.is_short for epoch in epochs.values())
-        # elsewhere a search begins with one step of each kind, of which the epoch reveals no more
-        parts = [(event, 1)] if self._by_law else [(part, 1) for part, _ in event.allocated]
-        steps = {d: [Step(e.loss(d), n) for e, n in parts] for d in directions}
+        # a search begins with one step of each kind, of which the epoch reveals no more, or with it
+        steps = {d: [Step(e.loss(d), 1) for e, _ in event.allocated] for d in directions}
+        self._tops = {d: Known.of(parts).largest for d, parts in steps.items()}
+        if self._by_law:
+            steps = {d: [Step(event.loss(d), 1)] for d in directions}
         super().__init__(steps, "auto", WIDE, (), next((why for why in bounds if why), ""))
         self.method = "auto" if self._by_law else "put"
 
@@ -402,17 +404,14 @@ class AllocationEvaluation(Evaluation):
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
-        if (
-            not self._by_law
-            and direction == "add"
-            and any(law.log_infinite > -math.inf for law, _ in self._epochs[direction].laws)
-        ):
+        laws = self._epochs[direction].laws
+        if direction == "add" and any(law.log_infinite > -math.inf for law, _ in laws):
             return math.inf, 0.0  # some X is 0, others are not
-        return super().largest_loss_in(direction)
+        return self._tops[direction]  # where the law of the epoch ends it may only not be resolved
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
-        """Return what the law of the epoch says; of those of one step, that nothing is known."""
-        return super().log_mass_at_largest_loss(direction) if self._by_law else (-math.inf, 0.0)
+        """Return that nothing is known."""
+        return -math.inf, 0.0
 
 
 class Allocation(WithoutKernel):

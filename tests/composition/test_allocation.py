@@ -257,6 +257,15 @@ def test_the_density_of_w_lies_between_laws_on_a_grid(direction):
         assert most[2] - least[0] < 1e-4
 
 
+@pytest.mark.parametrize(("steps", "epsilon"), [(2, 9.0), (2, 20.0), (5, 10.0)])
+def test_deltas_beyond_what_the_law_of_few_steps_resolves(steps, epsilon):
+    """Next to the chance that all X are below half of exp(-epsilon)."""
+    epoch = mechc.random_allocation(gaussian, steps=steps)(sigma=1.0)
+    least = 0.5 * norm.cdf(0.5 - epsilon - math.log(2.0)) ** steps
+    assert 0.0 < least < epoch.delta(epsilon, direction="add").upper
+    assert epoch.epsilon(0.5 * least, direction="add").upper > epsilon
+
+
 def laplace_puts(scale, totals):
     """E (total - X_1 - X_2)_+ for Laplace noise, by its two atoms and the density between."""
     edges = np.exp(np.array([-1.0, 1.0]) / scale)
