@@ -248,8 +248,13 @@ def check_words(name: object, about: object, refs: object) -> None:
         raise DeclarationError(f"name={name[:40]!r}... is longer than {LONGEST_NAME} characters")
     if not isinstance(about, str):
         raise DeclarationError(f"{name}: about={about!r} is not text")
-    if not all(isinstance(ref, str) for ref in listed(f"{name}: refs", refs, "a list of words")):
+    words = listed(f"{name}: refs", refs, "a list of words")
+    if not all(isinstance(ref, str) for ref in words):
         raise DeclarationError(f"{name}: refs={refs!r} (expected a list of words)")
+    try:
+        "".join((about, *words)).encode()
+    except UnicodeEncodeError as error:
+        raise DeclarationError(f"{name}: about or refs is not text ({error.reason})") from None
 
 
 def check_variable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from sympy.core.relational import Relational
 
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
-from mechc.errors import MechcError
+from mechc.errors import MechcError, NumericError
 from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
@@ -162,7 +163,10 @@ def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], chec
     for z in dict.fromkeys(_within_reach(kernel, z, theta) for z in zs):
         found = complex(kernel.cgf(z, theta))
         truth = log_moment(oracle, z)
-        if truth is None and oracle.moment(acb(z)).is_zero():
+        nothing = False
+        with contextlib.suppress(NumericError):  # no enclosure, however wide
+            nothing = truth is None and bool(oracle.moment(acb(z)).is_zero())
+        if nothing:
             truth, error = arb.neg_inf(), 0.0 if found.real == -math.inf else math.inf
         elif truth is None:
             check.note(f"no enclosure of M({z})")

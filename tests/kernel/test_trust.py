@@ -86,6 +86,12 @@ def test_names_are_one_printable_line(word):
             declare()
 
 
+@pytest.mark.parametrize("words", [{"about": "a\ud800"}, {"refs": ("a\ud800",)}])
+def test_prose_that_no_file_can_hold_is_refused(words):
+    with pytest.raises(DeclarationError, match="is not text"):
+        additive("plain", **{**NOISE, **words})
+
+
 @pytest.mark.parametrize("word", [*HOSTILE[:-2], "lambda", "ﬁ", "a b", "1a", "x.y", 3, None])
 def test_parameters_have_names_of_python(word):
     with pytest.raises(DeclarationError):

@@ -22,8 +22,10 @@ def texts():
     series, between = Series("sum_0", "", term), Series("sum_0", "", term, (zero, zero))
     nothing = dict.fromkeys(Module.__dataclass_fields__, ())
     summing = [
-        list(Writer(Module(**{**nothing, "helpers": (total,)})).kernels())[-2]
+        text
         for total in (series, between)
+        for text in Writer(Module(**{**nothing, "helpers": (total,)})).kernels()
+        if "def series_0(" in text
     ]
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
     yield from (jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below)) for below in ("<", "<="))

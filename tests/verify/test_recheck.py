@@ -209,6 +209,28 @@ def test_faults_behind_a_border_that_moves_are_refused(name, where, certified, t
     assert problems(tmp_path, faulty, forged(content, faulty))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("loss_inverse_0", "theta[0] < 0.2"), ("loss_inverse_0_many", "0.05 < {0} < 0.11"),
+     ("loss_inverse_0_many", "i > 1500")],
+)  # fmt: skip
+def test_faults_of_inverses_are_refused(name, where, certified, tmp_path):
+    """Far from typical parameters, where many losses have no inverse; in array forms alone."""
+    _, text, content = certified("gumbel")
+    faulty = planted(text, name, where)
+    assert problems(tmp_path, text, content) == []
+    assert problems(tmp_path, faulty, forged(content, faulty))
+
+
+@pytest.mark.slow
+def test_a_zero_that_only_exact_digits_of_pi_show_is_one(certified, tmp_path):
+    """P has no density at the end of its support, where 1 + cos is 1e-103 in 50 digits."""
+    _, text, content = certified("raised_cosine")
+    content = {**content, "vectors": [[5.0, 5.0], *content["vectors"]]}
+    assert problems(tmp_path, text, sealed(content)) == []
+
+
 @pytest.mark.parametrize("name", ["nodes", "log_masses", "log_delta", "loss_sf_p"])
 def test_a_law_of_another_text_is_refused(name, certified, tmp_path):
     _, text, content = certified("discrete_laplace")

@@ -12,7 +12,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from mechc.verify.recheck.declaration import Pair, log_of
+from mechc.verify.recheck.declaration import At, Pair, log_of
 from mechc.verify.recheck.integrals import DIGITS, density_of, log_sum, power
 from mechc.verify.recheck.kernel import TAILS, VALUES, Kernel
 from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Vector
@@ -180,6 +180,10 @@ class Comparison:
         near = [at.value(name, mpmath.mpf(x) + s * reach) for s in (-1, 1)]
         if any(abs(found - v) <= enough * abs(v) or found == v for v in near):
             return True
+        if math.isinf(found) and found * truth > 0:  # a zero, up to the digits of pi
+            with mpmath.workdps(2 * mpmath.mp.dps):
+                again = At(at.pair, at.theta).value(name, x)
+                return bool(abs(again) > abs(truth) + 1)
         return bool(min(near) < found < max(near))
 
     def _inverse(self, at: tuple[float, int], vector: Vector) -> Iterator[str]:

@@ -94,7 +94,7 @@ TYPES = {
     "log_infinite_mass": "float64(float64[::1])", "branches": _TABLE, "atoms": _TABLE,
     "atom_errors": _TABLE, **dict.fromkeys(("strip", "lattice"), "float64[::1](float64[::1])"),
 }  # fmt: skip
-"""Types of functions by their first argument, or by name where that is theta; "x" is any other."""
+"""Types of functions by their first argument, or by name where that is theta; or one number."""
 LAW = words("""
     loss_cdf_p loss_sf_p loss_cdf_q loss_sf_q loss_masses log_delta delta cgf_derivatives cumulants
     edgeworth_terms
@@ -103,11 +103,11 @@ LAW = words("""
 OF_LAW = (*LAW, *words("weighed outputs nodes summed log_masses"))
 SHARED = words("""
     002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 05264876fab4 0561077053fd
-    066451114f06 0d3365bc6840 188c6b133977 2ae07b2b3e16 2caf507a6570 2d23bf7935e8 3129b94dae1e
-    37a6bef126a9 39382ceee54e 3b3a851a8b22 4161a526a43d 41bb8ec5ec70 4a9c86cbfcec 510cecd4085f
-    54bcc19c272d 568191a72724 58ad682ef810 6019d119040a 64fc0230d2fd 67666e908364 676e000f8efc
-    6dadf7442018 743d56f13567 745694c6d1d0 795911c133d8 79d467e008e7 7d93f6b19972 7df470f12b60
-    7e5375eab738 83416e01d425 844af9d031cc 92a36ea5dadd 94c530e0fdd5 9817c3a33e3e a4cd1bddad0f
+    066451114f06 0d15e0159e0e 0d3365bc6840 188c6b133977 2ae07b2b3e16 2caf507a6570 2d23bf7935e8
+    3129b94dae1e 37a6bef126a9 39382ceee54e 3b3a851a8b22 4161a526a43d 41bb8ec5ec70 4a9c86cbfcec
+    510cecd4085f 54bcc19c272d 568191a72724 58ad682ef810 6019d119040a 64fc0230d2fd 67666e908364
+    676e000f8efc 6dadf7442018 743d56f13567 745694c6d1d0 795911c133d8 79783c6cad47 7d93f6b19972
+    7df470f12b60 7e5375eab738 83416e01d425 92a36ea5dadd 94c530e0fdd5 9817c3a33e3e a4cd1bddad0f
     ab0b6c8aa66c af3fa010067d b20abced6aaf b658cd5aaf53 bb0f05c6f4c8 bc9802fa1b15 bf8f9a8b83a9
     c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8 cbb3482a6fc0 ce0002b29300 cf6bb6c1a079 d356ab1af090
     ddd0dfea8dfc e2dffd2bf08b e370b215514d e7b7a4d34156 ee5e6e54aec9 fa60dcb658b4 fc6f7424ab3f
@@ -235,7 +235,8 @@ class Kernel:
             shared = name.startswith(("solve_", "series_", "breakpoints"))
             first, *more = [a.arg for a in node.args.args]
             shared |= "theta" not in (first, *more)
-            types = TYPES.get(name if first == "theta" else first, TYPES["x"])
+            usual = "log_infinite_mass" if first == "theta" else "x"
+            types = TYPES.get(name if first == "theta" else first, TYPES[usual])
             if not shared and self._types[name] != f"compiled('{types}')":
                 problems.append(f"{name} is declared to be of other types")
             if shared and self.fingerprints[name] not in SHARED:

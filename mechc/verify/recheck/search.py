@@ -133,7 +133,10 @@ class Search:
     def _try(self, name: str, argument: Any, vector: Vector, *call: Any) -> None:
         """Call a function, and note the place and a few further ones where it shows a new side."""
         found = abs(self.kernel(*(call or (name, argument, vector.theta))))
-        if math.isnan(found) or LARGEST < found < math.inf:
+        if name == "loss_inverse" and abs(argument[0]) > LARGEST:
+            return  # it is the loss of what is found that is compared
+        compared = vector.typical and found == math.inf
+        if math.isnan(found) or (found > LARGEST and not compared):
             return  # a refusal shows nothing, nor does what hides small faults
         self._again[name] = AGAIN if self._is_new() else self._again.get(name, 0) - 1
         if self._again[name] >= 0:
@@ -197,6 +200,7 @@ class Search:
                 levels = [level for level, at in self._levels(vector, xs, thorough) if at == index]
                 some = rng.sample(levels, min(len(levels), 60 if thorough else 4))
                 self._walk("loss_inverse", some, vector, name, int(index))
+                self._arrays(name, some, vector, int(index))
         for name in VALUES:
             self._arrays(name, xs, vector)
         near = [x for x in xs if kernel("log_p", x, theta) > FARTHEST]
@@ -211,7 +215,8 @@ class Search:
             tilts = self._tilts(theta)
             for z in tilts if thorough or "cgf" in kernel.marks else ():
                 self._try("cgf", z, vector)
-            drawn = rng.sample(tilts, min(len(tilts), 6)) if thorough else ()
+            inner = [z for z in tilts if abs(z) <= WIDEST]
+            drawn = rng.sample(inner, min(len(inner), 6)) if thorough else ()
             self.places += [("cgf", z, vector) for z in drawn]
 
     def outputs(self, vector: Vector) -> list[float]:
@@ -246,15 +251,18 @@ class Search:
         found += map(complex, marks)
         return [z for z in found if lo < z.real < hi]
 
-    def _arrays(self, name: str, xs: list[float], vector: Vector) -> None:
+    def _arrays(self, name: str, xs: list[float], vector: Vector, *index: int) -> None:
         """Array functions answer as the scalar ones do; where not, the declaration decides."""
-        if self.kernel.marks.keys().isdisjoint((name, f"{name}_many")) and not vector.typical:
+        marked = not self.kernel.marks.keys().isdisjoint((name, f"{name}_many"))
+        if not xs or not (vector.typical or (marked and not index)):
             return
         single = [self.kernel(name, x, vector.theta) for x in xs]
-        several = self.kernel.many(f"{name}_many", xs, vector.theta)
+        many = "loss_inverse_many" if index else f"{name}_many"
+        several = self.kernel.many(many, xs, vector.theta, *index)
         new = self._is_new()
         for x, a, b in zip(xs, single, several, strict=True):
             same = a == b or abs(a - b) <= CLOSE / 10 * max(1.0, abs(a)) or (a != a and b != b)
             if new or not same:
-                self.places.append((f"{name}_many", x, vector))
+                self.places.append(("loss_inverse", (x, *index), vector) if index
+                                   else (many, x, vector))  # fmt: skip
             new = False
