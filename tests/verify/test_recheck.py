@@ -224,6 +224,13 @@ def test_faults_of_inverses_are_refused(name, where, certified, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", mechc.available())
+def test_every_built_in_kernel_is_accepted(name, certified, tmp_path):
+    _, text, content = certified(name)
+    assert content["ok"] and problems(tmp_path, text, content) == []
+
+
+@pytest.mark.slow
 def test_a_zero_that_only_exact_digits_of_pi_show_is_one(certified, tmp_path):
     """P has no density at the end of its support, where 1 + cos is 1e-103 in 50 digits."""
     _, text, content = certified("raised_cosine")
