@@ -11,10 +11,12 @@ from scipy.stats import norm
 
 import mechc
 from mechc.accountants.allocation import Epoch
+from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between
 from mechc.accountants.contours.put import Contour, Shares
-from mechc.errors import DeclarationError, MechcError, UnsupportedError
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.tabulated import Table
 
 gaussian = mechc.load("gaussian")
 laplace = mechc.load("laplace")
@@ -264,6 +266,15 @@ def test_deltas_beyond_what_the_law_of_few_steps_resolves(steps, epsilon):
     least = 0.5 * norm.cdf(0.5 - epsilon - math.log(2.0)) ** steps
     assert 0.0 < least < epoch.delta(epsilon, direction="add").upper
     assert epoch.epsilon(0.5 * least, direction="add").upper > epsilon
+
+
+def test_a_law_that_lacks_mass_is_refused():
+    """Normalised, polynomials that missed a peak would give deltas that are too small."""
+    level = np.zeros((1, 16))
+    level[0, 0] = math.log(0.9999)
+    law = likelihood.Term(Table(np.array([0.0, 1.0]), level), np.array([1e-9]))
+    with pytest.raises(NumericError, match="not one"):
+        likelihood._trimmed(law, 0.0)
 
 
 def laplace_puts(scale, totals):
