@@ -517,6 +517,8 @@ def law_of_several(parts: Sequence[Shares]) -> PrivacyLoss:
         NumericError: some X has too many point masses, or a density that polynomials do not
             resolve.
     """
+    if math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size) > MOST_JUMPS:
+        raise NumericError("a sum of steps that are not alike has too many point masses")
     found: Term | None = None
     count, beyond = 0, np.zeros(2)
     for shares in parts:
