@@ -233,12 +233,21 @@ def _parameter_sign(node: Basic, facts: Facts) -> int:
 
 def _signs(switch: _Switch, variable: Symbol, cell: _Cell, ordered: bool) -> list[_Part]:
     """The parts of a cell on which u keeps its sign, in order."""
-    u = without_exponentials(switch.u)
+    u = _without_log(without_exponentials(switch.u), variable)
     if not u.has(variable):
         return [(cell, decide(u, cell.facts))]
     zeros_matter = bool(variable.is_integer) and switch.zero is not None
     first, roots = _roots(u, variable, cell.facts, zeros_matter)
     return cell.parts(_cuts(switch, variable, first, roots), first, ordered)
+
+
+def _without_log(u: Expr, variable: Symbol) -> Expr:
+    """An expression of the same sign: c (g - exp(-r / c)) for c log(g) + r; else itself."""
+    rest, moving = u.as_independent(variable, as_Add=True)
+    c, part = moving.as_independent(variable, as_Add=False)
+    if isinstance(part, sp.log) and (c.is_positive or c.is_negative):
+        return c * (part.args[0] - sp.exp(-rest / c))
+    return u
 
 
 def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple[int, list[Expr]]:

@@ -191,3 +191,17 @@ def test_one_step_is_certified_where_doubles_have_no_nodes():
     q = np.diff(np.arctan(edges / 1.1824192544115661)) / math.pi
     exact = 2.0 * math.fsum(np.maximum(q - math.exp(0.5) * p, 0.0))
     assert abs(found.upper - exact) < 1e-9 and found.upper - found.lower < 1e-14
+
+
+def test_a_switch_in_a_logarithm():
+    """Logarithms of Laplace noise switch where log x does; a one-to-one map changes no privacy."""
+
+    def density(mean):
+        return exp(-Abs(log(x) - mean) / a) / (2 * a * x)
+
+    pair = mechanism("log_laplace", variable=x, p=density(m), q=density(0), support=(0, oo),
+                     parameters=(m, a), about="Logarithms are Laplace.")  # fmt: skip
+    found = mechc.load(pair)(m=0.3, a=1.5).delta(0.05)
+    plain = mechc.load("laplace")(scale=1.5, sensitivity=0.3).delta(0.05)
+    assert found.lower <= plain.upper and plain.lower <= found.upper
+    assert found.upper - found.lower < 1e-9
