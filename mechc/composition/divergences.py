@@ -195,7 +195,10 @@ def _largest_cell(
     bound: Callable[[float, float], float], ends: Iterable[float], enough: Callable[[], float],
     most: int,
 ) -> float:  # fmt: skip
-    """The largest bound of cells, which are halved where it is until it is nearly `enough`."""
+    """The largest bound of cells, which are halved where it is until it is nearly `enough`.
+
+    Or until the work allowed is used up.
+    """
     cells = [(-bound(a, b), a, b) for a, b in pairwise(ends)]
     heapq.heapify(cells)
     for _ in range(most):
@@ -204,8 +207,12 @@ def _largest_cell(
         if close or not math.isfinite(high) or -high <= enough() * (1.0 + CLOSE):
             break
         middle = 0.5 * (a + b)
-        heapq.heapreplace(cells, (-bound(a, middle), a, middle))
-        heapq.heappush(cells, (-bound(middle, b), middle, b))
+        try:
+            halves = [(-bound(x, y), x, y) for x, y in ((a, middle), (middle, b))]
+        except OutOfWorkError:
+            break
+        heapq.heapreplace(cells, halves[0])
+        heapq.heappush(cells, halves[1])
     return -cells[0][0]
 
 
@@ -269,6 +276,8 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
         found = [needed(side, at) for at in list(bounds)]
         return max((mu for mu in found if not math.isnan(mu)), default=math.nan)
 
+    if log_delta("upper", 0.0) > NEAR_ONE:
+        log_overlap()  # while there is work left
     ends = [epsilon_max * (i / CELLS) for i in range(CELLS + 1)]
     # the bounds at the ends of cells need as much as this
     upper = _largest_cell(cell, ends, lambda: largest("upper"), MAX_SPLITS)
@@ -288,13 +297,15 @@ def _log_overlap(evaluation: Evaluation) -> float:
     """
     try:
         bound = evaluation.renyi(evaluation.directions[0], 0.5)
-    except (UnsupportedError, NumericError):
+    except (UnsupportedError, NumericError, OutOfWorkError):
         return -math.inf
     return -float(bound.upper) * (1.0 + 4 * EPS) - math.log(2.0)
 
 
 def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
     """A mu of which 1 - delta(epsilon) is at most exp(log_overlap): enough up to this epsilon."""
+    if log_overlap == -math.inf:
+        return math.inf
 
     def above(mu: float) -> bool:
         rest = np.logaddexp(

@@ -69,6 +69,14 @@ def test_other_questions_keep_to_the_cap(run):
     assert rate.lower <= ndtr(-1.0 - 1.2815515655446004 + 2 * 1.2815515655446004) <= rate.upper
 
 
+def test_little_work_leaves_wide_bounds_on_mu():
+    noise = mechc.load("logistic")(scale=2.0)
+    whole = (10 * noise).gdp()
+    for cap in (3e5, 1e6, 3e6, 5e6):
+        part = (10 * noise).gdp(max_work=cap)
+        assert part.lower <= whole.upper and whole.lower <= part.upper
+
+
 @pytest.mark.parametrize("bad", [0, -1.0, math.nan, "much", None])
 def test_a_cap_is_a_positive_number(run, bad):
     with pytest.raises(DeclarationError, match="max_work"):
