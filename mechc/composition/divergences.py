@@ -39,7 +39,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
-from mechc.composition.inputs import as_finite_epsilon, from_log
+from mechc.composition.inputs import as_finite_epsilon, asked, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, share, spared
 from mechc.loss.normal import log_ndtr
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mechc.protocol import Run, Use
 
 
-CELLS = 32
+CELLS = 8
 MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
@@ -208,7 +208,7 @@ def _largest_cell(
             break
         middle = 0.5 * (a + b)
         try:
-            halves = [(-bound(x, y), x, y) for x, y in ((a, middle), (middle, b))]
+            halves = [(max(-bound(x, y), high), x, y) for x, y in ((a, middle), (middle, b))]
         except OutOfWorkError:
             break
         heapq.heapreplace(cells, halves[0])
@@ -239,11 +239,12 @@ def gdp(composition: Run, epsilon_max: float | None, how: dict[str, Any]) -> Bou
     """
     if how.get("direction", "both") != "both":
         raise DeclarationError("gdp: direction must be 'both', as the Gaussian pair is symmetric")
-    evaluation = composition.evaluation(**how)
     if epsilon_max is None:
-        end = composition.epsilon(SMALL_DELTA, **how)
+        with asked(afresh=True):  # nodes for the end serve the other epsilons badly
+            end = composition.epsilon(SMALL_DELTA, **how)
         epsilon_max = float(end.estimate if math.isnan(float(end.upper)) else end.upper)
-    return _largest_mu(evaluation, as_finite_epsilon("epsilon_max", epsilon_max))
+    largest = as_finite_epsilon("epsilon_max", epsilon_max)
+    return _largest_mu(composition.evaluation(**how), largest)
 
 
 def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:

@@ -368,10 +368,10 @@ def current() -> Question:
 
 
 @contextmanager
-def asked() -> Iterator[Question]:
-    """Answer one question; a question inside another one is a part of it."""
+def asked(afresh: bool = False) -> Iterator[Question]:
+    """Answer one question; a question inside another one is a part of it, but for one `afresh`."""
     outer = _current.get()
-    if outer is not None:
+    if outer is not None and not afresh:
         yield outer
         return
     question = Question()
