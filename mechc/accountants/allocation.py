@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -293,11 +294,13 @@ class Epoch:
             short = False  # no grid is finer
         if short and (alike or self.exact is not None):
             laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
-            found = [law.hockey_stick_log(epsilon + o * law.loss_error)
-                     for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
-            least = log_subtract(found[1][0], laws[1].log_early) - laws[1].density_error
-            lower, upper = max(lower, least), min(upper, found[0][2] + laws[0].density_error)
-            estimate = float(found[0][1] if self.exact is not None else 0.5 * (lower + upper))
+            # next to its end a law has no panels that settle
+            with suppress(NumericError):
+                found = [law.hockey_stick_log(epsilon + o * law.loss_error)
+                         for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
+                least = log_subtract(found[1][0], laws[1].log_early) - laws[1].density_error
+                lower, upper = max(lower, least), min(upper, found[0][2] + laws[0].density_error)
+                estimate = float(found[0][1] if self.exact is not None else 0.5 * (lower + upper))
         # what may have small losses counts as telling everything, under P and of every X under Q
         for shares, n in self.ratio.factors:
             p, q = shares.law.early

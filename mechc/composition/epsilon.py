@@ -247,6 +247,9 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         if not above:
             return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
         near = max(above)  # beyond, the expansion gives no delta
+    at_top = _at_top(curve, near) if again else None
+    if at_top is not None:
+        return at_top
     rough = curve
     if again and not (near == 0.0 and curve.excess("upper", near) <= 0.0):
         curve = narrow

@@ -781,3 +781,12 @@ def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
             if high is not None:
                 upper = math.exp(high.hockey_stick_log(epsilon - high.loss_error)[2])
                 assert value * (1.0 - 1e-9) <= upper <= value * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("log_delta", [-50.0, -100.0, -300.0])
+def test_deltas_below_what_the_law_of_few_steps_holds_end_at_the_largest_loss(log_delta):
+    scale = 2.1702294559413478
+    event = mechc.random_allocation(mechc.load("logistic"), steps=3)(scale=scale)
+    found = event.epsilon(log_delta=log_delta, direction="remove")
+    assert 0.9999 / scale < found.lower <= found.upper <= (1 + 1e-12) / scale
+    assert event.log_delta(found.lower, direction="remove").upper >= log_delta
