@@ -121,7 +121,7 @@ def test_bad_orders_are_named(orders):
         RenyiAccountant([]).renyi_epsilon(orders)
 
 
-@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_order_that_no_sum_follows_is_bounded_by_what_grows(sampled):
     noise = mechc.load("discrete_gaussian")
     event = (mechc.poisson(noise, 0.1) if sampled else noise)(sigma=1.0)
