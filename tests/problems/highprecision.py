@@ -16,7 +16,8 @@ MATH = SimpleNamespace(
     log=_log, log1p=lambda x: -mpmath.inf if x == -1 else mp.log1p(x), expm1=mp.expm1,
     sqrt=mp.sqrt, pow=mp.power, sin=mp.sin, cos=mp.cos, tan=mp.tan, asin=mp.asin, acos=mp.acos,
     atan=mp.atan, atan2=mp.atan2, hypot=mp.hypot, sinh=mp.sinh, cosh=mp.cosh, tanh=mp.tanh,
-    asinh=mp.asinh, acosh=mp.acosh, atanh=mp.atanh, floor=mp.floor, ceil=mp.ceil, erf=mp.erf,
+    copysign=lambda x, y: -abs(x) if y < 0 else abs(x), asinh=mp.asinh, acosh=mp.acosh,
+    atanh=mp.atanh, floor=mp.floor, ceil=mp.ceil, erf=mp.erf,
     erfc=mp.erfc, gamma=mp.gamma, lgamma=mp.loggamma,
 )  # fmt: skip
 

@@ -85,7 +85,7 @@ def test_comparison_asks_every_method_and_shows_refusals(laplace):
     assert isinstance(answer, str) and "lattice" in answer
     assert seconds > 0
     assert {m.name for m in mechc.methods()} <= {label.split()[0].split(":")[0] for label in found}
-    assert {"edgeworth interval=True", "edgeworth interval=True error=moments"} <= found.keys()
+    assert "edgeworth interval=True" in found
 
 
 def test_both_edgeworth_intervals(laplace):
