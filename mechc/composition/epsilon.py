@@ -44,6 +44,7 @@ FAR = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
+DEEP = -50.0  # log of a target that may lie where laws on grids are not resolved
 AT_TOP, NEAR_TOP = 1e-10, 1e-6  # where searches end there, and where delta is still told from 0
 LARGE = 100.0  # the same where losses have no end
 HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
@@ -225,6 +226,8 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     curve = Curve(partial(evaluation.log_delta_in, direction, target=log_target), log_target)
     start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
+    if evaluation.is_rough_first and log_target < DEEP and curve.high < math.inf:
+        start = curve.high  # laws on grids end where one step does, with little below
     at_top = _at_top(curve, start)
     if at_top is not None:
         return at_top
@@ -247,9 +250,6 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         if not above:
             return Bound(math.nan, math.nan, math.nan, first.method, first.status, first.detail)
         near = max(above)  # beyond, the expansion gives no delta
-    at_top = _at_top(curve, near) if again else None
-    if at_top is not None:
-        return at_top
     rough = curve
     if again and not (near == 0.0 and curve.excess("upper", near) <= 0.0):
         curve = narrow
