@@ -18,7 +18,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium")
 
-# elements that reach beyond the page, unless something around them scrolls or is folded away
+# elements that reach beyond the page, unless something around them scrolls or is folded away, and
+# formulas that are higher than their room
 OVERFLOWING = """
 (() => {
   const scrolls = ".scroll, pre, details:not([open]), .md-typeset__scrollwrap";
@@ -28,6 +29,9 @@ OVERFLOWING = """
     if (e.closest("svg") && e.tagName !== "svg") continue;
     if (e.parentElement.closest(scrolls)) continue;
     if (e.getBoundingClientRect().right > width + 1) found.push(e.tagName + "." + e.className);
+  }
+  for (const e of document.querySelectorAll(".scroll")) {
+    if (e.scrollHeight > e.clientHeight) found.push("high " + e.textContent.slice(0, 40));
   }
   return JSON.stringify({found, ink: getComputedStyle(document.body).backgroundColor});
 })()
