@@ -287,7 +287,21 @@ class Composition(Queries):
             self.adjacency = beside.adjacency
         else:
             self.adjacency = joined(claims, "composition")
+        if any(claim.group for _, claim in claims):
+            self._require_sensitivities()
         self._used: set[str] = set()
+
+    def _require_sensitivities(self) -> None:
+        """Refuse sensitivities that were left at that of one record, beside groups of several."""
+        group = next(event for event, _ in self.parts if event.claim.group)
+        for event, _ in self.parts:
+            single = isinstance(event, Event) and "sensitivity" in event.defaulted
+            if single and not event.claim.group:
+                raise DeclarationError(
+                    f"composition: {event} has the default sensitivity, of one record, but "
+                    f"neighbours of {group} differ in {group.claim.group} (expected sensitivity= "
+                    f"of such neighbours, or mechc.group(m, {group.claim.group}))"
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events; what was computed is computed again."""

@@ -290,6 +290,11 @@ def test_groups_compose_with_groups_of_their_size(gaussian):
     for other in (grouped(4)(sigma=9.0), adding()):
         with pytest.raises(DeclarationError, match="differ in"):
             run + other
+    with pytest.raises(
+        DeclarationError, match=r"default sensitivity.* differ in 5 .*group\(m, 5\)"
+    ):
+        run + mechc.load("laplace")(scale=9.0)
+    assert (run + mechc.load("laplace")(scale=9.0, sensitivity=2.0)).claim.group == "5"
     many, more = (mechc.group(gaussian, 1_234_567 + i)(sigma=9.0) for i in range(2))
     with pytest.raises(DeclarationError, match=r"1234567 .* 1234568"):
         many + more
