@@ -19,8 +19,9 @@ from typing import Any
 
 import mechc
 from mechc.accountants.bound import Bound, plain
+from mechc.adjacency import Adjacency
 from mechc.composition.inputs import as_epsilon, checked, share
-from mechc.errors import CacheError
+from mechc.errors import CacheError, DeclarationError
 from mechc.protocol import PROTOCOL, Run
 
 FORMAT = 1
@@ -80,12 +81,13 @@ def add(path: Path, text: str) -> Path:
 
     Raises:
         CacheError: the file cannot be written.
+        DeclarationError: it holds steps for another neighbouring relation.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             with _alone(descriptor):
-                _mended(descriptor)
+                _require_relation(path, _mended(descriptor), json.loads(text)["adjacency"])
                 data = text.encode()
                 while data:
                     data = data[os.write(descriptor, data) :]
@@ -97,21 +99,43 @@ def add(path: Path, text: str) -> Path:
     return path
 
 
-def _mended(descriptor: int) -> None:
-    """End the last line, or take it away where it is not whole."""
+def _require_relation(path: Path, content: bytes, relation: str) -> None:
+    """Refuse a relation that cannot stand beside that of a line of a run file."""
+    for other in {*Adjacency} - {Adjacency.ANY, relation} if relation != Adjacency.ANY else ():
+        word = json.dumps(other.value).encode()
+        if any(word in line and _relation_of(line) == other for line in content.splitlines()):
+            raise DeclarationError(
+                f"{path} holds steps for {other.words} neighbours, these are for "
+                f"{Adjacency(relation).words} neighbours (expected one relation)"
+            )
+
+
+def _relation_of(line: bytes) -> str:
+    """The neighbouring relation of a line, "" where it is none of ours."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return ""
+    return str(record.get("adjacency", "")) if isinstance(record, dict) else ""
+
+
+def _mended(descriptor: int) -> bytes:
+    """End the last line, or take it away where it is not whole; return what there is."""
     size = os.fstat(descriptor).st_size
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = b""
     while part := os.read(descriptor, max(size, 1)):
         content += part
     if not content or content.endswith(b"\n"):
-        return
+        return content
     last = content.rpartition(b"\n")[2]
     try:
         json.loads(last)
         os.write(descriptor, b"\n")
     except ValueError:
         os.ftruncate(descriptor, len(content) - len(last))
+        return content[: len(content) - len(last)]
+    return content
 
 
 @contextmanager

@@ -243,3 +243,16 @@ def test_toml_opens_too(tmp_path):
     assert mechc.open(path).count == 4
     value = norm.cdf(0.0) - math.e**0.5 * norm.cdf(-1.0)  # N(1, 1) against N(0, 1)
     assert mechc.open(path).delta(0.5).upper == pytest.approx(value, rel=1e-9)
+
+
+def test_steps_for_other_neighbours_are_not_added(tmp_path, gaussian):
+    path = tmp_path / "run.json"
+    gaussian(sigma=2.0).save(path, append=True)  # any relation
+    sampled = mechc.poisson(gaussian, 0.1)(sigma=2.0)
+    sampled.save(path, append=True)
+    before = path.read_bytes()
+    with pytest.raises(DeclarationError, match="holds steps for add/remove neighbours"):
+        mechc.poisson(gaussian, 0.1, adjacency="replace")(sigma=2.0).save(path, append=True)
+    assert path.read_bytes() == before
+    gaussian(sigma=3.0).save(path, append=True)
+    assert mechc.open(path) == gaussian(sigma=2.0) + sampled + gaussian(sigma=3.0)
