@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mechc.protocol import Run, Use
 
 
-CELLS = 8
+CELLS = 8  # of one width at first; those that allow the largest mu are halved
 MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
