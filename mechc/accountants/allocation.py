@@ -248,12 +248,13 @@ class Epoch:
         each = zip(logs, self.laws, strict=True)
         return float(np.logaddexp.reduce([log + math.log(n / self.steps) for log, (_, n) in each]))
 
-    def is_at_most(self, epsilon: float, level: float) -> bool:
-        """Return whether Chernoff's bound proves a log delta of at most `level`, in "add"."""
+    def bounded(self, epsilon: float, level: float) -> float | None:
+        """Return Chernoff's bound on log delta in "add", None if that is above `level`."""
         known = self.adding and len(self.laws) == 1 and self.ratio.listed is None
         if not known or abs(epsilon) > FARTHEST:
-            return False
-        return self.ratio.chernoff(math.exp(-epsilon)) + epsilon < level - SETTLED
+            return None
+        bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
+        return bound if bound <= level else None
 
     def log_delta(self, epsilon: float, rough: bool = False) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon.

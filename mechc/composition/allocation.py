@@ -337,11 +337,13 @@ class AllocationEvaluation(Evaluation):
         super().__init__(steps, "auto", WIDE, (), next((why for why in bounds if why), ""))
         self.method = "auto" if self._by_law else "put"
 
-    def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return whether that is proven by the law of the epoch, or by Chernoff's bound on W."""
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
+        """Return a bound at most `level` by the law of the epoch, or by Chernoff's bound on W."""
         if self._by_law:
-            return super().is_at_most(direction, epsilon, level)
-        return self._epochs[direction].is_at_most(epsilon, level)
+            return super().bounded(direction, epsilon, level, best=best)
+        return self._epochs[direction].bounded(epsilon, level)
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity."""

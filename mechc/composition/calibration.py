@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
-DEEP = 40.0  # times the log of the target
+DEEP = 4.0, 30.0  # times the log of the target, and nats below that
 ALMOST = 1e-5  # log of a factor to a guess that is expected to be the last
 CLOSE = 0.3  # log of a factor by which no guess gets that deep
 FAR = 1e6  # nats below the target that count as no more than this
@@ -300,15 +300,17 @@ class Profile:
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
-        deep = -math.inf, DEEP * self.log_target - self.log_target  # what is known of no direction
-        known = [(over, d) for (lower, over), d in found if (lower, over) != deep]
+        known = [(over, d) for (lower, over), d in found if lower > -math.inf]
         self._lead = max(known)[1] if known and len(found) > 1 else ""
         return max(lower for (lower, _), _ in found), max(over for (_, over), _ in found)
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
-        far = DEEP * self.log_target  # all that a search has to know of delta below this
-        if self.far and evaluation.is_at_most(direction, self.epsilon, far):
-            return -math.inf, far - self.log_target
+        # a bound is all that a search has to know of delta down there, if there is any
+        if self.far and self.epsilon < evaluation.largest_loss_in(direction)[0]:
+            far = DEEP[0] * self.log_target - DEEP[1]
+            deep = evaluation.bounded(direction, self.epsilon, far, best=True)
+            if deep is not None:
+                return -math.inf, max(deep - self.log_target, -FAR)
         bound = evaluation.log_delta_in(direction, self.epsilon, math.nan)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)

@@ -20,7 +20,7 @@ from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import Bound, Place, worse
 from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
-from mechc.accountants.fft import log1mexp, log_subtract
+from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
@@ -168,27 +168,41 @@ class Evaluation:
     def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
         """Return whether log delta is cheaply proven to be at most `level`.
 
-        By what has been evaluated for the other direction, or by Chernoff's bound. A direction that
-        is proven smaller does not have to be known.
+        A direction that is proven smaller does not have to be known.
+        """
+        return self.bounded(direction, epsilon, level) is not None
+
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
+        """Return a bound on log delta that costs little, None if that is above `level`.
+
+        By what has been evaluated for the other direction, or by Chernoff's bound, of the first
+        tilts that do, or of the best.
         """
         steps, known = self.steps[direction], self._about_masses(direction)
-        infinite = known.infinite
-        if not infinite.log + infinite.error < level:
-            return False
+        infinite = known.infinite.log + known.infinite.error
+        if not infinite < level:
+            return None
         try:
-            if self._log_reversed(direction, epsilon) <= level - CERTAIN:
-                return True
+            bound = self._log_reversed(direction, epsilon) + CERTAIN
+            if bound <= level:
+                return bound
         except (NumericError, OutOfWorkError):
             pass
         epsilon -= self._loss_shift(direction, epsilon)
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
-            return False
-        level = log_subtract(level - CERTAIN - known.density, infinite.log + infinite.error)
+            return None
+        level = log_subtract(level - CERTAIN - known.density, infinite)
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
-            return columns.is_below(epsilon, level)
+            if columns.is_below(epsilon, -math.inf if best else level) or (
+                best and columns.chernoff(epsilon) <= level
+            ):
+                return log_add(columns.chernoff(epsilon), infinite) + CERTAIN + known.density
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
-            return False
+            pass
+        return None
 
     def _log_reversed(self, direction: str, epsilon: float) -> float:
         """Log of a bound on delta by what the first direction has evaluated, 0 without any."""
