@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Question = tuple[str, dict[str, Any]]  # a word for `method=`, and options besides
 
 SIDES = ("lower", "estimate", "upper")
-SHARE: dict[str, Any] = {"rtol": 1e-3, "max_work": 2e7}
+SHARE: dict[str, Any] = {"rtol": 1e-3, "max_work": 7e6}
 VARIANTS: dict[str, tuple[Question, ...]] = {
-    "fourier": (("fourier", {"n": 2**14}),),
+    "fourier": (("fourier", {"n": 2**13}),),
     "saddlepoint": tuple(
         (f"saddlepoint:{v}", {}) for v in ("msd0", "msd1", "msd2", "clt", "edgeworth")
     ),

@@ -138,12 +138,13 @@ def _blank() -> tuple[Any, Any]:
 def _profile(event: Use) -> str:
     figure, axes = _blank()
     top = float(event.epsilon(1e-12).upper)
-    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 60)
+    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 40)
     directions = ("both",) if event.mechanism.symmetric else ("remove", "add")
     for index, direction in enumerate(directions):
         answer = event.delta(points, direction=direction)
         plot.draw(axes, points, answer, label=direction, index=index)
-    axes.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$", yscale="log")
+    axes.set(xlabel="\u03b5", ylabel="\u03b4", yscale="log")
+    axes.yaxis.set_major_formatter(plot.power_of_ten)
     axes.set_ylim(bottom=1e-12)
     axes.legend(frameon=False)
     return plot.svg(figure)

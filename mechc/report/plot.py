@@ -34,6 +34,9 @@ Floats = NDArray[np.float64]
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#9A6A00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 1)))
+_RAISED = str.maketrans(
+    "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+)
 TAIL = 1e-3  # probability left out at each end of densities
 LEAST = 1e-300  # smallest delta of a profile
 CELLS = 160  # of the law of the loss
@@ -474,6 +477,11 @@ def _epsilon_at(delta: float) -> str:
     times = "" if digits == "1" else rf"{digits}\cdot "
     shown = rf"{times}10^{{{int(power)}}}" if power else digits
     return rf"$\varepsilon$ at $\delta = {shown}$"
+
+
+def power_of_ten(value: float, position: int | None = None) -> str:
+    """Return a tick of a logarithmic axis in plain letters: formulas take as long as a figure."""
+    return "10" + f"{round(math.log10(value))}".translate(_RAISED)
 
 
 @cache

@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,8 @@ def verify(
         DeclarationError: an unknown level.
     """
     check_one_of("level", level, LEVELS)
-    try:
-        import flint  # noqa: F401
-    except ImportError:
-        raise UnsupportedError(
-            "verification needs python-flint: pip install 'mechc[verify]'"
-        ) from None
+    if find_spec("flint") is None:
+        raise UnsupportedError("verification needs python-flint: pip install 'mechc[verify]'")
     made = mechanism.kernel if kernel is None else kernel
     text = build.source(made)
     sha256 = hashlib.sha256(text.encode()).hexdigest()

@@ -10,20 +10,19 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.verify.recheck import Kernel
-from tests.problems.built_in import source
+from tests.problems.built_in import as_python, source
 
 PAGE = Path(__file__).parents[2] / "docs" / "three-accountants.md"
 
 
 def law(name, theta):
     """The functions of a kernel at one vector, run as Python: nothing is compiled."""
-    kernel = Kernel(source(name))
+    kernel = as_python(source(name), {"__name__": name})
 
     def ask(function, *arguments, shape=None):
         out = () if shape is None else (np.full(shape, math.nan),)
         with np.errstate(all="ignore"):
-            value = kernel(function, *arguments, np.array(theta), *out)
+            value = kernel[function](*arguments, np.array(theta), *out)
         return float(value) if shape is None else out[0]
 
     return ask

@@ -1,12 +1,18 @@
 """Built-in mechanisms, plain and transformed, as declarations and as emitted texts."""
 
 import importlib
+import math
+import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 
 from mechc import mechanisms
 from mechc.calculus import transform
 from mechc.kernel.compiler import compile_declaration
+from mechc.kernel.run import IEEE
 
 LENGTHS = {"random_sensitivity": (3,), "with_replacement": (3,)}
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -25,6 +31,16 @@ def declaration(name):
 def source(name):
     """The emitted text of a built-in mechanism, compiled once a session."""
     return compile_declaration(declaration(name))
+
+
+def as_python(text, namespace):
+    """Run a kernel text without numba, its functions into a namespace: nothing is compiled."""
+    plain = re.sub(r"^import (math|numba|numpy as np)$", "", text, flags=re.M)
+    plain = plain.replace("@compiled(", "@_njit(")
+    numbers = SimpleNamespace(**{**vars(math), **vars(IEEE)})
+    namespace.update(math=numbers, np=np, _njit=lambda *a, **k: lambda f: f)
+    exec(compile(plain, namespace.get("__file__", "kernel"), "exec"), namespace)
+    return namespace
 
 
 def built_in():

@@ -15,10 +15,10 @@ from functools import cached_property, wraps
 from pathlib import Path
 
 import numpy as np
+from built_in import as_python
 from flint import ctx
 
 import mechc
-from mechc.kernel.run import IEEE
 from mechc.verify import checks, kernel_checks
 from mechc.verify.recheck.kernel import OF_LAW
 from mechc.verify.result import Check
@@ -35,11 +35,7 @@ def run(text, path):
     path.write_text(text)
     module = types.ModuleType("mutant")
     module.__file__ = str(path)
-    plain = re.sub(r"^import (math|numba|numpy as np)$", "", text, flags=re.M)
-    plain = plain.replace("@compiled(", "@_njit(")
-    namespace = module.__dict__
-    namespace.update(math=IEEE, np=np, _njit=lambda *a, **k: lambda f: f)
-    exec(compile(plain, str(path), "exec"), namespace)
+    as_python(text, module.__dict__)
     return module
 
 

@@ -73,10 +73,6 @@ _NODES = tuple(
     )
 )
 _NP = {name: getattr(np, name) for name in words("array concatenate empty float64 int64 unique")}
-_NP_OF_LAW = SimpleNamespace(**{name: getattr(np, name) for name in words("""
-    abs all arange array bincount concatenate cos cosh diff empty errstate exp expm1 full log log1p
-    max maximum min minimum searchsorted sinh sum where zeros
-""")})  # fmt: skip
 _FIELDS = {"real", "imag", "size", "shape", "view", *_NP, *vars(_MATH)}
 _BUILTINS = {"math", "np", "max", "min", "range", "abs", "float", "int", "complex"}
 OF_THETA = (
@@ -145,15 +141,12 @@ class Kernel:
         self.functions: dict[str, ast.FunctionDef] = {}
         self._types: dict[str, str] = {}
         frame: dict[str, str] = {}
-        law: list[ast.stmt] = []
         rest: list[ast.stmt] = []
         for node in tree.body[bool(self.about) :]:
             if _is_constant(node):
                 self._named[ast.unparse(node.targets[0])] = literal(node.value)
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
                 frame[node.name] = sha256(ast.unparse(node))[:12]
-                if frame[node.name] in SHARED and _is_law(node):
-                    law.append(node)
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
                 if node.name in self.functions or node.name in _BUILTINS:
                     raise ValueError(f"{node.name} is defined twice")
@@ -184,9 +177,6 @@ class Kernel:
         for name, node in self.functions.items():
             if [a.arg for a in node.args.args] == ["theta"]:
                 self._space[name] = self._remembered(name, self._space[name])
-        tools = {"sum": sum, "zip": zip, "range": range, "float": float, "int": int}
-        self._law: dict[str, Any] = {**self._space, **tools, "math": math, "np": _NP_OF_LAW}
-        exec(compile(ast.Module(law, []), "law", "exec"), self._law)
 
     def __getitem__(self, name: str) -> Any:
         """A constant of the text."""
@@ -214,10 +204,10 @@ class Kernel:
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         """What a function answers, nan where it fails."""
-        self.outcomes, self._limit = set(), self.work + (5 * WORK if name in LAW else WORK // 10)
+        self.outcomes, self._limit = set(), self.work + WORK // 10
         typed = [AS_NUMPY[type(a)](a) if type(a) in AS_NUMPY else a for a in arguments]
         try:
-            return (self._law if name in LAW else self._space)[name](*typed)
+            return self._space[name](*typed)
         except (ArithmeticError, TypeError, IndexError):
             return math.nan
 
@@ -286,12 +276,6 @@ def _is_constant(node: ast.stmt) -> TypeGuard[ast.Assign]:
     """Whether a statement sets one of the constants of a kernel."""
     known = [[name] for name in (*STATED, "DIGEST", "CHECKS")]
     return isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] in known
-
-
-def _is_law(node: ast.stmt) -> bool:
-    """Whether a statement is a function of one step's law that names nothing hidden."""
-    parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
-    return node.name in OF_LAW and not any(part.attr.startswith("_") for part in parts)  # type: ignore[attr-defined]
 
 
 def _counted(*ends: int) -> range:
