@@ -27,10 +27,16 @@ def module_name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
 def imports(path: Path, *, lazy: bool = True) -> set[str]:
     """Full names of what a file imports; without `lazy`, only at import time and not for types."""
-    found = set()
-    for node in statements(ast.parse(path.read_text("utf-8")), lazy):
+    found: set[str] = set()
+    for node in statements(parsed(path), lazy):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -68,7 +74,7 @@ def room(name: str) -> str:
 
 def test_no_relative_imports():
     for path in SOURCES.values():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             assert not (isinstance(node, ast.ImportFrom) and node.level), path
 
 

@@ -131,8 +131,10 @@ def test_one_step_at_a_loss_that_is_largest_in_the_interior(ulps):
 @pytest.mark.parametrize(
     ("family", "values"),
     [
-        ("gamma_rates", {"a": 5.670943510299053, "b": 4.9111692450882884, "s": 0.7774699974012538,
-                         "t": 0.5954612519300627, "sampling_rate": 0.9999969389030351}),
+        pytest.param("gamma_rates", {
+            "a": 5.670943510299053, "b": 4.9111692450882884, "s": 0.7774699974012538,
+            "t": 0.5954612519300627, "sampling_rate": 0.9999969389030351,
+        }, marks=pytest.mark.slow),
         ("betas", {"a": 7.012518781970312, "b": 6.742293742360992, "c": 1.992361254799076,
                    "s": 0.6515723338051483, "sampling_rate": 2.28006376015924e-10}),
     ],

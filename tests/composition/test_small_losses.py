@@ -18,10 +18,18 @@ SETS = {
 }
 
 
+RATES = (None, 2.6e-9, 2.86e-4, 1e-15)
+SAMPLED = ("three_outcomes", "thresholded")  # that are asked in the default run, the others plain
+
+
 @pytest.mark.parametrize(
-    "rate", [None, 2.6e-9, *(pytest.param(r, marks=pytest.mark.slow) for r in (2.86e-4, 1e-15))]
+    ("name", "rate"),
+    [
+        pytest.param(name, rate, marks=[] if rate == RATES[name in SAMPLED] else [pytest.mark.slow])
+        for name in SETS
+        for rate in RATES
+    ],
 )
-@pytest.mark.parametrize("name", SETS)
 def test_losses_near_zero(name, rate):
     kind = "plain" if rate is None else "poisson"
     mechanism = questions.load(name, kind)

@@ -101,7 +101,9 @@ NOISE = {  # log densities up to constants, and parameters without the sensitivi
 }
 
 
-@pytest.mark.parametrize("name", NOISE)
+@pytest.mark.parametrize(
+    "name", ["gumbel", *(pytest.param(n, marks=pytest.mark.slow) for n in NOISE if n != "gumbel")]
+)
 def test_losses_keep_four_units_everywhere(name: str) -> None:
     """Through the whole range, and beside the zero of the loss, where its terms cancel.
 

@@ -34,7 +34,7 @@ def test_poles_at_both_ends(epsilon):
 
 
 @pytest.mark.parametrize("kind", ["plain", "poisson"])
-@pytest.mark.parametrize("count", [1, 3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 30))])
 @pytest.mark.parametrize("values", [
     {"a": 0.9, "b": 0.5, "c": 1.0, "s": 0.5},
     {"a": 0.5, "b": 0.3, "c": 0.8, "s": 0.3},

@@ -35,7 +35,7 @@ def is_caught(mechanism, text, folder):
     return True
 
 
-DEFAULT = ("approximate_dp", "exponential", "discrete_laplace")
+DEFAULT = ("exponential", "discrete_laplace")
 
 
 def find_every_fault(name, folder):
