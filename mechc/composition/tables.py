@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc import protocol
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
 from mechc.composition.events import Event
@@ -555,7 +556,9 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
     error = FEW * EPS * float(kernel.atom_errors(theta).max(initial=0.0)) if atoms.size else 0.0
-    for lo, hi in np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)[:, :2]:
+    other = protocol.Q_ONLY if side == "p" else protocol.P_ONLY
+    rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
+    for lo, hi in rows[rows[:, 2] != other, :2]:
         if kernel.MEASURE == Measure.LATTICE:
             parts.append(_integers(kernel, theta, cuts, (lo, hi), side))
         else:

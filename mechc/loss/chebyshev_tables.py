@@ -376,7 +376,7 @@ def _resolve(
 
     def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         half = 0.5 * (hi - lo)
-        x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
+        x = np.ascontiguousarray(((0.5 * lo + 0.5 * hi)[:, None] + half[:, None] * NODES).ravel())
         log_f, loss = np.empty(x.size), losses(source.kernel, source.theta, x)
         density(x, source.theta, log_f)
         bad = ~(np.isfinite(log_f) & np.isfinite(loss))

@@ -148,6 +148,6 @@ def halved(
         if count > most:
             break
         count -= 2 * int(short.sum())
-        middle = 0.5 * (lo + hi)[short]
+        middle = (0.5 * lo + 0.5 * hi)[short]  # of places whose sum overflows
         lo, hi = np.concatenate([lo[short], middle]), np.concatenate([middle, hi[short]])
     raise NumericError(refusal)
