@@ -22,7 +22,7 @@ from sympy import Add, Basic, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
 from sympy.polys.polyerrors import PolynomialError
 
 from mechc.symbolic import rewrite
-from mechc.symbolic.functions import atan2, spell_out
+from mechc.symbolic.functions import atan2, log_mix, spell_out
 
 Exponentials = dict[Expr, Expr]
 """A sum of exponentials as exponent -> coefficient."""
@@ -161,7 +161,12 @@ class _Rewriter:
         """Combine the logarithms and powers of a sum, and factor what is left."""
         logs: dict[Expr, tuple[Expr, Expr]] = {}
         rest: list[Expr] = []
+        combined: list[Expr] = []
         for term in terms:
+            if mixtures := term.atoms(log_mix):  # their exponents are sums of their own
+                inside = {node: node.func(*map(self.rewrite, node.args)) for node in mixtures}
+                combined.append(term.xreplace(inside))
+                continue
             coefficient, argument = _as_log(term)
             if argument is None:
                 rest.append(term)
@@ -173,7 +178,6 @@ class _Rewriter:
             logs[coefficient] = (n * top, d * bottom)
         powers, rest = self._powers(rest)
         remainder = factored(Add(*rest)) if rest else S.Zero
-        combined = []
         for coefficient, both in logs.items():
             above, below = map(Mul.make_args, both)
             n, d = (
