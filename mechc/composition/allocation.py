@@ -25,7 +25,7 @@ from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation, Known
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import MAX_COUNT, current
-from mechc.composition.mechanism import WithoutKernel, load
+from mechc.composition.mechanism import Mechanism, WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.allowance import OutOfWorkError, apart
@@ -118,19 +118,30 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     return compose(*parts)
 
 
-def _check(event: Event) -> None:
+def _check(what: Event | Mechanism) -> None:
     """Refuse what T11 is not about."""
-    if event.claim.group:
+    event = what.name if isinstance(what, Mechanism) else what
+    if what.claim.group:
         refuse_groups(NAME, str(event))
-    if event.adjacency is Adjacency.REPLACE:
+    if what.adjacency is Adjacency.REPLACE:
         raise UnsupportedError(
             f"{NAME}({event}): the pair is for replacing a record, and the theorem (T11) needs one "
             "for adding and removing one"
         )
-    if event.joint_evaluation is not None:
+    if isinstance(what, Event) and what.joint_evaluation is not None:
         raise UnsupportedError(
             f"{NAME}({event}): no pair of distributions is known, which the theorem (T11) needs"
         )
+
+
+def _allocated_claim(known: Claim, steps: int, drawn: int) -> Claim:
+    """What T11 makes of the claim of the steps."""
+    assumed = (
+        f"every record takes part in {drawn if drawn > 1 else 'one'} of {steps} steps, drawn "
+        "uniformly and independently of the data and of all other records"
+    )
+    assumptions = (*known.assumptions, assumed)
+    return replace(known, theorem="T11", adjacency=Adjacency.ADD_REMOVE, assumptions=assumptions)
 
 
 def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> Any:
@@ -176,14 +187,7 @@ class AllocatedEvent(NumericEvent):
         if several:
             known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
         drawn = whole[1] if whole[0] == steps else 1
-        assumed = (
-            f"every record takes part in {drawn if drawn > 1 else 'one'} of {steps} steps, drawn "
-            "uniformly and independently of the data and of all other records"
-        )
-        claim = replace(
-            known, theorem="T11", adjacency=Adjacency.ADD_REMOVE,
-            assumptions=(*known.assumptions, assumed),
-        )  # fmt: skip
+        claim = _allocated_claim(known, steps, drawn)
         text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {whole} {claim}"
         selected = f", selected={drawn}" if drawn > 1 else ""
         name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
@@ -464,5 +468,10 @@ class Allocation(WithoutKernel):
 
     @cached_property
     def claim(self) -> Claim:
-        """What the pair of one step stands for, now under add/remove and by T11."""
-        return replace(self.base.claim, theorem="T11", adjacency=Adjacency.ADD_REMOVE)
+        """What the pair of one epoch stands for, by T11.
+
+        Raises:
+            UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
+        """
+        _check(self.base)
+        return _allocated_claim(self.base.claim, *self.numbers[:2])

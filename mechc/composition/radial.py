@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from mechc.adjacency import Claim
+from mechc.adjacency import Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, unsupported_on_composition
-from mechc.composition.mechanism import WithoutKernel, load
+from mechc.composition.mechanism import Mechanism, WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -135,16 +135,8 @@ def _profile(kernel: Kernel, theta: tuple[float, ...]) -> Any:
 
 def _distance(event: Event, name: str) -> float:
     """How far the query moves."""
-    from mechc.declare.declaration import Shift
-
-    built = event.mechanism.declaration.construction
-    kernel = event.mechanism.kernel
-    if not isinstance(built, Shift) or kernel.MEASURE != Measure.DENSITY:
-        raise UnsupportedError(
-            f"{name}: needs noise with a density, declared with additive(), as a profile; sample "
-            "what is radial, not the profile"
-        )
-    log_density = _profile(kernel, event.theta)
+    built = _noise(event.mechanism, name)
+    log_density = _profile(event.mechanism.kernel, event.theta)
     with np.errstate(all="ignore"):
         if not np.allclose(log_density(PROBES), log_density(-PROBES), rtol=1e-9, equal_nan=True):
             raise UnsupportedError(f"{name}: the noise on a number is not symmetric about 0")
@@ -152,9 +144,22 @@ def _distance(event: Event, name: str) -> float:
     return float(built.sensitivity.subs({s: named[s.name] for s in built.sensitivity.free_symbols}))
 
 
+def _noise(mechanism: Mechanism, name: str) -> Any:
+    """How a profile was declared, refused where it is no noise with a density."""
+    from mechc.declare.declaration import Shift
+
+    built = mechanism.declaration.construction
+    if not isinstance(built, Shift) or mechanism.kernel.MEASURE != Measure.DENSITY:
+        raise UnsupportedError(
+            f"{name}: needs noise with a density, declared with additive(), as a profile; sample "
+            "what is radial, not the profile"
+        )
+    return built
+
+
 def _claim(claim: Claim) -> Claim:
-    """What T2 makes of the claim of unimodal noise on a number."""
-    known = claim.theorem == "T1"
+    """What T2 makes of the claim of unimodal noise on a number that moves it in both directions."""
+    known = claim.theorem == "T1" and claim.adjacency is Adjacency.ANY
     return replace(
         claim, theorem="T2", status=claim.status if known else "declared", assumptions=(),
         conditions=("the density falls with the length of x, so that its level sets are balls",),
@@ -184,5 +189,10 @@ class Radial(WithoutKernel):
 
     @cached_property
     def claim(self) -> Claim:
-        """What the pair stands for: T2."""
+        """What the pair stands for: T2.
+
+        Raises:
+            UnsupportedError: the noise is no profile, see `radial`.
+        """
+        _noise(self.base, self.name)
         return _claim(self.base.claim)

@@ -631,6 +631,8 @@ def test_bad_numbers(numbers):
             sigma=1.0, sensitivity=2.0
         ),
         lambda: mechc.random_allocation(mechc.group(gaussian, 3), steps=10)(sigma=1.0),
+        lambda: mechc.random_allocation(mechc.group(gaussian, 3), steps=10).claim,
+        lambda: mechc.random_allocation(mechc.without_replacement(gaussian, 0.1), steps=10).claim,
         lambda: mechc.poisson(mechc.random_allocation(gaussian, steps=10), 0.1),
         lambda: mechc.random_allocation(3 * gaussian(sigma=1.0)),
         lambda: mechc.random_allocation(mechc.zcdp(0.1)),
@@ -640,6 +642,11 @@ def test_what_cannot_be_allocated(what):
     with pytest.raises(UnsupportedError) as caught:
         what()
     assert isinstance(caught.value, MechcError)
+
+
+def test_open_parameters_leave_the_claim_as_it_is():
+    made = mechc.random_allocation(gaussian, steps=10)
+    assert made.claim == made(sigma=1.0).claim
 
 
 @pytest.mark.parametrize("log_cap", [220.0, 290.0, 330.0])

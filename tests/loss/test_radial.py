@@ -123,6 +123,9 @@ def test_noise_that_is_no_profile_is_refused():
             mechc.radial(name, 2)(**values).delta(0.1)
     with pytest.raises(UnsupportedError, match="sample"):
         mechc.poisson(mechc.radial("laplace", 2), 0.1)(scale=2.0)
+    with pytest.raises(UnsupportedError, match="sample"):
+        mechc.radial(mechc.poisson(mechc.load("laplace"), 0.1), 2).claim  # noqa: B018 - is found
+    assert mechc.radial("gumbel", 2).claim.status == "declared"  # until its parameters refuse
     with pytest.raises(DeclarationError, match="dimension"):
         mechc.radial("laplace", 0)
     with pytest.raises(DeclarationError, match="dimension"):
