@@ -63,6 +63,8 @@ LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to esti
 # of whom some are composed for it
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
+BEYOND = 1e-3  # share of delta that may be due to losses beyond the grid of the paper's method ...
+FARTHEST_LOSS = 1e4  # ... or beyond this
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # of a group
 _ANY = np.finfo(np.float64).max  # an upper bound that says nothing
 _LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
@@ -429,7 +431,10 @@ class IndividualAccountant(TakesTurns):
         """The paper's evaluation of the counts."""
         knots, directions = self.grid.knots.tolist(), self.family.directions
         losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
-        estimate = singly.plancherel(self._ledger.counts(rows), losses, query)
+        log_small = math.log(BEYOND) + (query.log_delta if query.inverse else -30.0)
+        farthest = self._renyi(Query(log_small, math.nan, query.rtol), rows).upper
+        length = 1.2 * float(np.clip(np.max(farthest), 1.0, FARTHEST_LOSS))
+        estimate = singly.plancherel(self._ledger.counts(rows), losses, query, length)
         nan, detail = np.full(rows.size, np.nan), {"directions": directions}
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
+from mechc.accountants.contours.trapezoid import images_beyond
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.individual import inversion
@@ -38,7 +39,7 @@ from mechc.individual.family import Family
 from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER, WORK
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
-from mechc.individual.storage import Shelf, TakesTurns, taken
+from mechc.individual.storage import Shelf, TakesTurns, in_turn, taken
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
@@ -68,7 +69,7 @@ DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
 BLOCKS = 8  # of them that a thread is given at a time
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
-KEPT = 64  # contours beyond which a further question starts afresh
+KEPT = 256  # tables and contours beyond which all are made afresh
 
 
 def rare(people: int) -> int:
@@ -119,18 +120,16 @@ class Contour:
         frequency: float,
         span: tuple[int, int],
         reading: str,
-        key: tuple[Any, ...],
         proven: bool = True,
         shelf: Shelf | None = None,
     ) -> None:
         """Remember what to tilt; knots between two buckets alone if nothing is proven."""
-        self.key, self._span, self._proven = key, span, proven
+        self.key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
+        self._span, self._proven, self._shelf = span, proven, shelf
         self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
-        self.c = float(tilts.t[at])
-        self.shelf = shelf
-        self.beyond = np.empty(0)
+        self.c, self.beyond = float(tilts.t[at]), np.empty(0)
         if proven:
-            self.beyond = taken(shelf, ("beyond", *key), self._fading)["beyond"]
+            self.beyond = taken(shelf, ("beyond", *self.key), self._fading)["beyond"]
 
     @cached_property
     def _laws(self) -> tuple[dict[int, _Law], Floats]:
@@ -177,6 +176,11 @@ class Contour:
         return {"beyond": beyond}
 
     @property
+    def size(self) -> int:
+        """Number of nodes of all members that are tilted."""
+        return sum(law.weight.size for law in self._laws[0].values())
+
+    @property
     def frequencies(self) -> Floats:
         """Where bounds on |phi| begin, the largest first."""
         return np.asarray(self.frequency / SHELL ** np.arange(SHELLS))
@@ -200,11 +204,11 @@ class Contour:
 
     def table(self, period: float, count: int) -> ContourTable:
         """Return the nodes c + inh, n <= count, as columns."""
-        make = partial(self._tabulated, period, count)
-        found = taken(self.shelf, (*self.key, period, count), make)
         z = self.c + 2j * math.pi / period * np.arange(count + 1.0)
         growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
         phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
+        make = partial(self._tabulated, period, growth)
+        found = taken(self._shelf, (*self.key, period, count), make)
         right = self.tilts.t[self._right]
         band = np.repeat(np.arange(_bands(count).size - 1), np.diff(_bands(count)))
         return ContourTable(self.c, period, count, growth, phase, band, right, **found)
@@ -214,12 +218,10 @@ class Contour:
         """Which tilts bound the right images."""
         return np.asarray((self.tilts.t > self.c * 1.0001) & (self.tilts.t < self.c * 5.0))
 
-    def _tabulated(self, period: float, count: int) -> dict[str, Floats]:
+    def _tabulated(self, period: float, growth: Floats) -> dict[str, Floats]:
         """Return the columns of `table`."""
-        members, h = self.tilts.members, 2.0 * math.pi / period
-        values, errors = self.nodes(h, count)
-        z = self.c + 1j * h * np.arange(count + 1.0)
-        growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
+        members, count = self.tilts.members, growth.size - 1
+        values, errors = self.nodes(2.0 * math.pi / period, count)
         if self._proven:
             a, radius = members.columns(self._reading, values, errors, self._span, growth)
         else:
@@ -419,22 +421,27 @@ class Evaluator(TakesTurns):
         self._shelf = None
         if folder is not None and family.key:
             self._shelf = Shelf(folder, code(), family.key, repr(grid), direction)
-        self._known: dict[tuple[Any, ...], Tilts] = {}
-        self._contours: dict[tuple[Any, ...], Contour] = {}
-        self._tables: dict[tuple[Any, ...], ContourTable] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
 
     @property
     def asked(self) -> bool:
         """Whether some tables have been made."""
-        return bool(self._tables)
+        return bool(self._made)
+
+    @in_turn  # accountants of the same family share an evaluator
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what belongs to a key, made if it is not there."""
+        if key not in self._made:
+            if len(self._made) > KEPT:
+                self._made.clear()
+            self._made[key] = make()
+        return self._made[key]
 
     def tilts(self, span: tuple[int, int], reach: float, rough: bool = False) -> Tilts:
         """Return K at real tilts up to `reach` of all members between two buckets."""
-        with self._turn:  # accountants of the same family share an evaluator
-            key = span, reach, rough
-            if key not in self._known:
-                self._known[key] = Tilts(self.members, *key, self._shelf)
-            return self._known[key]
+        key = span, reach, rough
+        found: Tilts = self._kept(key, lambda: Tilts(self.members, *key, self._shelf))
+        return found
 
     def rough(self, asked: Asked) -> Answers:
         """Return Chernoff bounds from knots alone, at few tilts: who needs no others of these."""
@@ -468,10 +475,6 @@ class Evaluator(TakesTurns):
         bound misses epsilon by a factor of two to five where few steps matter, and contour, period
         and number of nodes depend on it.
         """
-        with self._turn:
-            if len(self._contours) > KEPT:
-                self._contours.clear()
-                self._tables.clear()
         size, tell = asked.rows.size, asked.query.tell
         todo = np.flatnonzero(asked.tilts >= 0)
         nothing = np.full(todo.size, np.nan)
@@ -537,11 +540,13 @@ class Evaluator(TakesTurns):
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
         start = asked.column(START)
         target = query.log_delta if query.inverse else query.epsilon
-        nodes, peaks = table.first(count), np.asarray(log_peak(table.right))
+        nodes = table.first(count)
+        images = images_beyond(table.c, table.period, table.right, np.zeros(table.right.size))
+        images[2] += log_peak(table.right)
 
         def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
-                sums, beside, len(nodes), table.right, peaks, table.c, table.period, table.growth,
+                sums, beside, len(nodes), images.copy(), table.c, table.period, table.growth,
                 table.phase, table.band, lost[part], start[part], target, query.inverse, only,
                 out[part],
             )  # fmt: skip
@@ -553,20 +558,15 @@ class Evaluator(TakesTurns):
         self, asked: Asked, tilts: Tilts, at: int, frequency: float, proven: bool = True
     ) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
-        span, reading = asked.span, asked.reading
-        key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
-        with self._turn:
-            if key not in self._contours:
-                made = Contour(tilts, at, frequency, span, reading, key, proven, self._shelf)
-                self._contours[key] = made
-            return self._contours[key]
+        about = at, frequency, asked.span, asked.reading, proven
+        key = tilts.span, tilts.t.size, *about
+        found: Contour = self._kept(key, lambda: Contour(tilts, *about, self._shelf))
+        return found
 
     def _table(self, contour: Contour, step: int, count: int) -> ContourTable:
-        key = (*contour.key, step, count)
-        with self._turn:
-            if key not in self._tables:
-                self._tables[key] = contour.table(PERIODS**step, count)
-            return self._tables[key]
+        key = *contour.key, step, count
+        found: ContourTable = self._kept(key, lambda: contour.table(PERIODS**step, count))
+        return found
 
 
 def _chernoff(query: Query, how: Floats) -> Answers:

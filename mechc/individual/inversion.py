@@ -257,13 +257,13 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64, float64[::1], float64[::1], float64, float64,"
-    " float64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean,"
-    " boolean, float64[:,::1])",
+    "void(float64[:,::1], float64[:,::1], float64, float64[:,::1], float64, float64, float64[::1],"
+    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
+    " float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, terms, s, peak, c, period, growth, phase, band, lost, start, target, inverse,
+    nodes, beside, terms, images, c, period, growth, phase, band, lost, start, target, inverse,
     only, out
 ):  # fmt: skip
     """Bound epsilon or delta for a block of people.
@@ -272,8 +272,7 @@ def solve(  # type: ignore[no-untyped-def]
         nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N); written to.
         beside: products of ledger rows with `ContourTable.beside`.
         terms: numbers added up in a product.
-        s: tilts right of c.
-        peak: of the payoff there.
+        images: bounds on those right of c, as `evaluate` has them but for K; written to.
         c: real part of the contour.
         period: of the table.
         growth: of the table.
@@ -290,16 +289,13 @@ def solve(  # type: ignore[no-untyped-def]
     g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)
     work, last, facts = np.empty((3, n)), np.zeros(FIRST_B + 1), np.zeros(FACTS)
     facts[C], facts[PERIOD], facts[LOWEST] = c, period, -np.inf
-    images, slack = np.empty((3, s.size)), SLACK * (abs(target) + 4.0)
-    for r in range(s.size):
-        fade = period * (s[r] - c)
-        images[0, r], images[2, r] = s[r], peak[r] - fade - math.log(-math.expm1(-fade))
+    right, slack = images.shape[1], SLACK * (abs(target) + 4.0)
     for p in range(out.shape[0]):
-        more = beside[p, s.size :]
+        more = beside[p, right:]
         out[p, :3], out[p, 3:] = np.nan, np.inf
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
             continue
-        images[1] = beside[p, : s.size]
+        images[1] = beside[p, :right]
         about = (growth, phase, band, g, work, facts)
         most, noise, tables = _prepare(nodes[p], more, terms, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]

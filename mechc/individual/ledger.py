@@ -36,13 +36,13 @@ from mechc.individual.budget import (
 )
 from mechc.individual.splines import Grid
 from mechc.loss.jit import compiled
-from mechc.loss.moments import logarithms
 from mechc.protocol import Floats
 
 Rows = NDArray[np.int64]
 
 BUFFER, MOST = 1 << 28, 64  # bytes and steps of the buffer of dense steps
 LINE = 8  # numbers that memory hands out together
+NEAR = 1 << 12  # values whose places on the grid are computed together
 TILE = 128  # people whose places are computed before their rows are touched
 SPREAD = 256  # numbers of a row that stay at hand in a product
 PART = 1 << 12  # people whose rows are looked at together
@@ -50,67 +50,6 @@ SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
 @compiled(nogil=True)  # for the integer types that occur
-def encode(  # type: ignore[no-untyped-def]
-    values, knots, linear, crowding, length, untouched, unit, codes
-):
-    """Write where parameters are on a grid, in units of 1 / unit of a bucket.
-
-    Beyond the best knot that is one unit more than the grid is long, and two for `untouched`.
-    Knots, whether positions are linear in the parameter, crowding, length and unit are those of
-    the grid.
-
-    Returns:
-        The index of the first value on the worse side of the span, or -1.
-    """
-    buckets, kind = knots.size - 1, codes.dtype.type
-    worst, best = knots[0], knots[buckets]
-    up = worst > best
-    sign = 1.0 if up else -1.0
-    worse, limit = sign * worst + SLACK * worst, sign * best
-    scale, end, units = buckets / (worst - best if linear else length), buckets * unit, float(unit)
-    ratio, place = np.empty(TILE), np.empty(TILE)
-    for begin in range(0, values.size, TILE):
-        n = min(TILE, values.size - begin)
-        v, code, outside = values[begin : begin + n], codes[begin : begin + n], 0
-        for i in range(n):
-            outside += sign * v[i] > worse
-        if outside:
-            for i in range(n):
-                if sign * v[i] > worse and v[i] != untouched:
-                    return begin + i
-        if linear:
-            for i in range(n):
-                place[i] = (worst - v[i]) * scale
-        else:
-            if up:
-                for i in range(n):
-                    ratio[i] = max(v[i] / worst, 1e-300)  # 0: untouched
-            else:
-                for i in range(n):
-                    ratio[i] = max(worst / v[i], 1e-300)
-            logarithms(ratio[:n], place[:n])
-            for i in range(n):
-                place[i] = (crowding * (1.0 - ratio[i]) - place[i]) * scale
-        for i in range(n):
-            place[i] = min(max(place[i], 0.0), float(buckets))
-        if unit == 1:  # compared with the knots themselves: a value on a knot stays there
-            for i in range(n):
-                b = min(np.int64(place[i]), buckets - 1)
-                if sign * v[i] > sign * knots[b]:
-                    b = max(b - 1, 0)
-                elif sign * v[i] <= sign * knots[b + 1]:
-                    b += 1
-                code[i] = kind(b)
-        else:
-            for i in range(n):
-                code[i] = kind(np.int64(place[i] * units + 0.5))
-        for i in range(n):
-            code[i] = kind(end + 1) if sign * v[i] < limit else code[i]
-            code[i] = kind(end + 2) if v[i] == untouched else code[i]
-    return -1
-
-
-@compiled(nogil=True)
 def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def]
     """Add steps to totals of shape (people, columns).
 
@@ -156,34 +95,6 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
                 flat[a + np.uint64(2)] += kind(count * weight[2, i])
                 flat[a + np.uint64(3)] += kind(count * weight[3, i])
     return seen
-
-
-@compiled(nogil=True)
-def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
-    """Write the rows of some people times `share` to `out`, the last one's until that is full."""
-    for i in range(out.shape[0]):
-        row = totals[people[min(i, people.size - 1)]]
-        for k in range(row.size):
-            out[i, k] = row[k] * share
-
-
-@compiled(nogil=True)
-def digest(totals, people, weights, out):  # type: ignore[no-untyped-def]
-    """Write the sum of row times weights, of some people, to `out`."""
-    for i in range(people.size):
-        row, total = totals[people[i]], np.uint64(0)
-        for k in range(row.size):
-            total += np.uint64(row[k]) * weights[k]
-        out[i] = total
-
-
-@compiled(nogil=True)
-def mark(totals, people, used):  # type: ignore[no-untyped-def]
-    """Set `used` where a row of some people has anything."""
-    for i in range(people.size):
-        row = totals[people[i]]
-        for k in range(row.size):
-            used[k] |= row[k] > 0
 
 
 @compiled(
@@ -315,9 +226,8 @@ class Ledger:
 
     def _at_least(self, people: Rows, most: int) -> Floats:
         """Return as many rows as that, the last one more than once if need be."""
-        found = np.empty((most, self.grid.columns))
-        fetch(self.totals, people, 1.0 / self.grid.unit, found)
-        return found
+        who = np.append(people, np.full(most - people.size, people[-1:]))
+        return np.asarray(self.totals[who] * (1.0 / self.grid.unit), np.float64)
 
     def counts(self, people: Rows) -> Floats:
         """Return steps per knot, those beyond the last one there; shape (people, knots).
@@ -343,9 +253,8 @@ class Ledger:
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        hashes = np.empty(people.size, np.uint64)
-        digest(self.totals, people, weights, hashes)
-        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        hashes = [np.einsum("ij,j->i", part, weights) for part in self._parts(people)]
+        _, first, place = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
             if all((own == other).all() for own, other in pairs):
@@ -358,12 +267,12 @@ class Ledger:
         The number of buckets stands for values beyond the last knot, and for no steps at all.
         """
         n = self.grid.buckets
-        used = np.zeros(self.grid.columns, np.bool_)
-        mark(self.totals, people, used)
-        found = np.flatnonzero(used)
+        used = [np.bitwise_or.reduce(part, axis=0) for part in self._parts(people)]
+        found = np.flatnonzero(np.logical_or.reduce(used)) if used else np.empty(0)
         if not found.size:
             return n, n
-        last = n if used[-1] else int(found[-1]) - (3 if self.grid.splines else 0)
+        beyond = found[-1] == self.grid.columns - 1
+        last = n if beyond else int(found[-1]) - (3 if self.grid.splines else 0)
         return min(int(found[0]), n), last
 
     def _parts(self, people: Rows) -> Iterator[NDArray[Any]]:
@@ -395,18 +304,32 @@ class Ledger:
         return read
 
     def _encode(self, name: str, values: Floats, codes: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return places on the grid; refuse values that are worse than the worst knot."""
-        grid = self.grid
+        """Return places on the grid; refuse values that are worse than the worst knot.
+
+        In units of 1 / `grid.unit` of a bucket; beyond the best knot that is one unit more than the
+        grid is long, and two for who is not touched.
+        """
+        grid, end = self.grid, self.grid.buckets * self.grid.unit
         found = np.empty(values.shape, self._codes) if codes is None else codes
-        bad = encode(
-            values, grid.knots, grid.spacing == "linear", grid.crowding, float(grid.length),
-            self._untouched, grid.unit, found,
-        )  # fmt: skip
-        if bad >= 0:
-            raise DeclarationError(
-                f"{name}={values[bad]:g} is outside the span on the side of more privacy loss"
-                f" (the worst value accounted for is {grid.worst:g})"
-            )
+        sign = 1.0 if grid.worst > grid.best else -1.0
+        knots, limit = -sign * grid.knots, sign * grid.worst + SLACK * grid.worst
+        for begin in range(0, values.size, NEAR):
+            part = values[begin : begin + NEAR]
+            signed = sign * part
+            if (signed > limit).any():
+                bad = part[signed > limit][0]
+                raise DeclarationError(
+                    f"{name}={bad:g} is outside the span on the side of more privacy loss"
+                    f" (the worst value accounted for is {grid.worst:g})"
+                )
+            if grid.splines:
+                place = np.rint(np.clip(grid.position(part), 0.0, grid.buckets) * grid.unit)
+            else:  # a value on a knot stays there
+                place = np.maximum(np.searchsorted(knots, -signed, side="right") - 1.0, 0.0)
+            for beyond, code in ((signed < sign * grid.best, 1), (part == self._untouched, 2)):
+                if beyond.any():
+                    place[beyond] = end + code
+            found[begin : begin + NEAR] = place
         return found
 
     def _record_some(self, people: Rows, codes: NDArray[Any], count: int) -> None:

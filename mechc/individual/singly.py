@@ -41,8 +41,6 @@ FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the 
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
 WORK = 4e9  # units of `loss.allowance` for everybody who is composed in one question: .7 minutes
 POINTS = 1 << 17
-BEYOND = 1e-3  # share of delta that may lie beyond the grid
-TILTS = np.geomspace(0.5, 500.0, 24)  # of Chernoff's bound on what does
 LAW = 3e5  # of them for the law of a distinct step, which is not counted otherwise
 
 Counts = Sequence[tuple[float, int]]  # parameters of steps, and how often each was taken
@@ -118,7 +116,10 @@ def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[floa
 
 
 def plancherel(
-    counts: NDArray[Any], losses: Mapping[str, Sequence[PrivacyLoss]], query: Query
+    counts: NDArray[Any],
+    losses: Mapping[str, Sequence[PrivacyLoss]],
+    query: Query,
+    half_length: float,
 ) -> Floats:
     """Return epsilon or delta of some people from their counts, an estimate.
 
@@ -126,11 +127,12 @@ def plancherel(
         counts: steps per bucket, shape (people, buckets).
         losses: the laws of the buckets, for each direction.
         query: what is asked.
+        half_length: of the grid, which is to hold everybody's loss but for little of delta.
     """
     used, found = np.flatnonzero(counts.any(axis=0)), np.zeros(counts.shape[0])
     for laws in losses.values() if used.size else ():
         own = [laws[i] for i in used.tolist()]
-        s = np.linspace(-1.0, 1.0, POINTS, endpoint=False) * _half_length(own, counts, query, used)
+        s = np.linspace(-1.0, 1.0, POINTS, endpoint=False) * half_length
         edges = np.append(s, -s[0]) + s[0] / POINTS
         masses = (np.fft.fftshift(loss.cell_masses(edges)[0]) for loss in own)
         spectra = [np.fft.rfft(mass) for mass in masses]
@@ -138,21 +140,6 @@ def plancherel(
         answers = [_solved(np.exp(row[used] @ logs), np.fft.fftshift(s), query) for row in counts]
         found = np.maximum(found, answers)
     return found
-
-
-def _half_length(
-    losses: Sequence[PrivacyLoss], counts: NDArray[Any], query: Query, used: NDArray[np.int64]
-) -> float:
-    """Return a length that holds everybody's loss but for a share of delta, by Chernoff."""
-    log_small = math.log(BEYOND) + (query.log_delta if query.inverse else -30.0)
-    best = np.full((2, counts.shape[0]), np.inf)
-    for side, sign in enumerate((1.0, -1.0)):
-        for t in TILTS.tolist():
-            k = np.array([loss.log_mgf(t if sign > 0 else -1.0 - t) for loss in losses])
-            if not k.max() < 500.0:
-                break
-            best[side] = np.minimum(best[side], (counts[:, used] @ k - log_small) / t)
-    return 1.2 * max(1.0, float(best.max()))
 
 
 def _solved(phi: NDArray[np.complex128], s: Floats, query: Query) -> float:

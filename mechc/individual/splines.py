@@ -108,6 +108,7 @@ class Grid:
             share = (values - self.worst) / (self.best - self.worst)
         else:
             ratio = values / self.worst if self.best < self.worst else self.worst / values
+            ratio = np.maximum(ratio, 1e-300)  # 0 and inf are not touched
             share = (self.crowding * (1.0 - ratio) - np.log(ratio)) / self.length
         return np.asarray(share * self.buckets)
 

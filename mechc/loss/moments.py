@@ -71,28 +71,6 @@ def waves(x, cosine, sine):  # type: ignore[no-untyped-def]
         cosine[j] = sign * (-s if odd > 0.0 else c)
 
 
-_LEAST_MANTISSA = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))
-_ATANH = 2.0 / (2.0 * np.arange(11.0) + 1.0)
-
-
-@compiled("void(float64[::1], float64[::1])", nogil=True)
-def logarithms(x, out):  # type: ignore[no-untyped-def]
-    """Write log x of positive normal numbers to `out`, good to 4 EPS."""
-    given, mantissa = x.view(np.int64), out.view(np.int64)
-    for j in range(x.size):
-        n = (given[j] - _LEAST_MANTISSA) >> 52
-        mantissa[j] = given[j] - (n << 52)
-    for j in range(x.size):
-        n = np.float64((given[j] - _LEAST_MANTISSA) >> 52)
-        m = out[j] - 1.0  # log (1 + m) = 2 artanh(m / (2 + m))
-        s = m / (m + 2.0)
-        q = s * s
-        p = _ATANH[10]
-        for k in range(9, -1, -1):
-            p = p * q + _ATANH[k]
-        out[j] = n * _LN2_HIGH + (p * s + n * _LN2_LOW)
-
-
 _EXCESS = np.array([1.0 / math.factorial(n) for n in range(15, 1, -1)])  # Taylor, from the top
 _SMALL = 600.0  # largest exponent that cannot overflow in a sum without rescaling
 _FARTHEST = (

@@ -1,7 +1,5 @@
 """The ledger counts what was given, on the safe side, and comes back from disk as it was."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from mechc.errors import DeclarationError
 from mechc.individual import StateError
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import ONE, Grid, basis, spline_coefficients
-from mechc.loss.moments import logarithms
 
 GRID = Grid(0.5, 50.0, 16, "geometric", True)
 
@@ -196,13 +193,3 @@ def test_saved_ledgers_come_back(tmp_path):
         with pytest.raises(StateError, match="expected"):
             other.restore(tmp_path / "s", "ledger", meta)
         assert other.steps == 0 and not other.totals.any()
-
-
-def test_logarithms_of_many_numbers():
-    """Against the C library's, at the ends of all binades that matter and inside them."""
-    x = np.concatenate([2.0 ** np.arange(-996, 10), np.geomspace(1e-300, 1e3, 10_001), [1.0]])
-    x = np.concatenate([x, np.nextafter(x, 0.0), np.nextafter(x, np.inf)])
-    found = np.empty(x.size)
-    logarithms(x, found)
-    exact = np.array([math.log(v) for v in x.tolist()])
-    assert (np.abs(found - exact) <= 4 * 2.0**-52 * np.abs(exact)).all()
