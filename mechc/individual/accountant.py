@@ -61,6 +61,8 @@ REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their ste
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
 # of whom some are composed for it
+COARSE_ORDER = 2  # to which profiles alternate where tables are wide, and their members many
+ALONE = 0.25  # laws of steps that take as long as a member of tables elsewhere
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
 BEYOND = 1e-3  # share of delta that may be due to losses beyond the grid of the paper's method ...
@@ -351,8 +353,8 @@ class IndividualAccountant(TakesTurns):
             for e in self.family.made.values()
         )
         allowed = self._most if self._journal.complete or not self.grid.splines else 0
-        tables, size = not self._without_tables(people), self._ledger.nbytes
-        about = (self.grid, people, different, size, allowed if tables else people)
+        tables, size = not self._without_tables(different), self._ledger.nbytes
+        about = (self.grid, people, different, size, allowed if tables else different)
         few = some[:: -(-some.size // TIMED)]
         alone = [sides[0] for sides in self._steps(few)] if about[-1] else []
         typical = self._ledger.counts(few).mean(axis=0)
@@ -439,29 +441,33 @@ class IndividualAccountant(TakesTurns):
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 
     def _by_contours(self, query: Query, who: Rows) -> Bound:
-        nothing = np.zeros(who.size)
-        found = np.stack([nothing, np.full(who.size, np.nan), np.full(who.size, _ANY)])
-        if self._without_tables(who.size):
-            composed = self._compose(found, query, who, np.ones(who.size, np.bool_))
-            if (found[2] < _ANY).all():
-                return self._bound(found, query, {"buckets": 0, "meshed": composed})
-        sides = self._coarse(query, who)
+        some, place = self._ledger.distinct(who)
+        found, composed = np.stack([np.full(some.size, v) for v in (0.0, np.nan, _ANY)]), 0
+        if self._without_tables(some.size) and self._journal.agree(who, some[place]):
+            composed = self._compose(found, query, some, np.ones(some.size, np.bool_))
+            sharp = _relative(found[2] - found[0], found[2], query) <= query.rtol
+            enough = found[2] < _ANY if self.family.alternates[0] <= COARSE_ORDER else sharp
+            if enough.all():
+                how = {"buckets": 0, "meshed": composed}
+                return self._bound(found[:, place], query, how)
+        sides = self._coarse(query, some, place)
         finest = self._refine(sides, query, who)
         lower, upper = _hull(sides)
         best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
-        found = np.stack([lower, np.maximum.reduce(best), upper])
+        found, alone = np.stack([lower, np.maximum.reduce(best), upper]), found[:, place]
+        found[1] = np.where(alone[2] - alone[0] < upper - lower, alone[1], found[1])
+        found[0], found[2] = np.maximum(lower, alone[0]), np.minimum(upper, alone[2])
         lost = np.maximum.reduce([a.numeric for a in sides.values()]) > UNRESOLVED
-        composed = self._compose(found, query, who, lost)
+        composed = composed or self._compose(found, query, who, lost)
         return self._bound(found, query, {"buckets": finest, "meshed": composed})
 
-    def _coarse(self, query: Query, rows: Rows) -> dict[str, Answers]:
+    def _coarse(self, query: Query, rows: Rows, place: Rows) -> dict[str, Answers]:
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
 
         The other one needs no contour where its Chernoff bound is below what the first has proven,
         and no bound but a rough one where that is.
-        People with the same row of the ledger have the same answer.
+        Of people with the same row of the ledger, one is among `rows`, at the same `place`.
         """
-        rows, place = self._ledger.distinct(rows)
         query = replace(query, few=rare(rows.size))
         asked = [
             Asked(self._ledger, query, rows, reading)
@@ -531,9 +537,9 @@ class IndividualAccountant(TakesTurns):
 
     def _without_tables(self, people: int) -> bool:
         """Whether people one by one take less than the members of tables for them would."""
-        if not (self._journal.complete and self.family.alternates[0] <= 2):
-            return False
-        return people * len(self._journal) <= min(self._meshed, self._members())
+        share = 1.0 if self.family.alternates[0] <= COARSE_ORDER else ALONE
+        most = min(self._meshed, share * self._members())
+        return self._journal.complete and people * len(self._journal) <= most
 
     @property
     def _most(self) -> int:

@@ -408,6 +408,17 @@ class Journal:
             where, people = (people[:size], people[size:]) if sparse else (None, people)
             self.add(part if where is None else (where, part), count)
 
+    def agree(self, rows: Rows, others: Rows) -> bool:
+        """Return whether some people took the same steps as others, one for one."""
+        for where, values, _ in self._steps:
+            now = values
+            if where is not None:
+                now = np.full(self._people, self.untouched)
+                now[where] = values
+            if not np.array_equal(now[rows], now[others]):
+                return False
+        return True
+
     def gather(self, rows: Rows) -> tuple[Floats, Rows]:
         """Return all steps of some people: parameters, shape (steps, len(rows)), and counts."""
         position = np.full(self._people, -1)

@@ -72,7 +72,7 @@ def test_sampled_gaussian_against_ball_arithmetic(sampled, name):
         "SGS1_rem": (2.0, 3000, 1.0, 4.648530662351804e-05),
         "SGS3_rem": (2.0, 3000, 3.0, 9.45180165423610089964e-24),
     }[name]
-    acc = accountant(sampled, 2)
+    acc = accountant(sampled, 2, mesh=0)
     acc.step([sigma, np.inf], count=count)
     bound = acc.delta(epsilon)
     assert bound.lower[0] <= delta <= bound.upper[0]
@@ -106,7 +106,7 @@ def test_hard_people_are_refined_from_the_journal(sampled):
 def test_people_whose_chernoff_bound_is_far_off_are_found(sampled):
     """The wide steps of this person make the first guess 1.19; the answer is 0.747."""
     steps = [1.459, 1.537, 1.723, 1.831, 2.321, 2.61, 3.853, 9.121]
-    acc = accountant(sampled, 1, rtol=1e-3)
+    acc = accountant(sampled, 1, rtol=1e-3, mesh=0)
     for sigma in steps:
         acc.step([sigma], count=125)
     bound = acc.epsilon(1e-6)
@@ -314,7 +314,7 @@ def test_random_sequences_are_never_under_reported(sampled, people):
     """Upper bounds hold for the unbucketed sequences, and are within 1e-3 after refinement."""
     rng = np.random.default_rng(11)
     distinct, repeats = 8, 125
-    acc = accountant(sampled, people, rtol=1e-3)
+    acc = accountant(sampled, people, rtol=1e-3, mesh=0)
     low = np.exp(rng.uniform(math.log(1.0), math.log(15), people))
     steps = np.minimum(low * np.exp(rng.exponential(0.5, (distinct, people))), 49.0)
     for row in steps:

@@ -54,9 +54,10 @@ def test_other_people_before_change_nothing(family):
         assert np.array_equal(bound.lower, first.lower)
 
 
-def test_people_with_the_same_steps_have_the_same_answer(family):
-    four = IndividualAccountant(family, parameter="sigma", people=4, span=SPAN, journal=0)
-    many = IndividualAccountant(family, parameter="sigma", people=4000, span=SPAN, journal=0)
+@pytest.mark.parametrize("journal", [0, 1 << 20])
+def test_people_with_the_same_steps_have_the_same_answer(family, journal):
+    about = {"parameter": "sigma", "span": SPAN, "journal": journal}
+    four, many = (IndividualAccountant(family, people=n, **about) for n in (4, 4000))
     kind = np.random.default_rng(0).integers(0, 4, 4000)
     kind[:4] = range(4)
     for values in ([3.0, 7.0, np.inf, 12.0], [5.0, 5.0, np.inf, 4.0]):
@@ -65,12 +66,23 @@ def test_people_with_the_same_steps_have_the_same_answer(family):
     few, bound = four.epsilon(1e-6), many.epsilon(1e-6)
     assert np.array_equal(bound.upper, bound.upper[:4][kind])
     assert np.array_equal(bound.lower, bound.lower[:4][kind])
+    assert bound.detail["meshed"] == (4 if journal else 0)  # few laws: one by one, each once
     mu = 10.0 * np.hypot(1 / np.array([3.0, 7.0, np.inf, 12.0]), 1 / np.array([5, 5, np.inf, 4]))
     mu /= math.sqrt(2.0)
     for found in (few.upper, bound.upper[:4]):
         assert (gdp_epsilon(mu, 1e-6) <= found).all()
     for found in (few.lower, bound.lower[:4]):
         assert (found <= gdp_epsilon(mu, 1e-6)).all()
+
+
+def test_people_who_are_alike_in_the_ledger_alone_are_told_apart(family):
+    """Weights are rounded: two people have one row and two epsilons."""
+    sigma = np.array([5.0, 5.0 * (1 + 1e-9), 5.0])
+    made = IndividualAccountant(family, parameter="sigma", people=3, span=SPAN, rtol=1e-12)
+    made.step(sigma)
+    bound = made.epsilon(1e-6)
+    assert (bound.lower <= gdp_epsilon(1.0 / sigma, 1e-6)).all()
+    assert (bound.upper >= gdp_epsilon(1.0 / sigma, 1e-6) * (1 - 1e-13)).all()
 
 
 def test_families_are_told_apart_by_all_that_laws_depend_on():
