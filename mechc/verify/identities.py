@@ -1,9 +1,4 @@
-"""Identities that a pair and its kernel satisfy exactly, tested by enclosures and proofs.
-
-And what a kernel says of itself, against its declaration: the claim, the literature, the parameters
-with their domains and defaults, the digest of the text. No query adds these up; every answer says
-them.
-"""
+"""Identities that a pair and its kernel satisfy exactly, tested by enclosures and proofs."""
 
 from __future__ import annotations
 
@@ -17,9 +12,7 @@ import numpy as np
 from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
-from mechc.declare.declaration import Declaration
-from mechc.errors import MechcError, NumericError
-from mechc.kernel.emit import digest_of
+from mechc.errors import MechcError
 from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT, Measure
 from mechc.verify import shape_proofs
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle
@@ -35,7 +28,6 @@ from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 COARSE = 24  # bits to which two moments are compared
-MASS_BITS = 64  # which is what these give
 ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12
 NOTHING = 2.0**-200
@@ -177,24 +169,15 @@ def coverage(kernel: Any, oracle: Oracle, far: bool, check: Check) -> None:
     """
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
     edge = 1.0 if oracle.measure is Measure.LATTICE else 0.0
-    with ctx.workprec(MASS_BITS):
+    with ctx.workprec(MOMENT_BITS):
         for law, column in (("p", 1), ("q", 2)):
             total = sum((row[column] for row in oracle.atoms), start=arb(0))
             for lo, hi, *_ in rows:
-                total += _part_mass(oracle, law, lo - edge, hi)
+                total += oracle.part_mass(law, lo - edge, hi)
             gap = float(abs(total - 1).lower() if far else abs(total - 1).upper())
             if far and gap > WIDTH < abs(oracle.mass(law) - 1).lower():
                 continue
             check.record(gap, law=law, theta=oracle.theta, branches=len(rows))
-
-
-def _part_mass(oracle: Oracle, law: str, lo: float, hi: float) -> Any:
-    """The mass of a stretch; with more bits where it ends next to a zero of a density."""
-    try:
-        return oracle.part_mass(law, lo, hi)
-    except NumericError:
-        with ctx.workprec(MOMENT_BITS):
-            return oracle.part_mass(law, lo, hi)
 
 
 def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
@@ -337,21 +320,3 @@ def lattice(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> N
             position = float(((value - offset) / step).mid())
             error = abs(position - round(position)) / max(1.0, abs(position))
             check.record(error, x=x, theta=oracle.theta, step=step)
-
-
-def words(declaration: Declaration, kernel: Any, text: str, check: Check) -> None:
-    """Constants of a kernel are what its declaration leads to; its claim is derived again."""
-    expected = {
-        "NAME": declaration.name,
-        "ABOUT": declaration.about,
-        "REFS": tuple(declaration.refs),
-        "CLAIM": claim_of(declaration).record(),
-        "PARAMETERS": tuple(tuple(p.info) for p in declaration.parameters),
-        "MEASURE": declaration.measure,
-        "DIGEST": digest_of(text),
-    }
-    for name, value in expected.items():
-        check.points += 1
-        found = vars(kernel).get(name)
-        if found != value:
-            check.fail(f"{name} is {found!r}, and by the declaration {value!r}")

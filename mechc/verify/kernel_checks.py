@@ -53,13 +53,6 @@ def tolerance(declaration: Declaration, check: Check) -> float:
     return SPECIAL
 
 
-def _raw(name: str) -> Raw:
-    if name == "loss":
-        return Oracle.raw_loss
-    law = name[-1]
-    return lambda oracle, x: oracle.raw_log_density(law, x)
-
-
 def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: Check) -> None:
     """`log_p`, `log_q` or `loss`, scalar and array form, at the outputs `xs`."""
     theta = np.array(oracle.theta)
@@ -67,7 +60,11 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
     out = np.empty(len(xs))
     with np.errstate(all="ignore"):
         getattr(kernel, f"{name}_many")(np.array(xs), theta, out)
-    scalar, raw = getattr(kernel, name), _raw(name)
+    scalar = getattr(kernel, name)
+
+    def raw(one: Oracle, x: Any) -> Any:
+        return one.raw_loss(x) if name == "loss" else one.raw_log_density(name[-1], x)
+
     ends = [float(e) for e in np.asarray(kernel.breakpoints(theta))]
     for x, many in zip(xs, out, strict=True):
         truth = oracle.at(partial(raw, oracle, arb(x)))

@@ -5,7 +5,7 @@ import pytest
 import mechc
 from mechc.cli import subject
 from mechc.kernel.cache import seal
-from mechc.verify.identities import words
+from mechc.verify.certificate import emission
 from mechc.verify.result import Check
 
 
@@ -17,9 +17,8 @@ def text():
 def found(text, folder):
     path = folder / "laplace.py"
     path.write_text(seal(text.rpartition("# sha256")[0]))
-    mechanism, kernel = subject.find(str(path))
-    check = Check("words", "proof", 0.0)
-    words(mechanism.declaration, kernel, path.read_text(), check)
+    check = Check("emission", "identity")
+    emission(mechc.load("laplace").source, path.read_text(), check)
     return check.failures
 
 

@@ -110,10 +110,7 @@ def apply(matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 def _polynomials(u: Any, count: int) -> list[Any]:
     """T_0 .. T_(count-1) at u."""
-    row = [arb(1), u]
-    while len(row) < count:
-        row.append(2 * u * row[-1] - row[-2])
-    return row[:count]
+    return [u.chebyshev_t(k) for k in range(count)]
 
 
 def _antiderivatives(row: list[Any]) -> list[Any]:

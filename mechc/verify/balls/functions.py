@@ -8,8 +8,7 @@ ball arithmetic").
 
 Switches (Abs, Max, Min, sign, Piecewise) are followed on real balls only; where a ball does not
 decide one, the union of both sides is returned. Subexpressions without the variable are evaluated
-once. The complementary error function keeps its digits on wide balls and in tails, and Bessel
-functions of many orders at one argument are computed by blocks.
+once. The complementary error function keeps its digits on wide balls and in tails.
 """
 
 from __future__ import annotations
@@ -17,42 +16,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from flint import acb, arb, ctx
+from flint import acb, arb
 from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.errors import UnsupportedError
 from mechc.symbolic.functions import QuadratureSum, argument_of_erfc
-
-BLOCK = 64
-LARGEST = 2**40  # order up to which neighbours are kept
-GUARD_BITS = 12
-
-
-def bessel_i(order: Any, u: Any) -> Any:
-    """I_order(u), orders that are whole numbers by blocks."""
-    if not (isinstance(u, arb) and u > 0 and order.is_integer() and abs(order) < LARGEST):
-        return u.bessel_i(order)
-    n = abs(int(order.unique_fmpz()))
-    return +_block(n // BLOCK, u.mid().man_exp(), u.rad().man_exp(), ctx.prec)[n % BLOCK]
-
-
-@lru_cache(maxsize=2048)
-def _block(number: int, middle: Any, radius: Any, bits: int) -> list[Any]:
-    """I_n(u) for the orders n of one block, u given by the words of its ball."""
-    with ctx.workprec(bits + GUARD_BITS):
-        u = arb(middle, radius)
-        top = (number + 1) * BLOCK
-        above, here = u.bessel_i(arb(top)), u.bessel_i(arb(top - 1))
-        found = [here]
-        for n in range(top - 1, number * BLOCK, -1):
-            above, here = here, above + 2 * n / u * here
-            found.append(here)
-        return found[::-1]
 
 
 def log_erfc(u: Any, analytic: bool) -> Any:
@@ -368,11 +340,9 @@ def _extreme(name: str) -> Callable[..., Ball]:
     return apply
 
 
-def _bessel(order: Ball, u: Ball, analytic: bool) -> Ball:
+def bessel_i(order: Ball, u: Ball, analytic: bool = False) -> Ball:
     """I_n(u); for integers I_{-n} = I_n."""
-    if isinstance(order, arb) and order.is_integer():
-        order = abs(order)
-    return bessel_i(order, u)
+    return u.bessel_i(abs(order) if isinstance(order, arb) and order.is_integer() else order)
 
 
 def _binomial(n: Ball, k: Ball, analytic: bool) -> Ball:
@@ -405,7 +375,7 @@ _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` f
     "Heaviside": _heaviside, "Max": _extreme("max"), "Min": _extreme("min"),
     "clamped": lambda c, a, b, analytic: _extreme("max")(
         a, _extreme("min")(c, b, analytic), analytic),
-    "besseli": _bessel,
+    "besseli": bessel_i,
     "besselk": lambda order, u, analytic: u.bessel_k(order),
     "log_besselk": lambda n, z, analytic: log_of(z.bessel_k(n), analytic),
     "log_erf_gap": lambda u, h, analytic: log_of(_erf_gap(u, h), analytic),

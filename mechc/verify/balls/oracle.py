@@ -138,18 +138,12 @@ class Oracle:
     def _density(self, law: str) -> Any:
         key = law, ctx.prec
         if key not in self._compiled:
-            self._compiled[key] = expressions.function(
-                self._supported(law), self.declaration.variable, self.values
-            )
+            declared = self.declaration.p if law == "p" else self.declaration.q
+            (lo, hi), x = self.declaration.support, self.declaration.variable
+            inside = And(lo <= x if lo != -oo else True, x <= hi if hi != oo else True)
+            supported = Piecewise((declared, inside), (0, True))
+            self._compiled[key] = expressions.function(supported, x, self.values)
         return self._compiled[key]
-
-    def _supported(self, law: str) -> Expr:
-        """The density, zero outside the support."""
-        declared = self.declaration.p if law == "p" else self.declaration.q
-        lo, hi = self.declaration.support
-        x = self.declaration.variable
-        inside = And(lo <= x if lo != -oo else True, x <= hi if hi != oo else True)
-        return Piecewise((declared, inside), (0, True))
 
     def neighbours(self, step: float) -> tuple[Oracle, ...]:
         """The same pair with one real parameter at a time made smaller by the factor 1 - step."""

@@ -15,9 +15,10 @@ and it changes nothing but the width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.protocol import Use
 from mechc.verify.balls.boxes import between
 from mechc.verify.balls.oracle import Oracle, reversed_pair
-from mechc.verify.certified.decay import TAIL_NATS, Decay, decays
+from mechc.verify.certified.decay import TAIL_NATS, Decay, decays, least
 from mechc.verify.certified.integrand import Powers
 from mechc.verify.certified.moments import moments
 
@@ -195,10 +196,11 @@ class Contour:
 
     def moment(self, t: Any) -> Any:
         """Upper bound on M(t) of the composition, for real t."""
-        total = arb(1)
-        for law in self.laws:
-            total *= law.oracle.moment_bound(t) ** law.count
-        return total.upper()
+        return self._product(lambda law: law.oracle.moment_bound(t)).upper()
+
+    def _product(self, factor: Callable[[Law], Any]) -> Any:
+        """The product over all steps of what each has."""
+        return reduce(mul, (factor(law) ** law.count for law in self.laws), arb(1))
 
     def _sizes(self, c: float) -> list[Any]:
         """Log M(c) of every step in floating point, as exact balls."""
@@ -227,10 +229,7 @@ class Contour:
 
     def _finite(self, law: str) -> Any:
         """M(0) (law "p") or M(-1) (law "q"): what is not at infinity."""
-        total = arb(1)
-        for step in self.laws:
-            total *= (1 - step.oracle.infinite_mass(law)) ** step.count
-        return total
+        return self._product(lambda step: 1 - step.oracle.infinite_mass(law))
 
     def _right(self, c: Any, epsilon: Any, period: Any, s: Any) -> Any:
         """Bound on the right images."""
@@ -282,15 +281,10 @@ class Contour:
 
     def _height(self, tables: dict[int, list[Decay]], y: Any) -> Any:
         """Bound on |M(c + iy)| of the steps with bounds, for this and all higher frequencies."""
-        total = arb(1)
-        for n, rows in tables.items():
-            total *= reduce(arb.min, (decay.at(y) for decay in rows)) ** self.laws[n].count
-        return total
+        heights = (least(rows, y) ** self.laws[n].count for n, rows in tables.items())
+        return reduce(mul, heights, arb(1))
 
     def _others(self, c: float, logs: Sequence[Any]) -> Any:
         """Product of the sizes at c of all steps without bounds, from logs of every step's."""
-        total = arb(0)
-        for n, law in enumerate(self.laws):
-            if n not in self._decays[c]:
-                total += law.count * logs[n]
-        return total.exp()
+        others = [n for n in range(len(self.laws)) if n not in self._decays[c]]
+        return sum((self.laws[n].count * logs[n] for n in others), start=arb(0)).exp()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,13 +67,18 @@ def decays(oracle: Oracle, integrand: Powers, nats: Sequence[float] = TAIL_NATS)
             if part.is_shared and part.plateau is None
         ]
         for i in range(len(nats)):
-            regular, root, slope = arb(0), arb(0), arb(0)
+            rows = [(arb(0), arb(0), arb(0))]
             for part, windows in pieces:
-                mass, b, v = _piece(part, oracle, integrand, windows[i], boxes)
-                regular, root, slope = regular + mass, root + b, slope + v
+                rows += _piece(part, oracle, integrand, windows[i], boxes)
+            regular, root, slope = (sum(each, start=arb(0)) for each in zip(*rows, strict=True))
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
     return found
+
+
+def least(rows: Sequence[Decay], y: Any) -> Any:
+    """The sharpest of several bounds at y > 0."""
+    return reduce(arb.min, (row.at(y) for row in rows))
 
 
 def _piece(
@@ -81,19 +87,17 @@ def _piece(
     integrand: Powers,
     window: tuple[float, float] | None,
     boxes: Iterator[int],
-) -> tuple[Any, Any, Any]:
-    """(mass covered, root, slope) of one piece within a window."""
-    mass, root, slope = arb(0), arb(0), arb(0)
+) -> list[tuple[Any, Any, Any]]:
+    """(mass covered, root, slope) of the stretches of one piece within a window."""
     if window is None:
-        return mass, root, slope
-    ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
+        return []
+    found, ends = [], [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
         of_loss = _functions(part.piece, oracle, integrand.c, (left + right) / 2, boxes)
         slopes = integrand.slopes(part, of_loss)
         for lo, hi, critical in _stretches(of_loss.first, slopes.second, left, right):
-            for got in _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS):
-                mass, root, slope = mass + got[0], root + got[1], slope + got[2]
-    return mass.lower(), root, slope
+            found += _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS)
+    return found
 
 
 def _covered(
@@ -187,7 +191,7 @@ def _windows(
     part: PieceIntegral, c: Any, nats: Sequence[float]
 ) -> list[tuple[float, float] | None]:
     """Finite stretches of a piece outside which the tilted density, times dx, is small."""
-    lo, hi = _ends(part)
+    lo, hi = float(part.lo.mid()), float(part.hi.mid())
     zero, one = acb(1 + c).real, acb(-c).real
     left, right = (
         float(part.cut(acb(1 + c), acb(-c), side)[0].mid()) if math.isinf(end) else end
@@ -196,7 +200,8 @@ def _windows(
     places = _spread(left, right, lo, hi)
     heights = (part.height(zero, one, arb(v)) for v in places)
     logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])
-    logs += np.log(_widths(places))
+    widths = np.convolve([places[0], *places, places[-1]], (0.5, 0.0, -0.5), "valid")
+    logs += np.log(np.maximum(widths, 1e-300))
     lowest, highest = math.nextafter(lo, math.inf), math.nextafter(hi, -math.inf)
     found: list[tuple[float, float] | None] = []
     for depth in nats:
@@ -208,11 +213,6 @@ def _windows(
     return found
 
 
-def _ends(part: PieceIntegral) -> tuple[float, float]:
-    """Ends of a piece in floating point."""
-    return float(part.lo.mid()), float(part.hi.mid())
-
-
 def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
     """Points in (left, right), even and denser towards zero and finite ends."""
     width = right - left
@@ -220,11 +220,6 @@ def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
     marks = [0.0, *(e for e in (lo, hi) if math.isfinite(e))]
     graded = [m + s * width * 0.5**k for m in marks for s in (-1, 1) for k in range(1, OCTAVES)]
     return sorted({v for v in (*even, *graded) if left < v < right})
-
-
-def _widths(points: list[float]) -> list[float]:
-    ends = [points[0], *points, points[-1]]
-    return [max((ends[i + 2] - ends[i]) / 2, 1e-300) for i in range(len(points))]
 
 
 def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bool]]:

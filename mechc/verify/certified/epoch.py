@@ -24,7 +24,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.protocol import Measure, Use
 from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified.contour import Law
-from mechc.verify.certified.decay import decays
+from mechc.verify.certified.decay import decays, least
 from mechc.verify.certified.integrand import Ratios
 from mechc.verify.certified.moments import moments
 
@@ -196,10 +196,7 @@ class Fading:
         self._largest.reverse()
 
     def _far(self, u: Any) -> Any:
-        best = self._rows[0].at(u)
-        for row in self._rows[1:]:
-            best = best.min(row.at(u))
-        return best.upper()
+        return least(self._rows, u).upper()
 
     def bound(self, u: Any) -> Any:
         """The largest value at any frequency from u on."""

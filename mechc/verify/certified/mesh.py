@@ -220,13 +220,6 @@ def _masses(values: list[Any], cells: int, error: float) -> tuple[Floats, float]
     return (means, relative) if relative < PRECISE else None
 
 
-class Mesh(NamedTuple):
-    """Points offset + n step, both exact."""
-
-    step: float
-    offset: float
-
-
 class Weights(NamedTuple):
     """A law on offset + (first + n) step: integers, tilted and times 2^WORD exp(-scale)."""
 
@@ -255,8 +248,8 @@ class Law(NamedTuple):
     moment: Any
 
 
-def law_of(cells: Cells, mesh: Mesh, c: Any) -> Law:
-    """Put the cells of one step on a mesh, under a tilt c.
+def law_of(cells: Cells, step: float, offset: float, c: Any) -> Law:
+    """Put the cells of one step on the mesh offset + n step, exact numbers, under a tilt c.
 
     Raises:
         NumericError: too many points.
@@ -264,15 +257,15 @@ def law_of(cells: Cells, mesh: Mesh, c: Any) -> Law:
     blocks = cells.blocks
     low = float(np.min(np.concatenate([b.low for b in blocks])))
     high = float(np.max(np.concatenate([b.high for b in blocks])))
-    if not (high - low) / mesh.step < MOST_OF_LAW:
+    if not (high - low) / step < MOST_OF_LAW:
         raise NumericError(f"more than {MOST_OF_LAW} points of the mesh")
     tilted = [b.scale_p + c * (b.scale_p - b.scale_q) for b in blocks]
     weights = [math.log(np.sum(b.p * (b.p / b.q) ** float(c))) for b in blocks]
     logs = np.array([float(t.mid()) for t in tilted]) + weights
     scale = float(np.max(logs) + np.log(np.sum(np.exp(logs - np.max(logs)))))
     apart = APART * (1.0 + max(abs(low), abs(high)))
-    lower, tested = _Placed(blocks, mesh._replace(offset=mesh.offset - apart), c, scale).below()
-    upper = _Placed(blocks, mesh._replace(offset=mesh.offset + apart), c, scale).above()
+    lower, tested = _Placed(blocks, step, offset - apart, c, scale).below()
+    upper = _Placed(blocks, step, offset + apart, c, scale).above()
     moment = (arb(scale).exp() * sum(upper.values) / 2**WORD).upper() + cells.left_out
     return Law(lower, tested, upper, scale, cells.left_out, moment)
 
@@ -284,16 +277,17 @@ class _Placed:
     multiplied by.
     """
 
-    def __init__(self, blocks: list[Block], mesh: Mesh, c: Any, scale: float) -> None:
-        self.mesh, self.blocks = mesh, blocks
-        step, offset = arb(mesh.step), arb(mesh.offset)
-        self.fall = float(1 - (-step).exp()) * (1.0 - 4.0 * U)  # 1 - e^-h, not too large
+    def __init__(
+        self, blocks: list[Block], step: float, offset: float, c: Any, scale: float
+    ) -> None:
+        self.blocks, self.step, self.offset, h = blocks, step, arb(offset), arb(step)
+        self.fall = float(1 - (-h).exp()) * (1.0 - 4.0 * U)  # 1 - e^-h, not too large
         self.error = max(b.error for b in blocks)
         self.frames: list[tuple[int, Floats]] = []
         for b in blocks:
-            first = math.floor((float(np.min(b.low)) - mesh.offset) / mesh.step) - 2
-            last = math.ceil((float(np.max(b.high)) - mesh.offset) / mesh.step) + 2
-            points = [offset + n * step for n in range(first, last + 1)]
+            first = math.floor((float(np.min(b.low)) - offset) / step) - 2
+            last = math.ceil((float(np.max(b.high)) - offset) / step) + 2
+            points = [self.offset + n * h for n in range(first, last + 1)]
             rows = [(s, (s + b.scale_q - b.scale_p).exp(), (b.scale_p - scale + c * s).exp())
                     for s in points]  # fmt: skip
             self.frames.append((first, np.array([list(map(float, row)) for row in rows]).T))
@@ -310,7 +304,7 @@ class _Placed:
         whole = np.floor(scaled) if side < 0.0 else np.ceil(np.nextafter(scaled, np.inf))
         kept = np.flatnonzero(within > 0.0)
         a, b = (int(kept[0]), int(kept[-1]) + 1) if kept.size else (0, 1)
-        return Weights(self.first + a, arb(self.mesh.offset), [int(v) for v in whole[a:b]])
+        return Weights(self.first + a, self.offset, [int(v) for v in whole[a:b]])
 
     def above(self) -> Weights:
         """Weights under P of a law above."""
@@ -345,7 +339,7 @@ class _Placed:
         p, q, most = np.zeros(self.size), np.zeros(self.size), 0
         for block, (first, (points, ratios, tilts)) in zip(self.blocks, self.frames, strict=True):
             centres = (block.low + block.high) / 2.0
-            i = np.searchsorted(points, centres - 0.5 * self.mesh.step)
+            i = np.searchsorted(points, centres - 0.5 * self.step)
             at = slice(first - self.first, first - self.first + points.size)
             p[at] += np.bincount(i, block.p, points.size) * tilts
             q[at] += np.bincount(i, block.q, points.size) * tilts * ratios
@@ -374,8 +368,7 @@ def finite_part(
                 cells = [cells_of(law.oracle, c, h / CELLS) for law in laws]
                 step, offsets = _mesh(cells, h, tilt)
                 found = [
-                    law_of(one, Mesh(step, offset), c)
-                    for one, offset in zip(cells, offsets, strict=True)
+                    law_of(one, step, offset, c) for one, offset in zip(cells, offsets, strict=True)
                 ]
                 value = composed_part(found, counts, arb(step), arb(epsilon), c)
             except NumericError:

@@ -45,7 +45,7 @@ KINDS = {
     **dict.fromkeys((*VALUES, "loss_inverse", "cgf", "cdf", "atoms", "infinite_mass"), "values"),
     **dict.fromkeys(("lattice", "strip", "symmetry", "pieces", "coverage"), "identity"),
     "emission": "identity",
-    **dict.fromkeys(("branches", "unimodal", "words"), "proof"),
+    **dict.fromkeys(("branches", "unimodal"), "proof"),
 }
 BRANCHES = {"branches", "pieces"}  # of a pair that is not a few outcomes
 NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
