@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import factorial
 from typing import Any
 
@@ -163,7 +163,6 @@ class PieceIntegral(Part):
         self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, tuple[Any, Any]] = {}
         self._masses: dict[Any, Any] = {}
-        self._differences: dict[tuple[int, int], Callable[[Any, bool], Any]] = {}
 
     @cached_property
     def is_empty(self) -> bool:
@@ -367,12 +366,11 @@ class PieceIntegral(Part):
 
         return exponent
 
-    def _apart(self, i: int, j: int) -> Callable[[Any, bool], Any]:
-        """Term j of q minus term i of p."""
-        if (i, j) not in self._differences:
-            gap = difference(self.q.exprs[j], self.p.exprs[i], self.x)
-            self._differences[i, j] = expressions.function(gap, self.x, self.values)
-        return self._differences[i, j]
+    @cached_property
+    def _apart(self) -> Callable[[int, int], Callable[[Any, bool], Any]]:
+        """Term j of q minus term i of p, for i and j."""
+        p, q, x, values = self.p.exprs, self.q.exprs, self.x, self.values
+        return cache(lambda i, j: expressions.function(difference(q[j], p[i], x), x, values))
 
     def cut(self, a: Any, b: Any, side: int, other: Any = None) -> tuple[Any, Any]:
         """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond.

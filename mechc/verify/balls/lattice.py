@@ -9,7 +9,7 @@ are modified Bessel functions (Amos 1974):
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from flint import acb, arb, ctx
@@ -18,6 +18,7 @@ from sympy import besseli, log
 from mechc.errors import NumericError
 from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import between
+from mechc.verify.balls.density import Law
 from mechc.verify.balls.infinity import Unknown
 from mechc.verify.balls.part import Part
 
@@ -32,10 +33,6 @@ class LatticeSum(Part):
     def is_empty(self) -> bool:
         """No integer, or no mass."""
         return bool(self.hi < self.lo) or (self.p.is_zero and self.q.is_zero)
-
-    @cached_property
-    def _logs(self) -> dict[int, tuple[Any, Any]]:
-        return {}
 
     def mass(self, law: str, lo: float, hi: float) -> Any:
         """Mass of lo < n <= hi on this piece."""
@@ -102,14 +99,14 @@ class LatticeSum(Part):
                     raise NumericError(f"more than {most} points of the lattice matter")
         return rows, rest
 
-    def logs(self, n: int) -> tuple[Any, Any]:
+    @cached_property
+    def logs(self) -> Callable[[int], tuple[Any, Any]]:
         """Log masses at an integer."""
-        if n not in self._logs:
-            p, q = (
-                arb.neg_inf() if law.is_zero else law.log(arb(n), False) for law in (self.p, self.q)
-            )
-            self._logs[n] = p, q
-        return self._logs[n]
+
+        def log_mass(law: Law, n: int) -> Any:
+            return arb.neg_inf() if law.is_zero else law.log(arb(n), False)
+
+        return cache(lambda n: (log_mass(self.p, n), log_mass(self.q, n)))
 
     def beyond(self, rows: list[Any], side: int, y: Any) -> Any:
         """See `Part.beyond`."""

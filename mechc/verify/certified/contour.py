@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import mul
 from typing import Any
 
@@ -89,20 +89,18 @@ class Contour:
             rtols: relative widths aimed at: the first one that few nodes reach, or the last.
         """
         self.laws, self.guide, self.rtols = tuple(laws), guide, tuple(rtols)
-        self._rough: dict[float, float] = {}
+        self._rough = cache(self._rough_at)
         self._decays: dict[float, dict[int, list[Decay]]] = {}
 
     # -- floating point: where to integrate ----------------------------------------------------
 
-    def rough(self, t: float) -> float:
+    def _rough_at(self, t: float) -> float:
         """K(t) to a few digits, inf where it is not finite."""
-        if t not in self._rough:
-            try:
-                value = float(self.guide.cumulants(t, 0)[0])
-            except MechcError:
-                value = math.inf
-            self._rough[t] = value if math.isfinite(value) else math.inf
-        return self._rough[t]
+        try:
+            value = float(self.guide.cumulants(t, 0)[0])
+        except MechcError:
+            return math.inf
+        return value if math.isfinite(value) else math.inf
 
     def plan(self, epsilon: float, rtol: float) -> tuple[float, float, float, float]:
         """(c, T, s, log of the size of delta): contour, period, tilt for the right images."""
@@ -121,7 +119,7 @@ class Contour:
         grid = t * np.exp(np.sort([*shifts[:: 1 if len(self.laws) <= MANY else COARSE], 0.0]))
         if known := [c for c in self._decays if 0.17 * t <= c <= 1.02 * t]:
             grid = np.union1d(grid, known)
-        rough = np.array([self.rough(v) for v in grid])
+        rough = np.array([self._rough(v) for v in grid])
         exponents = rough - epsilon * grid - np.log(grid * (1.0 + grid))
         fits = exponents <= float(exponents[grid == t][0]) + BEARABLE
         fits &= np.isin(grid, known) if known else grid <= t
