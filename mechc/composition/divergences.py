@@ -57,6 +57,7 @@ MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
+MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
 FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
@@ -122,15 +123,19 @@ def zcdp(composition: Run, direction: str) -> Bound:
     whole = composition.evaluation("auto", direction)
     if whole.log_infinite_range()[0] > -math.inf:
         return Bound(math.inf, math.inf, math.inf, "renyi", "proven", {"order": math.inf})
-    lower, order = max((_ratio(whole, d, t)[0], t) for d in whole.directions for t in TILTS)
-    detail: dict[str, Any] = {"order": order + 1.0}
     closed = [(event, count, event.rho_bound()) for event, count in composition.parts]
     rest = [count * event for event, count, rho in closed if math.isnan(rho)]
     upper = math.fsum(n * rho for _, n, rho in closed if rho == rho) * (1.0 + 4 * EPS)
-    if rest:
-        found = _bounded_rho(reduce(add, rest), direction)
-        lower = max(lower, found[0]) if len(rest) == len(closed) else lower
-        upper += found[1]
+    bounded = _bounded_rho(reduce(add, rest), direction) if rest else (-math.inf, 0.0)
+    upper += bounded[1]
+    lower, order = -math.inf, 1.0
+    for tilt in TILTS:
+        here = max(_ratio(whole, each, tilt)[0] for each in whole.directions)
+        lower, order = max((lower, order), (here, tilt))
+        if lower >= upper * (1.0 - MET):
+            break
+    detail: dict[str, Any] = {"order": order + 1.0}
+    lower = max(lower, bounded[0]) if len(rest) == len(closed) else lower
     lower = max(lower, 0.0) if lower > -math.inf else math.nan
     estimate = max(lower, upper if not rest else math.nan) if lower == lower else upper
     estimate = estimate if estimate == estimate else lower
