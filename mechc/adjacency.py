@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, check_text
 
 
 class Adjacency(StrEnum):
@@ -80,8 +80,10 @@ class Claim:
         """Take text for the relation.
 
         Raises:
-            DeclarationError: an unknown status or relation.
+            DeclarationError: an unknown status or relation, or words that are not text.
         """
+        for words in (*self.conditions, *self.assumptions, self.about, self.group):
+            check_text("a claim's words", words)
         object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency))
         if self.status not in ("proven", "declared"):
             raise DeclarationError(f"status={self.status!r} of a claim (expected proven, declared)")

@@ -4,10 +4,13 @@ Every error a user can cause derives from `MechcError` and says which argument, 
 what would have been accepted. `InternalError` is the exception: it means a bug in mechc.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from types import FunctionType
 from typing import Any, TypeVar
+
+LONGEST_NAME = 200  # characters of a name
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -83,6 +86,28 @@ def check_one_of(name: str, value: object, known: Iterable[str], owner: str = ""
     raise DeclarationError(
         f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"
     )
+
+
+def check_text(argument: str, value: object, most: int | None = None) -> None:
+    """Refuse what would not be shown as it is: control and hidden characters, lone surrogates.
+
+    All text stands in kernels, tables, terminals and pages.
+
+    Args:
+        argument: the argument.
+        value: what was given for it.
+        most: for a name, of one line, how many characters it may have; prose may have lines.
+
+    Raises:
+        DeclarationError: it is not such text.
+    """
+    if not isinstance(value, str) or (most and not value.strip()):
+        raise DeclarationError(f"{argument}={value!r} is not text")
+    if not (value if most else re.sub(r"[\n\t]", " ", value)).isprintable():
+        kind = "one line of " if most else ""
+        raise DeclarationError(f"{argument}={value!r} is not {kind}printable text")
+    if most and len(value) > most:
+        raise DeclarationError(f"{argument}={value[:40]!r}... is longer than {most} characters")
 
 
 def as_flag(name: str, value: Any) -> bool:

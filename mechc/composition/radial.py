@@ -19,12 +19,12 @@ import numpy as np
 from mechc.adjacency import Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, unsupported_on_composition
-from mechc.composition.mechanism import Mechanism, WithoutKernel, load
+from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.radial import radial_loss
-from mechc.protocol import Floats, Kernel, Measure
+from mechc.protocol import Described, Floats, Kernel, Measure
 
 NAME = "radial"
 MOST_DIMENSIONS = 10_000
@@ -144,7 +144,7 @@ def _distance(event: Event, name: str) -> float:
     return float(built.sensitivity.subs({s: named[s.name] for s in built.sensitivity.free_symbols}))
 
 
-def _noise(mechanism: Mechanism, name: str) -> Any:
+def _noise(mechanism: Described, name: str) -> Any:
     """How a profile was declared, refused where it is no noise with a density."""
     from mechc.declare.declaration import Shift
 

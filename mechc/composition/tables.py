@@ -33,7 +33,14 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
+from mechc.errors import (
+    LONGEST_NAME,
+    DeclarationError,
+    NumericError,
+    UnsupportedError,
+    check_text,
+    public,
+)
 from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import FEW, log_complement
@@ -352,9 +359,8 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
 
 def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
     """What a table stands for, in the words of the user, which have to be text."""
-    for argument, value in (("name", name), ("because", because)):
-        if not isinstance(value, str):
-            raise DeclarationError(f"{argument}={value!r} is not text")
+    check_text("name", name, LONGEST_NAME)
+    check_text("because", because)
     return Claim("declared", None, Adjacency.of(adjacency), (), (because,))
 
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
-from mechc.errors import DeclarationError, as_flag, listed
+from mechc.errors import LONGEST_NAME, DeclarationError, as_flag, check_text, listed
 from mechc.protocol import ParameterInfo
 
 LONGEST_LIST = 10_000  # parameters of one list
-LONGEST_NAME = 200  # characters of a mechanism's name
 
 
 @dataclass(frozen=True)
@@ -242,19 +241,10 @@ def check_words(name: object, about: object, refs: object) -> None:
 
     All of it stands in kernels, tables and certificates.
     """
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise DeclarationError(f"name={name!r} is not one line of printable text")
-    if len(name) > LONGEST_NAME:
-        raise DeclarationError(f"name={name[:40]!r}... is longer than {LONGEST_NAME} characters")
-    if not isinstance(about, str):
-        raise DeclarationError(f"{name}: about={about!r} is not text")
-    words = listed(f"{name}: refs", refs, "a list of words")
-    if not all(isinstance(ref, str) for ref in words):
-        raise DeclarationError(f"{name}: refs={refs!r} (expected a list of words)")
-    try:
-        "".join((about, *words)).encode()
-    except UnicodeEncodeError as error:
-        raise DeclarationError(f"{name}: about or refs is not text ({error.reason})") from None
+    check_text("name", name, LONGEST_NAME)
+    check_text(f"{name}: about", about)
+    for ref in listed(f"{name}: refs", refs, "a list of words"):
+        check_text(f"{name}: refs", ref)
 
 
 def check_variable(

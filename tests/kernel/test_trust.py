@@ -17,7 +17,7 @@ from test_cache import KEY, TEXT, answer_of_a_new_process, loss, small
 
 import mechc
 from mechc.calculus import derive, normalise
-from mechc.declare import additive, mechanism, positive, real, text
+from mechc.declare import additive, dominates, mechanism, positive, real, text
 from mechc.errors import CacheError, DeclarationError
 from mechc.kernel import build, cache, closure
 from mechc.kernel.cache import seal
@@ -86,10 +86,23 @@ def test_names_are_one_printable_line(word):
             declare()
 
 
-@pytest.mark.parametrize("words", [{"about": "a\ud800"}, {"refs": ("a\ud800",)}])
-def test_prose_that_no_file_can_hold_is_refused(words):
-    with pytest.raises(DeclarationError, match="is not text"):
-        additive("plain", **{**NOISE, **words})
+@pytest.mark.parametrize("hidden", ["\ud800", "\x1b[31m", "\u202e", "\u2028", "\x00", "\x85"])
+def test_prose_that_is_not_shown_as_it_is_is_refused(hidden):
+    halves, word = [0.5, 0.5], f"a{hidden}b\n"
+    table = mechc.from_pmfs(halves, halves)
+    for say in (
+        lambda: additive("plain", **NOISE, about=word),
+        lambda: additive("plain", **NOISE, refs=(word,)),
+        lambda: additive("plain", **NOISE, claim=dominates("any", because=word)),
+        lambda: mechc.from_pmfs(halves, halves, because=word),
+        lambda: mechc.from_losses([0.0], [1.0], name=word),
+        lambda: mechc.mixture([table], [1.0], assumed=[word]),
+    ):
+        with pytest.raises(DeclarationError, match="printable text"):
+            say()
+    assert mechc.from_pmfs(halves, halves, because="two\nlines").claim.assumptions == (
+        "two\nlines",
+    )
 
 
 @pytest.mark.parametrize("word", [*HOSTILE[:-2], "lambda", "ﬁ", "a b", "1a", "x.y", 3, None])
