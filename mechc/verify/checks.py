@@ -120,7 +120,8 @@ def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
         run = partial(kernel_checks.inverses, kernel, oracle, xs)
         yield "loss_inverse", "values", VALUES, run
     if is_closed(kernel, "cgf"):
-        zs = kernel_checks.tilts(_strip(kernel, oracle.theta), full)
+        lo, hi = map(float, kernel.strip(np.array(oracle.theta)))
+        zs = kernel_checks.tilts((lo, hi), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
         zs = [*zs, *place.tilts]
         yield "cgf", "values", CGF, partial(kernel_checks.generating_function, kernel, oracle, zs)
@@ -155,8 +156,3 @@ def _facts(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
         if shape_proofs.noise_of(oracle.declaration) is not None:
             yield "unimodal", "proof", 0.0, partial(identities.unimodality, oracle, xs)
         yield "branches", "proof", 0.0, partial(identities.branches, kernel, oracle, xs)
-
-
-def _strip(kernel: Any, theta: tuple[float, ...]) -> tuple[float, float]:
-    lo, hi = kernel.strip(np.array(theta))
-    return float(lo), float(hi)

@@ -348,17 +348,16 @@ def _shifted(piece: Piece, line: Line) -> Form | None:
     for f in moving:
         for place in sorted(f.free_symbols - {x}, key=str):
             for turn, left, right in ((1, f, base), (-1, base, f)):
-                if _plain(left.xreplace({x: x + place}) - right) == 0 and line.values[place] > 0:
+                gap = left.xreplace({x: x + place}) - right
+                gap = sp.expand(
+                    gap, power_base=False, power_exp=False, log=False, multinomial=False
+                )
+                if gap == 0 and line.values[place] > 0:
                     parts.append((-turn * sign, sp.diff(with_log_erfc(right), x)))
                     reaches.add(place)
     if len(parts) != len(moving) or len(reaches) != 1:
         return None
     return Form(tuple(parts), line.values[reaches.pop()])
-
-
-def _plain(expr: Expr) -> Expr:
-    """Multiplied out, down to the arguments of functions."""
-    return sp.expand(expr, power_base=False, power_exp=False, log=False, multinomial=False)
 
 
 def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:

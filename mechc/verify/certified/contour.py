@@ -257,7 +257,10 @@ class Contour:
         tables = self._decays[key]
         front = (-c * epsilon).exp() / arb.pi() * self._others(key, self._sizes(key))
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
-        heights = [front * self._height(tables, y) for y in ys]
+        heights = [
+            reduce(mul, (least(rows, y) ** self.laws[n].count for n, rows in tables.items()), front)
+            for y in ys
+        ]
         # beyond ys[i]: sum of height * (1/y_j - 1/y_{j+1}), the last one out to infinity
         beyond = heights[-1] / ys[-1]
         best = (RANGE - 1, beyond)
@@ -276,11 +279,6 @@ class Contour:
         counts = [law.count for law in self.laws]
         spread = counts * self.guide.by_step(c, 2)[:, 2]
         return sorted(range(len(counts)), key=lambda n: -spread[n])[:MANY]
-
-    def _height(self, tables: dict[int, list[Decay]], y: Any) -> Any:
-        """Bound on |M(c + iy)| of the steps with bounds, for this and all higher frequencies."""
-        heights = (least(rows, y) ** self.laws[n].count for n, rows in tables.items())
-        return reduce(mul, heights, arb(1))
 
     def _others(self, c: float, logs: Sequence[Any]) -> Any:
         """Product of the sizes at c of all steps without bounds, from logs of every step's."""
