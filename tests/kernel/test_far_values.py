@@ -127,3 +127,20 @@ def test_losses_keep_four_units_everywhere(name: str) -> None:
             truth = loss(mp.mpf(float(x)))
             size = abs(truth) + (theta[1] / theta[0] if name == "gumbel" else 0.0)
             assert abs(value - truth) <= 4 * 2.0**-52 * size, x
+
+
+@pytest.mark.parametrize("x", [5.0, 40.0, 200.0, 843.0, -843.0, 3000.0])
+def test_losses_of_replace_samples_keep_their_digits(x: float) -> None:
+    """Noise exp(-|x/b|^beta): exponents of thousands, whose differences are small."""
+    beta, b, d, q = 2.523436379440385, 30.6697633094917, 1.0, 0.01
+    mechanism = mechc.poisson(mechc.load("subbotin"), adjacency="replace")
+    found = mechanism.kernel.loss(x, np.array([beta, b, d, q]))
+    with mp.workdps(60):
+
+        def mixed(move: float) -> mp.mpf:
+            exponents = (abs(mp.mpf(x) - at) / mp.mpf(b) for at in (0.0, move))
+            plain, moved = (mpmath.exp(-(e ** mp.mpf(beta))) for e in exponents)
+            return (1 - mp.mpf(q)) * plain + mp.mpf(q) * moved
+
+        exact = mp.log(mixed(d) / mixed(-d))
+        assert min(abs(found - exact), abs(found + exact)) <= 4 * 2.0**-52 * abs(exact)

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 
 import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
@@ -188,3 +189,25 @@ def test_an_outcome_of_no_mass_has_no_rounding(tilt):
         nodes = np.append(loss, 0.3), np.append(log_p, far)
         found = moments.generating(*nodes, 0.0, 0.0, tilt)
         assert abs(found[0] - exact) <= found[3] + 1e-15 and found[3] < 1e-13
+
+
+@pytest.mark.parametrize("sigma, move", [(1.77, 0.0136), (1.77, 1.1e-3), (1.0, 1e-4), (1.77, 1e-6)])
+def test_losses_whose_terms_cancel_in_first_order_have_an_error(sigma, move):
+    """Up or down by d with equal chances: L = log cosh(d x / s^2) - d^2 / 2 s^2, of order d^2.
+
+    K itself, of order d^4, against E_Q[exp((t + 1) L) - 1 - (t + 1) (exp(L) - 1)] in 40 digits.
+    """
+    law = mechc.load("balanced_gaussian")(sigma=sigma, sensitivity=move).loss("remove")
+    with mp.workdps(40):
+        s, d = mpf(sigma), mpf(move)
+        for t in (1.0, 100.0):
+            law = law.covering(-1.0, t)
+            k, _, _, rounding = law.generating(t)
+
+            def deviation(x, t=t):
+                loss = mp.log(mp.cosh(d * x / s**2)) - d * d / (2 * s * s)
+                return mp.npdf(x, 0, s) * (mp.expm1((t + 1) * loss) - (t + 1) * mp.expm1(loss))
+
+            places = [-20 * s, -8 * s, -3 * s, 0, 3 * s, 8 * s, 20 * s]
+            exact = mp.log1p(mp.quad(deviation, places))
+            assert abs(k - exact) <= rounding + law.tolerance < 1e-8 * exact

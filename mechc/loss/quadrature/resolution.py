@@ -391,6 +391,20 @@ def finish(
     return float(narrow), off + moved, affinity
 
 
+def shaken(panels: Panels, noise: Floats, tilts: Floats, logs: Floats) -> float:
+    """What losses that are off by so much in each panel do to the sums, as a share of the mass."""
+    seen = noise.nonzero()[0]
+    loss, moved = panels.loss[seen], 0.0
+    log_weight = log_weights(panels.lo[seen], panels.hi[seen], panels.log_p[seen])
+    log_weight = log_weight.reshape(loss.shape)
+    for z, log_total in zip(tilts.tolist(), logs.tolist(), strict=True):
+        turned = np.exp(np.minimum(log_weight + z * loss - log_total, -LEAST))
+        if log_total > -1.0:  # the sums are those of the deviation from the chord, see `judge`
+            turned = np.abs(turned - np.exp(np.minimum(log_weight - loss - log_total, -LEAST)))
+        moved = max(moved, abs(z) * float((turned * noise[seen, None]).sum()))
+    return moved
+
+
 def towards_ends(
     region: Integers, lo: Floats, hi: Floats, rows: Floats, parts: Integers
 ) -> Integers:
