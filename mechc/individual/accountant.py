@@ -469,10 +469,9 @@ class IndividualAccountant(TakesTurns):
         Of people with the same row of the ledger, one is among `rows`, at the same `place`.
         """
         query = replace(query, few=rare(rows.size))
-        asked = [
-            Asked(self._ledger, query, rows, reading)
-            for reading in (("splines",) if self.grid.splines else ("worse", "better"))
-        ]
+        asked = [Asked(self._ledger, query, rows, "splines" if self.grid.splines else "worse")]
+        if not self.grid.splines:
+            asked.append(asked[0]._replace(better=True))
         evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
         sides = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
         rough = np.stack([a.upper for a in sides.values()])

@@ -162,18 +162,14 @@ class Contour:
 
     def _fading(self) -> dict[str, Floats]:
         """Tabulate `beyond`."""
-        members, n, at_knots = self.tilts.members, self.tilts.members.grid.buckets, self._laws[1]
+        n, at_knots = self.tilts.members.grid.buckets, self._laws[1]
         below = np.arange(n) // self._stride * self._stride
         above = np.minimum(below + self._stride, n)
         buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
-        beyond = np.zeros((members.grid.columns, SHELLS))
-        if self._reading == "splines":
-            beyond[:-1] = per_column(buckets, self._span)
-        else:
-            beyond[:n] = buckets
-        if self._reading not in ("better", "splines"):  # which do without steps beyond the span
-            beyond[-1] = SAMPLED * at_knots[n]
-        return {"beyond": beyond}
+        if self._reading == "worse":
+            return {"beyond": np.append(buckets, SAMPLED * at_knots[n:], axis=0)}
+        nothing = np.zeros((1, SHELLS))  # for steps beyond the span, which need not have happened
+        return {"beyond": np.append(per_column(buckets, self._span), nothing, axis=0)}
 
     @property
     def size(self) -> int:
@@ -362,6 +358,7 @@ class Asked(NamedTuple):
         query: epsilon at a delta, or the other way round.
         rows: indices of people.
         reading: which table to read the ledger with, see `tilts`.
+        better: whether counts are those of the better knots.
         how: what `inversion.choose` says about each of them, once that is known.
     """
 
@@ -369,6 +366,7 @@ class Asked(NamedTuple):
     query: Query
     rows: Rows
     reading: str
+    better: bool = False
     how: Floats | None = None
 
     def some(self, who: NDArray[Any]) -> Asked:
@@ -392,7 +390,7 @@ class Asked(NamedTuple):
         def of(part: slice) -> None:
             for begin in range(part.start, part.stop, BLOCK):
                 some = slice(begin, min(begin + BLOCK, part.stop))
-                work(some, *self.ledger.times(self.rows[some], *tables))
+                work(some, *self.ledger.times(self.rows[some], *tables, better=self.better))
 
         for_rows(self.rows.size, of, BLOCKS * BLOCK)
 

@@ -116,14 +116,13 @@ def estimate(
         spent, nodes, members, cut = _tables(family, grid, buckets, typical)
     count = Members(family, grid, family.directions[0]).positions.size
     tilts, contour, table = spent * count / members
-    readings = 1 if grid.splines else 2
     rough = (len(family.directions) - 1) * (grid.buckets + 1) / count  # knots are enough there
     tables = (1.0 + rough) * tilts + CONTOURS * contour + TABLES * table
     size = CONTOURS * 16 * count * nodes // members + TABLES * 16 * grid.columns * 2 * NODES
     person = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
-    tables *= readings * (MISSING if known else 1.0)
-    memory += readings * size
-    return Cost(float(tables), readings * different * person, mesh, int(memory), cut or late)
+    person *= 1.0 if grid.splines else 2.0  # both ends of their buckets
+    tables *= MISSING if known else 1.0
+    return Cost(float(tables), different * person, mesh, int(memory + size), cut or late)
 
 
 def _tables(

@@ -242,9 +242,15 @@ class Ledger:
         found[:, last] += rows[:, last + 2 :].sum(axis=1)
         return found
 
-    def times(self, people: Rows, *tables: Floats) -> list[Floats]:
-        """Return the sums over all steps of some people of functions given by columns."""
+    def times(self, people: Rows, *tables: Floats, better: bool = False) -> list[Floats]:
+        """Return the sums over all steps of some people of functions given by columns.
+
+        With `better`, counts stand for the better knots, and those beyond the last one for nothing.
+        """
         rows = self._at_least(people, max(people.size, 4))
+        if better:
+            rows = np.roll(rows, 1, axis=1)
+            rows[:, 0] = 0.0
         found = [np.empty((len(rows), table.shape[1])) for table in tables]
         for table, out in zip(tables, found, strict=True):
             multiply(rows, table, out)

@@ -3,12 +3,12 @@
 Everything a person needs is a sum over steps of some function of the step's parameter, hence a
 product of the ledger's row with columns of a table. A table is evaluated at the knots and, for
 splines, at members between them, from which the error of the spline is proven (`brackets`). It
-comes in three readings of the ledger:
+comes in two readings of the ledger:
 
 * "splines": the steps as they were, up to that error;
 * "worse": every step at the worse knot of its bucket, or of those that its spline columns reach
-  over, an upper bound by T9;
-* "better": every step at the better knot, steps beyond the last knot left out, a lower bound.
+  over, an upper bound by T9. Rows of counts moved by a knot put every step at the better one, with
+  those beyond the last knot left out: a lower bound by the same table (`ledger.times`).
 
 Members whose K(t) exceeds `TOO_FAR` at a tilt cannot matter there: their columns are set to a value
 that keeps every person who used them away from that tilt.
@@ -100,7 +100,7 @@ class Members:
         """Turn rows for members into rows for columns of the ledger, and their errors.
 
         Args:
-            reading: "splines", "worse" or "better".
+            reading: "splines" or "worse".
             table: values at the members, nan where they are too far; shape (members, m): K at real
                 tilts, or K(c) and log phi at nodes.
             radius: error of log M, same shape.
@@ -112,27 +112,24 @@ class Members:
         """
         n = self.grid.buckets
         out = self.coefficients(reading, table)
+        if reading == "worse":
+            return out, self._worse(radius)
         errors = np.zeros(out.shape)
-        if reading == "better":
-            errors[:n] = radius[1 : n + 1]
-        elif reading == "worse":
-            errors = self._worse(radius)
-        else:
-            errors[n + 3] = radius[n]
-            first, last = known(table[: n + 1])
-            if last - first >= 3:
-                log_m, a = table, out[first : last + 3]
-                if growth is not None:  # log phi is log M less log M(c)
-                    log_m, a = table.copy(), a.copy()
-                    log_m[:, 1:] += log_m[:, :1]
-                    a[:, 1:] += a[:, :1]
-                buckets = np.full((n, table.shape[1]), -np.inf)
-                if (first, last) not in self._brackets:
-                    made = Brackets(self.grid, self.positions, (first, last), *self._alternates)
-                    self._brackets[first, last] = made
-                brackets = self._brackets[first, last]
-                buckets[first:last] = brackets.radius(log_m, radius, growth, a)
-                errors[: n + 3] = per_column(buckets, span)
+        errors[n + 3] = radius[n]
+        first, last = known(table[: n + 1])
+        if last - first >= 3:
+            log_m, a = table, out[first : last + 3]
+            if growth is not None:  # log phi is log M less log M(c)
+                log_m, a = table.copy(), a.copy()
+                log_m[:, 1:] += log_m[:, :1]
+                a[:, 1:] += a[:, :1]
+            buckets = np.full((n, table.shape[1]), -np.inf)
+            if (first, last) not in self._brackets:
+                made = Brackets(self.grid, self.positions, (first, last), *self._alternates)
+                self._brackets[first, last] = made
+            brackets = self._brackets[first, last]
+            buckets[first:last] = brackets.radius(log_m, radius, growth, a)
+            errors[: n + 3] = per_column(buckets, span)
         errors[np.isnan(out.real)] = np.nan
         return out, errors
 
@@ -141,12 +138,8 @@ class Members:
         n = self.grid.buckets
         if reading == "worse":
             return self._worse(table)
-        out = np.zeros((self.grid.columns, table.shape[1]), table.dtype)
-        if reading == "better":
-            out[:n] = table[1 : n + 1]
-            return out
+        out = np.full((n + 4, table.shape[1]), np.nan, table.dtype)
         first, last = known(table[: n + 1])
-        out[: n + 3] = np.nan
         if last - first >= 3:
             out[first : last + 3] = spline_coefficients(table[first : last + 1])
         out[n + 3] = table[n]
