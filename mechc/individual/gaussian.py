@@ -8,10 +8,13 @@ cancellation is counted and added, so a budget in (epsilon, delta) never becomes
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from mechc.composition import divergences
 from mechc.errors import DeclarationError
 from mechc.loss.rounding import U
 from mechc.protocol import Floats
@@ -72,18 +75,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         delta: in (0, 1).
 
     Raises:
-        DeclarationError: the target is out of range, or no mu in float64 meets it.
+        DeclarationError: the target is out of range.
     """
     check_target(epsilon, delta)
-    low, high = 1e-150, 1e150
-    if gdp_delta(low, epsilon)[1] > delta:
-        raise DeclarationError(f"delta={delta!r} is too small for any mu >= 1e-150")
-    while high / low > 1 + 4 * U:
-        middle = np.sqrt(low) * np.sqrt(high)
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if gdp_delta(middle, epsilon)[1] <= delta else (low, middle)
-    return float(low)
+    return divergences.gdp_mu(epsilon, math.nextafter(math.log(delta), -math.inf), "lower")
 
 
 def gdp_epsilon(mu: ArrayLike, delta: float) -> Floats:
