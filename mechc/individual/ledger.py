@@ -97,6 +97,25 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
+@compiled(nogil=True)
+def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
+    """Write the rows of some people times `share` to `out`, the last one's until that is full."""
+    for i in range(out.shape[0]):
+        row = totals[people[min(i, people.size - 1)]]
+        for k in range(row.size):
+            out[i, k] = row[k] * share
+
+
+@compiled(nogil=True)
+def digest(totals, people, weights, out):  # type: ignore[no-untyped-def]
+    """Write the sum of row times weights, of some people, to `out`."""
+    for i in range(people.size):
+        row, total = totals[people[i]], np.uint64(0)
+        for k in range(row.size):
+            total += np.uint64(row[k]) * weights[k]
+        out[i] = total
+
+
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1])",
     nogil=True,
@@ -226,8 +245,9 @@ class Ledger:
 
     def _at_least(self, people: Rows, most: int) -> Floats:
         """Return as many rows as that, the last one more than once if need be."""
-        who = np.append(people, np.full(most - people.size, people[-1:]))
-        return np.asarray(self.totals[who] * (1.0 / self.grid.unit), np.float64)
+        found = np.empty((most, self.grid.columns))
+        fetch(self.totals, people, 1.0 / self.grid.unit, found)
+        return found
 
     def counts(self, people: Rows) -> Floats:
         """Return steps per knot, those beyond the last one there; shape (people, knots).
@@ -259,8 +279,9 @@ class Ledger:
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        hashes = [np.einsum("ij,j->i", part, weights) for part in self._parts(people)]
-        _, first, place = np.unique(np.concatenate(hashes), return_index=True, return_inverse=True)
+        hashes = np.empty(people.size, np.uint64)
+        digest(self.totals, people, weights, hashes)
+        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
             if all((own == other).all() for own, other in pairs):
