@@ -128,7 +128,9 @@ def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     if xs and oracle.measure is not Measure.FINITE and is_closed(kernel, "cdf"):
         shares = (*SHARES, *(MORE_SHARES if full else ())) if thorough else (0.66,)
         some = [xs[int(s * len(xs))] for s in shares]
-        some += [x for x in (xs[0], xs[-1]) if oracle.log_density("p", x) == -math.inf]
+        ends = kernel.breakpoints(np.array(oracle.theta))  # where formulas for outputs beyond begin
+        some += [x for x in (xs[0], xs[-1])
+                 if x in ends or oracle.log_density("p", x) == -math.inf]  # fmt: skip
         # between branches distribution functions change
         rows = np.asarray(kernel.branches(np.array(oracle.theta)))
         inside = [[x for x in xs if lo < x < hi] for lo, hi, *_ in rows]

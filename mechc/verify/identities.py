@@ -13,10 +13,20 @@ from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
 from mechc.errors import MechcError
-from mechc.protocol import DECREASING, INCREASING, P_ONLY, PLATEAU, Q_ONLY, UNSPLIT, Measure
+from mechc.protocol import (
+    DECREASING,
+    INCREASING,
+    P_ONLY,
+    PLATEAU,
+    Q_ONLY,
+    UNSPLIT,
+    Measure,
+    is_closed,
+)
 from mechc.verify import shape_proofs
 from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle
 from mechc.verify.kernel_checks import (
+    LOWEST_LOG,
     MOMENT_BITS,
     NEAR_ENDS,
     log_moment,
@@ -74,16 +84,21 @@ def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
 
 
 def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
-    """`log_infinite_mass` is log P(q = 0), to relative accuracy however small that is."""
+    """`log_infinite_mass` is log P(q = 0), to relative accuracy however small that is.
+
+    That there is none is no refusal, far from typical parameters neither.
+    """
     found = float(kernel.log_infinite_mass(np.array(oracle.theta)))
     with ctx.workprec(MOMENT_BITS):
         truth = oracle.infinite_mass("p")
-        if math.isnan(found):
+        if math.isnan(found) and not is_closed(kernel, "infinite_mass"):
             check.note("left to quadrature")
             return
         truth = arb.neg_inf() if truth.is_zero() else truth.log()
         error = point_error(found, truth, check.tolerance, lambda: oracle.integral_sensitivity(
             lambda o: o.infinite_mass("p").log()), near_zero=1.0)  # fmt: skip
+    if found == -math.inf and truth > LOWEST_LOG:
+        check.fail(f"no mass at infinite loss, and its log is {text(truth)}, {oracle.theta}")
     check.record(error, theta=oracle.theta, found=found, enclosure=text(truth))
 
 

@@ -122,6 +122,19 @@ def test_strips_wider_by_little_are_found(name, theta):
         assert check.ok == ok
 
 
+def test_a_mass_at_infinity_that_is_denied_is_no_refusal():
+    """Two uniform laws that do not meet, far from typical parameters."""
+    mechanism = mechc.load("uniform")
+    oracle = Oracle(mechanism.declaration, (0.125, 0.625))
+    for kernel, ok in (
+        (mechanism.kernel, True),
+        (Changed(mechanism.kernel, log_infinite_mass=lambda theta: -np.inf), False),
+    ):
+        check = Check("infinite_mass", "values", kernel_checks.VALUES, far=True)
+        identities.one_sided(kernel, oracle, check)
+        assert check.ok == ok
+
+
 # faults in derivations: each a change of what one room hands to the next
 
 
