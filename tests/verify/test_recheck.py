@@ -223,6 +223,18 @@ def test_faults_of_inverses_are_refused(name, where, certified, tmp_path):
     assert problems(tmp_path, faulty, forged(content, faulty))
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("loss_inverse_0_many", "0.05 < {0} < 0.055"), ("log_q_many", "0.3 < {0} < 0.3000001"),
+     ("loss_many", "i == 123457"), ("log_p_many", "theta[0] == 0.7")],
+)  # fmt: skip
+def test_windows_of_array_forms_are_seen_however_narrow(name, where):
+    text = mechc.load("gumbel").source
+    assert Kernel(text).oddities() == []
+    problems = Kernel(planted(text, name, where)).oddities()
+    assert f"{name} is not the scalar function written for arrays" in problems
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mechc.available())
 def test_every_built_in_kernel_is_accepted(name, certified, tmp_path):

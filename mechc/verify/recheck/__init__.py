@@ -10,7 +10,8 @@ plain Python, no statement of the file besides them. What it tests:
   missing or of another kind, that tolerances and enclosures are no wider than any kernel needs, and
   that its largest errors are those of the places it names;
 * that what several kernels share (root finders, special functions) is what mechc ships;
-* that array functions look at one element at a time and answer as the scalar ones do;
+* that array functions look at one element at a time, have the text of the scalar ones but for
+  regrouped sums and products, and answer as they do;
 * log densities, loss, inverses, distribution functions, generating function, branches, atoms, mass
   at infinite loss, strip and lattice, by the declaration, at places of the checker's own: at
   typical parameters and far from them, on either side of every comparison in the kernel's text that

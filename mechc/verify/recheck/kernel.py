@@ -13,6 +13,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from mechc.verify.recheck import forms
+
 VALUES = ("log_p", "log_q", "loss")
 TAILS = ("cdf_p", "sf_p", "cdf_q", "sf_q")
 WORK = 1_000_000  # comparisons made by the search
@@ -233,6 +235,13 @@ class Kernel:
                 problems.append(f"{name} is not the function that mechc ships under this name")
             if name.endswith("_many") and not _is_elementwise(node):
                 problems.append(f"{name} does more than answer element by element")
+            same = True
+            if name == "loss_inverse_many":
+                same = forms.is_selection(node)
+            elif name.endswith("_many"):
+                same = forms.is_same(node, self.functions)
+            if not same:
+                problems.append(f"{name} is not the scalar function written for arrays")
         needed = [*VALUES, *(f"{v}_many" for v in VALUES), "loss_inverse_many", *OF_THETA]
         needed += ("cgf",) * self.offers("cgf") + TAILS * self.offers("cdf") + tuple(LAW)
         return problems + [f"there is no {name}" for name in needed if name not in self]
