@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import sympy as sp
-from sympy import Add, Expr, Mul, Pow, Symbol, log, oo
+from sympy import Add, Expr, Mul, Pow, S, Symbol, log, oo
 from sympy.logic.boolalg import Boolean
 
 from mechc.adjacency import Claim
 from mechc.calculus.terms import Negative, Term, terms, total
-from mechc.declare.declaration import Declaration
+from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.breakpoints import real_zeros, split
@@ -155,6 +155,8 @@ def _pieces(
         return []
     lattice, variable = declaration.measure is Measure.LATTICE, declaration.variable
     lo, hi = declaration.support
+    built = declaration.construction
+    move = built.sensitivity if isinstance(built, Shift) else S.Zero
     if lattice:
         lo, hi = sp.ceiling(lo) - 1, sp.floor(hi)
     pieces = []
@@ -163,7 +165,11 @@ def _pieces(
     for stretch in split((*exprs, *zeros), variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
-        p, q = (_terms(declaration, e, here, f"on {a} .. {b}") for e in stretch.exprs[:2])
+        where = f"on {a} .. {b}"
+        back = facts.within(variable, a - move, b - move)  # P is taken apart as Q is
+        p = _terms(declaration, stretch.exprs[0].subs(variable, variable + move), back, where)
+        p = tuple(term.subs(variable, variable - move) for term in p)
+        q = _terms(declaration, stretch.exprs[1], here, where)
         if p or q:
             pieces.append((Piece(a, b, p, q), stretch.exprs[2:]))
     return pieces

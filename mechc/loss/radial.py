@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -35,11 +36,13 @@ STEPS = 7  # of Newton with the slopes of the grid, each of which gains two digi
 STENCIL = 0.01  # of log r: differences of order eight lose 1e-14 by it, rounding EPS phi / STENCIL
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
 HALVINGS = 54
+NEXT = 8  # nodes next to an end, some of which rounding may have put beyond it
 SHARE = 50.0  # nats below the largest value of an integrand, beyond which it is left out
 ORDERS = (48, 96, 192, 384, 768)  # of the rule in theta
 SETTLED = 1e-12  # change from one order to the next
 LAST = (4.5, 5.5, 6.5, 7.5, 8.5)  # atanh(l / top) up to which g may have to be computed ...
 FURTHER = (0.5, 1.0, 1.5)  # in the same units, where its form at the end is held against it ...
+AT_TOP, HALF = 16.0, 0.5  # atanh(l / top) and error up to which g serves where they do not
 AGREED = 1e-7  # ... until they agree; by how much is an error of all that the form stands for
 PAIRS = 2.0**48
 FIRST = (0.0, *(2.0**i for i in range(-9, 0)), *(0.5 * i for i in range(2, 17)))  # of panels
@@ -149,6 +152,20 @@ def _edge(inside: Callable[[Floats], NDArray[np.bool_]], out: Floats, within: Fl
     return within
 
 
+@lru_cache(maxsize=16)
+def _rule(order: int, even: bool) -> tuple[Floats, Floats]:
+    """Nodes and weights in theta; in odd dimensions what is summed is smooth in cos theta.
+
+    There the weights are those of Fejér's first rule, over sin theta.
+    """
+    theta: Floats = np.pi / order * (np.arange(order, dtype=np.float64) + 0.5)
+    if even:
+        return theta, np.full(order, np.pi / order, np.float64)
+    j = np.arange(1.0, order // 2 + 1.0)
+    wave = np.cos(2.0 * theta[:, None] * j) @ (2.0 / (4.0 * j * j - 1.0))
+    return theta, 2.0 / order * (1.0 - wave) / np.sin(theta)
+
+
 class Density:
     """g on positive losses."""
 
@@ -178,9 +195,14 @@ class Density:
             # b is as good as phi
             moved = EPS * b * (1.0 + np.abs(phi + loss) / slope)
             rounding = 0.5 * abs(power) * moved * (1.0 / np.abs(more) + 1.0 / np.abs(less))
-        log_size: Floats = np.where((more > 0.0) & (less > 0.0), out, -np.inf)
-        digits: Floats = np.asarray(rounding)
-        return log_size, digits
+        inside = (more > 0.0) & (less > 0.0)
+        return np.where(inside, out, -np.inf), np.where(inside, rounding, 0.0)
+
+    def _ends_moved(self, y: Floats, loss: Floats) -> Floats:
+        """By how much rounding of b may move an end in log a."""
+        w = self._other(y, loss)
+        size = 1.0 + np.abs(self.profile(y) + loss) / self.profile.slope(w)
+        return EPS * (1.0 + np.abs(y) + np.exp(w - y) * size)
 
     def _interval(self, loss: Floats) -> tuple[Floats, Floats]:
         """Ends of the interval of log a, without what is next to nothing there."""
@@ -213,32 +235,23 @@ class Density:
             ends = [np.take_along_axis(grid, i, axis=1) for i in (low, high)]
         return ends[0], ends[1]
 
-    def _rule(self, order: int) -> tuple[Floats, Floats]:
-        """Nodes and weights in theta: rho is an odd function of it, of which even powers repeat."""
-        if self.profile.dimension % 2 == 0:
-            theta: Floats = np.pi / order * (np.arange(order, dtype=np.float64) + 0.5)
-            return theta, np.full(order, np.pi / order, np.float64)
-        node, weight = np.polynomial.legendre.leggauss(order)
-        return 0.5 * np.pi * (1.0 + node), 0.5 * np.pi * weight
-
     def __call__(self, losses: Floats) -> tuple[Floats, Floats]:
         """Return log g at losses >= 0, and errors: changes from one rule to the next, rounding."""
         loss = losses[:, None]
         lo, hi = self._interval(loss)
+        moved = np.concatenate([self._ends_moved(end, loss) for end in (lo, hi)], axis=1)
         found = np.full(losses.size, math.nan)
         error = np.full(losses.size, math.inf)
         todo = np.arange(losses.size)
         for order in ORDERS:
-            theta, weight = self._rule(order)
+            theta, weight = _rule(order, self.profile.dimension % 2 == 0)
             half = 0.5 * (hi - lo)[todo]
             y = lo[todo] + half * (1.0 - np.cos(theta))
             terms, off = self._log_integrand(y, loss[todo])
-            terms += np.log(half * np.sin(theta) * weight)
-            most = terms.max(axis=1)
-            share = np.exp(terms - most[:, None])
-            new, noise = share.sum(axis=1), (share * np.minimum(off, 1.0)).sum(axis=1)
-            noise /= new
-            new = most + np.log(new)
+            with np.errstate(invalid="ignore", divide="ignore"):  # where no y is left: nan
+                new, noise = self._summed(
+                    terms, np.log(half * np.sin(theta) * weight), off, moved[todo]
+                )
             change = np.abs(new - found[todo])
             error[todo], found[todo] = change + noise, new
             todo = todo[~(change < np.maximum(SETTLED, noise))]
@@ -248,6 +261,21 @@ class Density:
         rounding = 8.0 * EPS * (1.0 + np.abs(self.profile(hi[:, 0])))
         out: Floats = found + self._log_areas - self.profile.log_volume
         return out, np.asarray(error + rounding)
+
+    def _summed(
+        self, terms: Floats, log_weight: Floats, off: Floats, moved: Floats
+    ) -> tuple[Floats, Floats]:
+        """Log of the integral by its terms, and what their rounding and that of its ends moves."""
+        ends = np.stack([terms[:, :NEXT].max(axis=1), terms[:, -NEXT:].max(axis=1)], axis=1)
+        log_size = terms + log_weight
+        most = log_size.max(axis=1)
+        share = np.exp(log_size - most[:, None])
+        total = share.sum(axis=1)
+        noise = (share * np.minimum(off, 1.0)).sum(axis=1) / total
+        found = most + np.log(total)
+        if self.profile.dimension > 2:  # else the terms are infinite there, and rounded as such
+            noise += np.minimum(moved * np.exp(ends - found[:, None]), 1.0).sum(axis=1)
+        return found, noise
 
 
 def radial_loss(
@@ -301,7 +329,7 @@ def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floa
         small = SLIVER - np.log(np.abs(x) + 1e-300)
         return np.where(np.abs(x) < FIRST[1], small, -DEPTH) - 0.5 * top * np.tanh(x)
 
-    edges = [*FIRST, last, end]
+    edges = [*FIRST, *range(9, int(end)), last, end]
     if corner < top * (1.0 - 1e-6):
         edges.append(math.atanh(corner / top))
     some = np.unique([edge for edge in edges if edge <= end])
@@ -330,9 +358,14 @@ def _form(
         known = gap < AGREED and form[1] < 0.0
         if known or seen[3] < 0.9 * -DEPTH:
             break
+    if not known:
+        if not seen[3] < 0.9 * -DEPTH:
+            x = np.arange(0.25, AT_TOP, 0.25)
+            good = np.append(even(x)[1] < HALF, False)
+            last = float(x[max(int(np.argmin(good)), 1) - 1])
+        return form, last, last, 0.0
     level, slope = form[:2].tolist()
-    end = last + max(level + slope * last + DEPTH, 0.0) / -slope if known else last
-    return form, last, float(end), gap
+    return form, last, float(last + max(level + slope * last + DEPTH, 0.0) / -slope), gap
 
 
 def _log_slope(top: float, x: Floats) -> Floats:

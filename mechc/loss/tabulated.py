@@ -32,13 +32,14 @@ Values = Callable[[Floats], tuple[Floats, Floats]]
 
 GOAL = 1e-11  # of what is left out of a panel
 NOISY = 4.0  # times the error of values, below which nothing is resolved
+AWAY = 2.0  # over which the fall at an end is seen, where next to it rounding may be
 SHORTEST, LONGER = 1e-6, 1e-3  # length of a panel, as a share of the whole; if these are too many
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
 NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
-         (1e-6, 1e-9))  # fmt: skip
+         (1e-11, 1e-10), (1e-10, 1e-10), (1e-9, 1e-10), (1e-8, 1e-10), (1e-6, 1e-9))  # fmt: skip
 NONE, NO_ZEROS = np.empty(0), np.zeros(4)
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
 FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
@@ -311,9 +312,10 @@ def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:
     half = 0.5 * np.diff(table.edges)[:, None]
     x = table.edges[:-1, None] + half * (1.0 + NODES)
     mass = np.exp(table(x.ravel())).reshape(x.shape) * half @ WEIGHTS
-    first = float(table.edges[1] - table.edges[0])
-    lowest, further = table(table.edges[0] + np.array([0.0, first])).tolist()
-    slope = (further - lowest) / first
+    inner = max(1, int(np.searchsorted(table.edges, table.edges[0] + AWAY)))
+    ends = table.edges[[0, min(inner, table.edges.size // 2)]]
+    lowest, further = table(ends).tolist()
+    slope = (further - lowest) / float(np.ptp(ends))
     if not slope > 0.0:
         raise NumericError("the density of the loss does not fall at its end")
     beyond = math.exp(lowest) * (1.0 + math.exp(-top)) / min(slope, 1.0)  # at both ends

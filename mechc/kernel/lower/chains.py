@@ -6,10 +6,10 @@ include both ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from sympy import Expr, cancel, expand_log, log, oo, simplify
+from sympy import Expr, cancel, expand, expand_log, log, oo
 
 from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term, total
@@ -24,13 +24,19 @@ Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
 
 
-def density_chain(case: Case, side: Literal["p", "q"], context: Context) -> ir.Block:
-    """The log density (or mass on a lattice) of P or Q in one parameter case."""
+def density_chain(
+    case: Case, side: Literal["p", "q"], context: Context, forms: Mapping[Expr, Expr]
+) -> ir.Block:
+    """The log density (or mass on a lattice) of P or Q in one parameter case.
+
+    What stands in `forms` is written as is said there.
+    """
     name, x = context.calculus.pair.name, context.calculus.pair.variable
     spans = []
     for piece in case.pieces:
         where = f"{name}: log {side} on ({piece.lo}, {piece.hi})"
         terms = piece.p if side == "p" else piece.q
+        terms = tuple(Term(t.weight, t.log_density.xreplace(forms)) for t in terms)
         spans.append((piece.lo, piece.hi, log_of_terms(terms, x, context.at_x.at(where))))
     return _chain(spans, ir.MINUS_INF, context)
 
@@ -83,7 +89,7 @@ def _merged(spans: Sequence[Span], lattice: bool) -> list[Span]:
 
 def _touch(end: Expr, start: Expr, lattice: bool) -> bool:
     gap = start - end - (1 if lattice else 0)
-    return bool(gap == 0 or simplify(gap) == 0)
+    return bool(gap == 0 or expand(gap) == 0)
 
 
 def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> ir.Expr:

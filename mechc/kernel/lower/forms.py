@@ -209,7 +209,7 @@ class _Rewriter:
         if not n.has(exp) and not d.has(exp):
             if n == 1 or d == 1:
                 return rest, log(n) - log(d)
-            return rest, log_ratio(n, d, factored(n - d))
+            return rest, log_ratio(_product(n), _product(d), factored(n - d))
         top, bottom = exponentials(n), exponentials(d)
         if self.fold and (shift := sp.expand(rest / c)).is_polynomial(self.variable):
             rest, top = S.Zero, shifted(top, shift)
@@ -231,6 +231,12 @@ class _Rewriter:
             arms.append((log_ratio(total(n), total(d), gap), sp.And(condition, _representable(n))))
             arms.append((log(total(n)) - log(total(d)), condition))
         return sp.Piecewise(*arms)
+
+
+def _product(expr: Expr) -> Expr:
+    """A sum that is a product of sums as such, which has digits next to its zeros."""
+    form = factored(expr) if isinstance(expr, Add) else expr
+    return form if len([a for a in Mul.make_args(form) if isinstance(a, Add)]) > 1 else expr
 
 
 def _representable(sum_: Exponentials) -> Basic:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
-from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, simplify, true
+import mpmath
+from mpmath import mp
+from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, true
 
-from mechc.calculus.cases import Case
+from mechc.calculus.cases import Case, Pair
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
@@ -21,9 +24,13 @@ from mechc.kernel.lower.chains import X, density_chain, loss_chain, mass_chain
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
+from mechc.kernel.lower.samples import DIGITS
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
 from mechc.protocol import Measure
+from mechc.symbolic.evaluate import evaluate, typical_values
+from mechc.symbolic.facts import eliminations
+from mechc.symbolic.rewrite import factored
 
 READABLE = 600  # characters of a formula that somebody reads
 NAMED = 12  # characters beyond which a factor that is often repeated has a name in the header
@@ -37,29 +44,51 @@ def densities(chooser: Chooser) -> list[Function]:
     word = "density" if pair.measure is Measure.DENSITY else "mass"
     found = []
     for side in sides:
+        zeros: dict[Expr, Expr] = {}
         if pair.measure is Measure.FINITE:
             cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
         else:
-            cases = [(c.condition, density_chain(c, side, context)) for c in pair.cases]
+            if pair.measure is Measure.DENSITY:
+                zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, pair))
+            cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
         body = context.by_case(cases)
-        vanishing = (_vanishes(c, side, pair.variable) for c in pair.cases)
-        if pair.measure is Measure.DENSITY and any(vanishing):
+        if zeros:
             body = ir.map_block(body, _up_to_zero)
         found.append(Function(f"log_{side}", "x", doc, body, array=True))
     return found
 
 
-def _vanishes(case: Case, side: Literal["p", "q"], x: Symbol) -> bool:
-    """Whether a density falls to zero at a rounded end of a piece, so that doubles may pass it."""
-    return any(
-        inside.has(x) and simplify(inside.subs(x, end)) == 0
-        for piece in case.pieces
-        for term in (piece.p if side == "p" else piece.q)
-        for inside in (node.args[0] for node in term.log_density.atoms(log))
-        for end in (piece.lo, piece.hi)
-        if not (end.is_infinite or end.is_Integer)
-    )
+def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Expr, Expr]]:
+    """Logs of what falls to zero at a rounded end of a piece, which doubles may pass.
+
+    With each the same log with its argument as a product, if it is a polynomial: next to such an
+    end a sum has lost its digits.
+    """
+    x = pair.variable
+    given = typical_values(pair.parameters, case.condition, eliminations(case.condition))
+    with mp.workdps(DIGITS):
+        vectors = list(islice(given, 2))
+        for piece in case.pieces:
+            ends = [e for e in (piece.lo, piece.hi) if not (e.is_infinite or e.is_Integer)]
+            for node in {
+                node
+                for term in (piece.p if side == "p" else piece.q)
+                for node in term.log_density.atoms(log)
+                if node.has(x)
+            }:
+                (inside,) = node.args
+                if any(
+                    all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in vectors)
+                    for end in ends
+                ):
+                    product = factored(inside) if inside.is_polynomial(x) else inside
+                    yield node, log(product, evaluate=False)
+
+
+def _is_zero(expr: Expr, values: Mapping[Symbol, Any]) -> bool:
+    """Whether an expression is nothing but rounding."""
+    return bool(abs(evaluate(expr, values)) < mpmath.mpf(10) ** (-DIGITS // 2))
 
 
 def _up_to_zero(expr: ir.Expr) -> ir.Expr:
