@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from sympy import And, Basic, Expr, Gt, S, Symbol, Tuple
 
-from mechc.calculus.cases import Pair, by_cases
+from mechc.calculus.cases import Pair, by_cases, move_of
 from mechc.calculus.cgf import cgf_of
 from mechc.calculus.checks import Checker
 from mechc.calculus.claims import claim_of
@@ -65,6 +65,7 @@ def normalise(declaration: Declaration) -> Pair:
         about=declaration.about,
         refs=declaration.refs,
         notes=notes,
+        move=move_of(declaration),
     )
 
 

@@ -77,6 +77,7 @@ class Pair:
         about: one sentence for people.
         refs: literature.
         notes: what was checked, and how.
+        move: P is Q moved by this much; None for other pairs.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Pair:
     about: str
     refs: tuple[str, ...]
     notes: tuple[str, ...]
+    move: Expr | None
 
 
 def log_sum(parts: tuple[Term, ...]) -> Expr | None:
@@ -155,8 +157,7 @@ def _pieces(
         return []
     lattice, variable = declaration.measure is Measure.LATTICE, declaration.variable
     lo, hi = declaration.support
-    built = declaration.construction
-    move = built.sensitivity if isinstance(built, Shift) else S.Zero
+    move = move_of(declaration) or S.Zero
     if lattice:
         lo, hi = sp.ceiling(lo) - 1, sp.floor(hi)
     pieces = []
@@ -173,6 +174,15 @@ def _pieces(
         if p or q:
             pieces.append((Piece(a, b, p, q), stretch.exprs[2:]))
     return pieces
+
+
+def move_of(declaration: Declaration) -> Expr | None:
+    """How far P is Q moved, None where it is not."""
+    built, x = declaration.construction, declaration.variable
+    if not isinstance(built, Shift) or declaration.atoms:
+        return None
+    moved = declaration.q.subs(x, x - built.sensitivity)
+    return built.sensitivity if declaration.p == moved else None
 
 
 def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Expr]:

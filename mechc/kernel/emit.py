@@ -24,7 +24,7 @@ from mechc.kernel.ir import Check, Function, Inverse, Module, Root, Series, Tabl
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import PRIMITIVES, closure
-from mechc.kernel.printer import Printer, indent, literal
+from mechc.kernel.printer import KERNEL, Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
 from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, refusal
@@ -169,6 +169,11 @@ class Writer:
 
     def _array(self, function: Function) -> str:
         lines = [*self._unpack(function.body), *self._loops(function.body, function.variable)]
+        of = function.body.tail
+        if isinstance(of, ir.Call) and of.name in KERNEL:  # another function, elsewhere
+            place = self.printer(ir.transform(of.args[0], _element))
+            lines[-2:] = ["for i in range(xs.size):", f"    out[i] = {place}"]
+            lines.append(f"{of.name}_many(out, theta, out)")
         head = f"{function.name}_many({function.variable}s, theta, out)"
         return self._define(ARRAY, head, f"Write {function.name} of each element to out.", lines)
 
@@ -316,6 +321,10 @@ class Writer:
     def _skips(self, table: Table) -> bool:
         """Whether a row of a table may be empty; a branch beside which there is none never is."""
         return table.name == "branches" and any(len(rows) > 1 for _, rows in table.cases)
+
+
+def _element(node: ir.Expr) -> ir.Expr:
+    return ir.Local("xs[i]") if node == ir.Var("x") else node
 
 
 def _is_inlined(block: ir.Block) -> bool:

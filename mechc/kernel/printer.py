@@ -21,6 +21,8 @@ MATH_FUNCTIONS = frozenset({
 })  # fmt: skip
 
 BUILTINS = frozenset({"max"})
+KERNEL = frozenset({"log_q", "cdf_q", "sf_q"})
+"""Functions of the kernel itself that others call."""
 
 SELECT, OR, AND, NOT, COMPARE, SUM, TERM, UNARY, ATOM = range(9)
 
@@ -99,7 +101,7 @@ class Printer:
         printed = ", ".join(self(arg) for arg in args)
         if name in MATH_FUNCTIONS:
             return f"math.{name}({printed})"
-        if name not in BUILTINS:
+        if name not in BUILTINS | KERNEL:
             self.functions[name] = None
         return f"{name}({printed})"
 

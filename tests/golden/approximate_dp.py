@@ -27,7 +27,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "9407e8b11957333c"
+DIGEST = "b0386870031f9d9e"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -56,6 +56,13 @@ CLAIM = {
 REFS = ("kairouz2015composition",)
 ABOUT = "A mechanism of which only (epsilon, delta) is known."
 
+@compiled("float64(float64)", plain=True)
+def softplus(x: float) -> float:
+    """Return log(1 + exp(x))."""
+    if x > 0.0:
+        return x + math.log1p(math.exp(-x))
+    return math.log1p(math.exp(x))
+
 @compiled("float64(float64, float64, float64, float64)", plain=True)
 def log_sum(v: float, a: float, w: float, b: float) -> float:
     """Return log(v exp(a) + w exp(b)), where the sum is positive."""
@@ -67,13 +74,6 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
     if 0.5 < v + rest < 2.0:
         return a + math.log1p((v - 1.0) + rest)
     return a + math.log(v + rest)
-
-@compiled("float64(float64)", plain=True)
-def softplus(x: float) -> float:
-    """Return log(1 + exp(x))."""
-    if x > 0.0:
-        return x + math.log1p(math.exp(-x))
-    return math.log1p(math.exp(x))
 
 @compiled("complex128(complex128)", plain=True)
 def complex_exp(z: complex) -> complex:
@@ -98,43 +98,6 @@ def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
     if b.real > a.real:
         v, a, w, b = w, b, v, a
     return a + complex_log(v + w * complex_exp(b - a))
-
-@compiled("float64(float64, float64[::1])")
-def log_p(x, theta):
-    """Log mass of P at x."""
-    epsilon, delta = theta[0], theta[1]
-    if x == 0.0:
-        return math.log(delta)
-    elif x == 1.0:
-        t0 = 1.0 / (1.0 - delta)
-        return -log_sum(t0, -epsilon, t0, 0.0)
-    elif x == 2.0:
-        return math.log1p(-delta) - softplus(epsilon)
-    elif x == 3.0:
-        return -math.inf
-    else:
-        return -math.inf
-
-@compiled("void(float64[::1], float64[::1], float64[::1])")
-def log_p_many(xs, theta, out):
-    """Write log_p of each element to out."""
-    epsilon, delta = theta[0], theta[1]
-    c0 = math.log(delta)
-    c1 = math.log1p(-delta) - softplus(epsilon)
-    s0 = 1.0 / (1.0 - delta)
-    c2 = -log_sum(s0, -epsilon, s0, 0.0)
-    for i in range(xs.size):
-        x = xs[i]
-        if x == 0.0:
-            out[i] = c0
-        elif x == 1.0:
-            out[i] = c2
-        elif x == 2.0:
-            out[i] = c1
-        elif x == 3.0:
-            out[i] = -math.inf
-        else:
-            out[i] = -math.inf
 
 @compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
@@ -170,6 +133,43 @@ def log_q_many(xs, theta, out):
             out[i] = c2
         elif x == 3.0:
             out[i] = c0
+        else:
+            out[i] = -math.inf
+
+@compiled("float64(float64, float64[::1])")
+def log_p(x, theta):
+    """Log mass of P at x."""
+    epsilon, delta = theta[0], theta[1]
+    if x == 0.0:
+        return math.log(delta)
+    elif x == 1.0:
+        t0 = 1.0 / (1.0 - delta)
+        return -log_sum(t0, -epsilon, t0, 0.0)
+    elif x == 2.0:
+        return math.log1p(-delta) - softplus(epsilon)
+    elif x == 3.0:
+        return -math.inf
+    else:
+        return -math.inf
+
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    epsilon, delta = theta[0], theta[1]
+    c0 = math.log(delta)
+    c1 = math.log1p(-delta) - softplus(epsilon)
+    s0 = 1.0 / (1.0 - delta)
+    c2 = -log_sum(s0, -epsilon, s0, 0.0)
+    for i in range(xs.size):
+        x = xs[i]
+        if x == 0.0:
+            out[i] = c0
+        elif x == 1.0:
+            out[i] = c2
+        elif x == 2.0:
+            out[i] = c1
+        elif x == 3.0:
+            out[i] = -math.inf
         else:
             out[i] = -math.inf
 
@@ -290,4 +290,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 62678471c4adc3323a147c0b99de64f169ca2299393a0208c1e94b734bdfb8c6
+# sha256 of the text above: 036788563ac7cd0fb687b2bfa50894f8a8d288735c28848a54d55cfaf0d9ecec

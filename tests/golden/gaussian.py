@@ -1,7 +1,7 @@
 """gaussian: Gaussian noise of standard deviation sigma on a real query.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 56.
+Operations in the scalar functions: 41.
 Parameters: theta = (sigma, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
@@ -25,7 +25,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "11ddf4d324024bf2"
+DIGEST = "b31e118cccfb9228"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -56,23 +56,6 @@ REFS = ("dwork2006our", "balle2018improving")
 ABOUT = "Gaussian noise of standard deviation sigma on a real query."
 
 @compiled("float64(float64, float64[::1])")
-def log_p(x, theta):
-    """Log density of P at x."""
-    sigma, sensitivity = theta[0], theta[1]
-    t0 = x - sensitivity
-    return -0.9189385332046728 - 0.5 * (t0 * t0) / (sigma * sigma) - math.log(sigma)
-
-@compiled("void(float64[::1], float64[::1], float64[::1])")
-def log_p_many(xs, theta, out):
-    """Write log_p of each element to out."""
-    sigma, sensitivity = theta[0], theta[1]
-    c0 = sigma * sigma
-    c1 = -0.9189385332046728 - math.log(sigma)
-    for i in range(xs.size):
-        t0 = xs[i] - sensitivity
-        out[i] = c1 - 0.5 * (t0 * t0) / c0
-
-@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     sigma = theta[0]
@@ -86,6 +69,20 @@ def log_q_many(xs, theta, out):
     c1 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
         out[i] = c1 - 0.5 * (xs[i] * xs[i]) / c0
+
+@compiled("float64(float64, float64[::1])")
+def log_p(x, theta):
+    """Log density of P at x."""
+    sensitivity = theta[1]
+    return log_q(x - sensitivity, theta)
+
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    sensitivity = theta[1]
+    for i in range(xs.size):
+        out[i] = xs[i] - sensitivity
+    log_q_many(out, theta, out)
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -114,18 +111,6 @@ def cgf(z, theta):
     return 0.5 * (sensitivity * sensitivity) / (sigma * sigma) * z * (z + 1.0)
 
 @compiled("float64(float64, float64[::1])")
-def cdf_p(x, theta):
-    """Probability of (-inf, x] under P."""
-    sigma, sensitivity = theta[0], theta[1]
-    return 0.5 * math.erfc(0.7071067811865476 * (sensitivity - x) / sigma)
-
-@compiled("float64(float64, float64[::1])")
-def sf_p(x, theta):
-    """Probability of (x, inf) under P."""
-    sigma, sensitivity = theta[0], theta[1]
-    return 0.5 * math.erfc(0.7071067811865476 * (x - sensitivity) / sigma)
-
-@compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
     sigma = theta[0]
@@ -136,6 +121,18 @@ def sf_q(x, theta):
     """Probability of (x, inf) under Q."""
     sigma = theta[0]
     return 0.5 * math.erfc(0.7071067811865476 * x / sigma)
+
+@compiled("float64(float64, float64[::1])")
+def cdf_p(x, theta):
+    """Probability of (-inf, x] under P."""
+    sensitivity = theta[1]
+    return cdf_q(x - sensitivity, theta)
+
+@compiled("float64(float64, float64[::1])")
+def sf_p(x, theta):
+    """Probability of (x, inf) under P."""
+    sensitivity = theta[1]
+    return sf_q(x - sensitivity, theta)
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
@@ -212,4 +209,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: c8874b965108333b72422764eae4c3e08427be70309e38800ec1ecf56911aeab
+# sha256 of the text above: d0b2c4ba883698d926395e9c43373521da67cb73e9cbe0cd2ca535d0339d5a30

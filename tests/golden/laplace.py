@@ -1,7 +1,7 @@
 """laplace: Laplace noise on a real query.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 99.
+Operations in the scalar functions: 64.
 Parameters: theta = (scale, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
@@ -35,7 +35,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "92ed9e32dc5d762e"
+DIGEST = "191a895fb43cb241"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -137,27 +137,6 @@ def complex_log(z: complex) -> complex:
     return complex(math.log(math.hypot(x, y)), math.atan2(y, x))
 
 @compiled("float64(float64, float64[::1])")
-def log_p(x, theta):
-    """Log density of P at x."""
-    scale, sensitivity = theta[0], theta[1]
-    if x < sensitivity:
-        return -0.6931471805599453 + (x - sensitivity) / scale - math.log(scale)
-    else:
-        return -0.6931471805599453 - (x - sensitivity) / scale - math.log(scale)
-
-@compiled("void(float64[::1], float64[::1], float64[::1])")
-def log_p_many(xs, theta, out):
-    """Write log_p of each element to out."""
-    scale, sensitivity = theta[0], theta[1]
-    c0 = -0.6931471805599453 - math.log(scale)
-    for i in range(xs.size):
-        x = xs[i]
-        if x < sensitivity:
-            out[i] = (x - sensitivity) / scale + c0
-        else:
-            out[i] = c0 - (x - sensitivity) / scale
-
-@compiled("float64(float64, float64[::1])")
 def log_q(x, theta):
     """Log density of Q at x."""
     scale = theta[0]
@@ -177,6 +156,20 @@ def log_q_many(xs, theta, out):
             out[i] = x / scale + c0
         else:
             out[i] = c0 - x / scale
+
+@compiled("float64(float64, float64[::1])")
+def log_p(x, theta):
+    """Log density of P at x."""
+    sensitivity = theta[1]
+    return log_q(x - sensitivity, theta)
+
+@compiled("void(float64[::1], float64[::1], float64[::1])")
+def log_p_many(xs, theta, out):
+    """Write log_p of each element to out."""
+    sensitivity = theta[1]
+    for i in range(xs.size):
+        out[i] = xs[i] - sensitivity
+    log_q_many(out, theta, out)
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -218,24 +211,6 @@ def cgf(z, theta):
     return complex_log(complex_cosh(t1) + t0 * complex_sinhc(t1)) - t0
 
 @compiled("float64(float64, float64[::1])")
-def cdf_p(x, theta):
-    """Probability of (-inf, x] under P."""
-    scale, sensitivity = theta[0], theta[1]
-    if sensitivity > x:
-        return 0.5 * math.exp((x - sensitivity) / scale)
-    else:
-        return 1.0 - 0.5 * math.exp((sensitivity - x) / scale)
-
-@compiled("float64(float64, float64[::1])")
-def sf_p(x, theta):
-    """Probability of (x, inf) under P."""
-    scale, sensitivity = theta[0], theta[1]
-    if sensitivity > x:
-        return 1.0 - 0.5 * math.exp((x - sensitivity) / scale)
-    else:
-        return 0.5 * math.exp((sensitivity - x) / scale)
-
-@compiled("float64(float64, float64[::1])")
 def cdf_q(x, theta):
     """Probability of (-inf, x] under Q."""
     scale = theta[0]
@@ -252,6 +227,18 @@ def sf_q(x, theta):
         return 1.0 - 0.5 * math.exp(x / scale)
     else:
         return 0.5 * math.exp(-x / scale)
+
+@compiled("float64(float64, float64[::1])")
+def cdf_p(x, theta):
+    """Probability of (-inf, x] under P."""
+    sensitivity = theta[1]
+    return cdf_q(x - sensitivity, theta)
+
+@compiled("float64(float64, float64[::1])")
+def sf_p(x, theta):
+    """Probability of (x, inf) under P."""
+    sensitivity = theta[1]
+    return sf_q(x - sensitivity, theta)
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
@@ -515,4 +502,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 023f6b8d20fbc8c24d2b02787d2d74b4ee965138c50c63673d03166292ebcd17
+# sha256 of the text above: c7aeaa9847519ac349895913cb7a17f31d68d0571d30a37689bd7dbea9595f7c

@@ -112,6 +112,9 @@ class Chooser:
         """The best form of an expression in parameters, if asked at large parameters too."""
         if not expr.free_symbols:
             return place(expr)
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        if len(forms) == 1:
+            return place(expr)
         trials, samples = [], self.samples(case)
         with mp.workdps(DIGITS):
             if far and not expr.has(Sum):
@@ -120,7 +123,6 @@ class Chooser:
                 value = sample.value(expr)
                 if not mpmath.isnan(value):  # the end of a region that is empty here
                     trials.append(Trial(self._arguments(sample), _relative(value)))
-        forms = candidates(expr, self.context.calculus.pair.variable)
         return self._best(forms, place, None, trials)[0]
 
     def log_tail(self, mass: Expr, case: CalculusCase) -> ir.Expr:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 import mpmath
 from mpmath import mp
-from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, true
+from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, oo, true
 
 from mechc.calculus.cases import Case, Pair
-from mechc.calculus.terms import Term
+from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
@@ -33,30 +33,74 @@ from mechc.symbolic.facts import eliminations
 from mechc.symbolic.rewrite import factored
 
 READABLE = 600  # characters of a formula that somebody reads
+CONTINUOUS = 1e-12  # by less than which densities do not jump
 NAMED = 12  # characters beyond which a factor that is often repeated has a name in the header
 
 
 def densities(chooser: Chooser) -> list[Function]:
-    """log_p and log_q."""
-    context = chooser.context
-    pair = context.calculus.pair
-    sides: tuple[Literal["p", "q"], ...] = ("p", "q")
+    """log_q and log_p, callees first."""
+    pair, found = chooser.context.calculus.pair, []
     word = "density" if pair.measure is Measure.DENSITY else "mass"
-    found = []
+    move = _move(pair)
+    sides: tuple[Literal["p", "q"], ...] = ("q", "p")
     for side in sides:
-        zeros: dict[Expr, Expr] = {}
-        if pair.measure is Measure.FINITE:
-            cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
-        else:
-            if pair.measure is Measure.DENSITY:
-                zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, pair))
-            cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
         doc = f"Log {word} of {side.upper()} at x."
-        body = context.by_case(cases)
-        if zeros:
-            body = ir.map_block(body, _up_to_zero)
+        moved = side == "p" and move is not None
+        body = _moved("log_q", move, chooser) if moved else _density(side, chooser)
         found.append(Function(f"log_{side}", "x", doc, body, array=True))
     return found
+
+
+def _move(pair: Pair) -> Expr | None:
+    """How far P is Q moved, where x - move may be rounded: not next to a jump of a density."""
+    smooth = pair.measure is not Measure.DENSITY or all(_continuous(c, pair) for c in pair.cases)
+    return pair.move if smooth else None
+
+
+def _continuous(case: Case, pair: Pair) -> bool:
+    """Whether Q has the whole line and jumps at most at 0, where x - move is exact."""
+    x, pieces = pair.variable, case.pieces
+    if pieces[0].lo != -oo or pieces[-1].hi != oo:
+        return False
+    joined = list(pairwise(pieces))
+    for left, right in joined:
+        if left.hi != right.lo or not left.q or not right.q:
+            return False
+    with mp.workdps(DIGITS):
+        for theta in _vectors(case, pair):
+            for left, right in joined:
+                if left.q != right.q and left.hi != 0:
+                    here = {**theta, x: evaluate(left.hi, theta)}
+                    below, above = (evaluate(total(side), here) for side in (left.q, right.q))
+                    if not abs(below - above) <= CONTINUOUS * abs(above):
+                        return False
+    return True
+
+
+def _vectors(case: Case, pair: Pair) -> list[dict[Symbol, Any]]:
+    given = typical_values(pair.parameters, case.condition, eliminations(case.condition))
+    return list(islice(given, 2))
+
+
+def _moved(name: str, move: Expr, chooser: Chooser) -> ir.Block:
+    """A function of Q at x - move, which is that of P."""
+    place = ir.add(X, ir.negate(chooser.context.constant(move)))
+    return finish(ir.Block((), ir.call(name, place, ir.Local("theta"))))
+
+
+def _density(side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
+    """The log density or mass by pieces."""
+    context = chooser.context
+    pair = context.calculus.pair
+    zeros: dict[Expr, Expr] = {}
+    if pair.measure is Measure.FINITE:
+        cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
+    else:
+        if pair.measure is Measure.DENSITY:
+            zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, pair))
+        cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
+    body = context.by_case(cases)
+    return ir.map_block(body, _up_to_zero) if zeros else body
 
 
 def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Expr, Expr]]:
@@ -66,9 +110,8 @@ def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Ex
     end a sum has lost its digits.
     """
     x = pair.variable
-    given = typical_values(pair.parameters, case.condition, eliminations(case.condition))
     with mp.workdps(DIGITS):
-        vectors = list(islice(given, 2))
+        vectors = _vectors(case, pair)
         for piece in case.pieces:
             ends = [e for e in (piece.lo, piece.hi) if not (e.is_infinite or e.is_Integer)]
             for node in {
@@ -182,7 +225,7 @@ def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> li
         return []
     try:
         return [
-            _distribution(chooser, side, above) for side in ("p", "q") for above in (False, True)
+            _distribution(chooser, side, above) for side in ("q", "p") for above in (False, True)
         ]
     except LoweringError as error:
         capabilities["cdf"] = f"unavailable: {error}"
@@ -190,7 +233,11 @@ def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> li
 
 
 def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
-    blocks = []
+    blocks, move = [], _move(chooser.context.calculus.pair)
+    name, word = ("sf", "(x, inf)") if above else ("cdf", "(-inf, x]")
+    doc = f"Probability of {word} under {side.upper()}."
+    if side == "p" and move is not None:
+        return Function(f"{name}_p", "x", doc, _moved(f"{name}_q", move, chooser))
     for case in chooser.context.calculus.cases:
 
         def arm(expr: Expr, condition: Basic, case: CalculusCase = case) -> ir.Expr:
@@ -199,8 +246,6 @@ def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
 
         entry = case.cdf_p if side == "p" else case.cdf_q
         blocks.append((case.condition, _by_arms(entry, chooser.context.at_x, arm)))
-    name, word = ("sf", "(x, inf)") if above else ("cdf", "(-inf, x]")
-    doc = f"Probability of {word} under {side.upper()}."
     return Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
 
 

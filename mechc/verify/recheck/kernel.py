@@ -373,9 +373,8 @@ def _is_elementwise(node: ast.FunctionDef) -> bool:
     xs, out = [a.arg for a in node.args.args if a.arg not in ("theta", "branch")]
     loop, body = f"for i in range({xs}.size):", ast.unparse(node).partition("\n")[2]
     rest = body.replace(loop, "").replace(f"{xs}[i]", "").replace(f"{out}[i]", "")
-    rest = re.sub(
-        rf"loss_inverse_\d+_many\({xs}, theta, {out}\)", "", rest
-    )  # that is looked at too
+    others = rf"loss_inverse_\d+_many\({xs}, theta, {out}\)|log_q_many\({out}, theta, {out}\)"
+    rest = re.sub(others, "", rest)  # that is looked at too
     parts = [n for n in ast.walk(node) if isinstance(n, ast.Subscript)]
     written = {ast.unparse(n) for n in parts if isinstance(n.ctx, ast.Store)}
     return loop in body and written == {f"{out}[i]"} and not re.search(rf"\b({xs}|{out}|i)\b", rest)
