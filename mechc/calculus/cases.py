@@ -22,6 +22,7 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.breakpoints import real_zeros, split
 from mechc.symbolic.facts import Facts, Undecided, facts_of
+from mechc.symbolic.functions import clamped
 from mechc.symbolic.parameters import Parameter
 
 MAX_SPLITS = 6
@@ -167,13 +168,22 @@ def _pieces(
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
         where = f"on {a} .. {b}"
-        back = facts.within(variable, a - move, b - move)  # P is taken apart as Q is
+        # P is taken apart as Q is
+        back = facts.within(variable, _less(a, move), _less(b, move))
         p = _terms(declaration, stretch.exprs[0].subs(variable, variable + move), back, where)
         p = tuple(term.subs(variable, variable - move) for term in p)
         q = _terms(declaration, stretch.exprs[1], here, where)
         if p or q:
             pieces.append((Piece(a, b, p, q), stretch.exprs[2:]))
     return pieces
+
+
+def _less(end: Expr, move: Expr) -> Expr:
+    """An end less a distance, as are those that it is clamped by, which facts look at."""
+    constant, rest = end.as_coeff_Add()
+    if isinstance(rest, clamped):
+        return constant + clamped(*(_less(part, move) for part in rest.args))
+    return end - move
 
 
 def move_of(declaration: Declaration) -> Expr | None:

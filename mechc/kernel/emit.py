@@ -168,21 +168,23 @@ class Writer:
         return self._define(COMPLEX if function.complex else SCALAR, head, function.doc, lines)
 
     def _array(self, function: Function) -> str:
-        lines = [*self._unpack(function.body), *self._loops(function.body, function.variable)]
-        of = function.body.tail
+        body, of = function.body, function.body.tail
         if isinstance(of, ir.Call) and of.name in KERNEL:  # another function, elsewhere
-            place = self.printer(ir.transform(of.args[0], _element))
-            lines[-2:] = ["for i in range(xs.size):", f"    out[i] = {place}"]
-            lines.append(f"{of.name}_many(out, theta, out)")
+            place = of.args[0]
+            body = next(f.body for f in self.module.functions if f.name == of.name)
+            body = ir.map_block(body, lambda e: _replaced(e, ir.Var("x"), place))
+        if isinstance(of, ir.Call) and _arms(body) > 2:  # too long to stand twice
+            element = self.printer(_replaced(place, ir.Var("x"), ir.Local("xs[i]")))
+            lines = [*self._unpack(function.body), "for i in range(xs.size):"]
+            lines += [f"    out[i] = {element}", f"{of.name}_many(out, theta, out)"]
+        else:
+            lines = [*self._unpack(body), *self._loops(body, function.variable)]
         head = f"{function.name}_many({function.variable}s, theta, out)"
         return self._define(ARRAY, head, f"Write {function.name} of each element to out.", lines)
 
     def _loops(self, block: ir.Block, variable: str) -> Iterator[str]:
         """A loop in each parameter case, with what is free of the variable in front of it."""
-        if isinstance(block.tail, ir.Chain) and not any(
-            guard is not None and ir.depends_on(guard, frozenset((ir.Var(variable),)))
-            for guard, _ in block.tail.arms
-        ):
+        if isinstance(block.tail, ir.Chain) and not _switches(block.tail, variable):
             yield from self.printer.chain(
                 (guard, list(self._loops(arm, variable))) for guard, arm in block.tail.arms
             )
@@ -194,9 +196,7 @@ class Writer:
         x, element = ir.Var(variable), ir.Local(f"{variable}s[i]")
         once = sum(node == x for expr in ir.expressions(body) for node in ir.walk(expr)) == 1
         if once:
-            body = ir.map_block(
-                body, lambda e: ir.transform(e, lambda node: element if node == x else node)
-            )
+            body = ir.map_block(body, lambda e: _replaced(e, x, element))
         assigned = [] if once else [f"{variable} = {element.name}"]
         yield from indent([*assigned, *self.printer.block(body, "out[i] = {}")])
 
@@ -323,8 +323,22 @@ class Writer:
         return table.name == "branches" and any(len(rows) > 1 for _, rows in table.cases)
 
 
-def _element(node: ir.Expr) -> ir.Expr:
-    return ir.Local("xs[i]") if node == ir.Var("x") else node
+def _switches(chain: ir.Chain, variable: str) -> bool:
+    """Whether guards depend on the variable."""
+    at = frozenset((ir.Var(variable),))
+    return any(guard is not None and ir.depends_on(guard, at) for guard, _ in chain.arms)
+
+
+def _arms(block: ir.Block) -> int:
+    """How many formulas over x a block has in one parameter case."""
+    if not isinstance(block.tail, ir.Chain):
+        return 1
+    arms = block.tail.arms
+    return len(arms) if _switches(block.tail, "x") else max(_arms(arm) for _, arm in arms)
+
+
+def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+    return ir.transform(expr, lambda node: new if node == old else node)
 
 
 def _is_inlined(block: ir.Block) -> bool:

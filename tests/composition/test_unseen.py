@@ -345,3 +345,19 @@ def test_grid_of_a_loss_that_doubles_do_not_have_at_an_end():
         bound = event.delta(0.1, method=method, direction="remove")
         assert bound.lower <= truth + 1e-14 and truth - 1e-14 <= bound.upper
         assert bound.upper - bound.lower < 1e-8
+
+
+def test_uniform_laws_smoothed_by_a_difference_of_logistic_functions():
+    """P above the middle, less Q above it: the mass of the noise between the two halves."""
+    made = load(noise="(1/(1+exp(-(x+h)/w)) - 1/(1+exp(-(x-h)/w)))/(2*h)")
+    for w, h in ((2.0, 1.5), (0.3, 4.0)):
+        below = w * (np.logaddexp(0, (0.5 + h) / w) - np.logaddexp(0, (0.5 - h) / w)) / (2 * h)
+        brackets(made(w=w, h=h, sensitivity=1.0).delta(0.0), 2 * below - 1)
+    assert made.kernel.BRANCHES == ("increasing on (-oo, oo)",)
+
+
+def test_powers_of_a_parabola_known_up_to_their_constant():
+    """Beta noise: next to its ends x rounds, and P and Q and the loss must agree there."""
+    made = load(noise="shape(max(w**2 - x**2, 0)**(g - 1/2))", support=("-w", "w"))
+    truth = stats.beta(1.3, 1.3).cdf(0.5 + 1 / 1200) * 2 - 1
+    brackets(made(w=300.0, g=0.8, sensitivity=1.0).delta(0.0), truth, 1e-8)

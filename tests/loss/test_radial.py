@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import mechc
+from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError, UnsupportedError
 
 
@@ -77,6 +78,31 @@ def test_powers_by_samples(dimension, beta):
         mean, error = sampled_delta(near, first, 0.8, lambda r: -(r**beta), epsilon)
         assert found.upper - found.lower < 1e-5 * found.upper
         assert abs(float(found) - mean) < 5.0 * error
+
+
+@pytest.mark.parametrize(
+    ("noise", "f", "dimension"),
+    [
+        ("exp(-abs(x)) / sqrt(4 * pi * abs(x))", lambda r: mp.exp(-r) / mp.sqrt(r), 2),  # a pole
+        ("sech(x) / pi", mp.sech, 2),  # the largest loss is far out
+        ("exp(-sqrt(abs(x))) / 4", lambda r: mp.exp(-mp.sqrt(r)), 3),  # steep at the centre
+    ],
+)
+def test_profiles_by_halves_of_space(noise, f, dimension):
+    """At epsilon 0 delta is the mass between two planes, a share of every sphere."""
+    profile = mechc.load(declaration_from_text("profile", noise=noise))
+    found = mechc.radial(profile, dimension)(sensitivity=0.4).delta(0.0)
+
+    def share(r):
+        part = min(mp.mpf("0.2") / r, 1)
+        return 2 * mp.asin(part) / mp.pi if dimension == 2 else part
+
+    with mp.workdps(20):
+        places = [0, 0.2, 1, 5, 20, 80, 800, 8000]
+        total = mp.quad(lambda r: r ** (dimension - 1) * f(r), places)
+        truth = float(mp.quad(lambda r: r ** (dimension - 1) * f(r) * share(r), places) / total)
+    assert found.lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.upper
+    assert found.upper - found.lower < 1e-6
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 200])
