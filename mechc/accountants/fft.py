@@ -77,7 +77,7 @@ def log_peak(t: Floats | float) -> Floats:
     return out
 
 
-TRANSFORM = 10.0  # work for one point of a transform, of a power, or of a payoff
+TRANSFORM, PAYOFF = 10.0, 1.0  # work for one point of a transform or of a power, and of a payoff
 
 
 def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
@@ -178,7 +178,7 @@ class TiltedSum:
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
-        spend(TRANSFORM * self.size)
+        spend(PAYOFF * self.size)
         start = math.floor((epsilon - self.offset) / self.step) + 1
         first = max((self.offset - epsilon) + self.step * start, 0.0)
         decay = math.exp(-self.tilt * first) * self._rows[1]

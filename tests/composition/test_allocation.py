@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -798,3 +799,14 @@ def test_deltas_below_what_the_law_of_few_steps_holds_end_at_the_largest_loss(lo
     found = event.epsilon(log_delta=log_delta, direction="remove")
     assert 0.9999 / scale < found.lower <= found.upper <= (1 + 1e-12) / scale
     assert event.log_delta(found.lower, direction="remove").upper >= log_delta
+
+
+def test_epochs_of_noise_whose_likelihood_ratio_has_a_least_value_do_not_warn():
+    """Its density has a pole there: no contour resolves the law of an epoch, and none pretends."""
+    event = mechc.random_allocation(mechc.load("balanced_gaussian"), steps=50)(sigma=2.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = (30 * event).epsilon(1e-6)
+    poisson = mechc.poisson(mechc.load("balanced_gaussian"), 1 / 50)(sigma=2.2)
+    assert 0.0 < found.lower <= found.upper
+    assert found.upper == pytest.approx((1500 * poisson).epsilon(1e-6).estimate, rel=0.1)
