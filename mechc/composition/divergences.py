@@ -611,7 +611,7 @@ def bayes_risk(evaluation: Evaluation, prior: float) -> Bound:
     # 1 - delta changes by at most the factor e^r when epsilon changes by r
     pad = (abs(epsilon) + 16.0) * EPS
     most = min(prior, 1.0 - prior)
-    sides = [-prior * math.expm1(float(s)) for s in (found.upper, found.estimate, found.lower)]
+    sides = [0.0 - prior * math.expm1(float(s)) for s in (found.upper, found.estimate, found.lower)]
     lower, middle, upper = sides[0] * (1.0 - pad), min(sides[1], most), sides[2] * (1.0 + pad)
     upper = min(upper, most) if upper == upper else upper
     detail = {**found.detail, "epsilon": epsilon}
