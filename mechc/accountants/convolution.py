@@ -135,6 +135,7 @@ class Sum:
     def payoff(self, epsilon: float) -> float:
         """E[(1 - exp(epsilon - S))_+] of sums on the mesh."""
         start = max(math.floor((epsilon - self.offset) / self.step) - self.first, 0)
+        start = min(start, self.mass.size)  # no index is larger than a size
         points = self.lowest + self.step * np.arange(start, self.mass.size)
         return dot(self.mass[start:], -np.expm1(np.minimum(epsilon - points, 0.0)))
 

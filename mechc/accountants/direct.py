@@ -155,7 +155,8 @@ class DirectAccountant:
         terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
         value = log_total(terms)
         share = np.exp(terms - value)
-        shaky = np.exp(log_mass[near] - np.maximum(gap[near], 0.0) - value) * rounding[near]
+        apart = log_mass[near] - np.maximum(gap[near], 0.0) - value
+        shaky = np.exp(np.minimum(apart, 700.0)) * rounding[near]
         error = dot(share, noise[up]) + 16.0 * EPS + float(shaky.sum())
         return self._around(value, error)
 

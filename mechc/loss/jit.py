@@ -67,7 +67,11 @@ class Compiled:
             with uncollected():
                 from mechc.machine_code import njit
 
-                made = njit(self._signatures, **self._options)(self.py_func)
+                try:
+                    made = njit(self._signatures, **self._options)(self.py_func)
+                except Exception:  # a damaged file in numba's cache fails in any way
+                    options = {**self._options, "cache": False}
+                    made = njit(self._signatures, **options)(self.py_func)
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made

@@ -387,3 +387,8 @@ def test_names_of_tables_differ_where_anything_of_their_laws_does():
     epoch = mechc.random_allocation(mechc.load("gaussian"), steps=3)
     keys = {mechc.poisson(epoch(sigma=s), 0.5).key for s in (1.0, 1.0 + 1e-9, 1.5)}
     assert len(keys) == 3
+
+
+def test_no_loss_at_all_next_to_epsilon_0():
+    found = (2 * mechc.from_pmfs([1.0, 0.0], [1.0, 0.0])).log_delta(-5e-324, direction="remove")
+    assert found.lower <= math.log(5e-324) <= found.upper

@@ -113,3 +113,16 @@ def test_a_process_that_compiles_answers_as_later_ones_do(tmp_path, monkeypatch)
     command = [sys.executable, "-c", question]
     first, second = (subprocess.check_output(command, text=True) for _ in range(2))
     assert first == second
+
+
+def test_a_damaged_file_in_the_cache_of_numba_is_compiled_anew(monkeypatch):
+    from mechc import machine_code
+
+    def njit(signature, cache, **options):
+        if cache:
+            raise UnicodeDecodeError("utf-8", b"\xdf", 0, 1, "invalid continuation byte")
+        return real(signature, **options)
+
+    real = machine_code.njit
+    monkeypatch.setattr(machine_code, "njit", njit)
+    assert compiled("float64(float64)")(lambda x: 2.0 * x)(1.5) == 3.0
