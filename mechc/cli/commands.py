@@ -69,8 +69,21 @@ if TYPE_CHECKING:
     from mechc.composition.mechanism import Mechanism
 
 
-out = Console()
-err = Console(stderr=True)
+def _shown(text: str) -> str:
+    """A text in which what would steer a terminal stands as Python writes it."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+class _Console(Console):
+    """One that names of files, and words of run files, cannot steer."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does."""
+        super().print(*(_shown(o) if isinstance(o, str) else o for o in objects), **options)
+
+
+out = _Console()
+err = _Console(stderr=True)
 
 
 EXIT_CODES = """Exit codes: 0 answered; 1 a check failed or something could not be computed, read or
@@ -135,7 +148,7 @@ app = typer.Typer(
 def run() -> None:
     """Run the command that was typed."""
     gc.set_threshold(1_000_000)  # imports leave no garbage: a tenth of a short command
-    warnings.formatwarning = lambda message, *_, **__: f"mechc: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: _shown(f"mechc: {message}\n")
     atexit.register(gc.freeze)  # nor is there any to look for at the end: a quarter of one
     app()
 

@@ -317,3 +317,16 @@ def test_an_interruption_ends_without_words(monkeypatch, capsys):
             with pytest.raises(SystemExit) as ended:
                 cli.main()
         assert ended.value.code == 130 and capsys.readouterr().err == ""
+
+
+def test_nothing_that_a_file_holds_steers_the_terminal(tmp_path):
+    """A version that no mechc writes, and a file of another's name."""
+    path = tmp_path / "run.json"
+    mechc.load("gaussian")(sigma=1.0).save(path)
+    line = json.loads(path.read_text("utf-8"))
+    line["versions"]["mechc"] = "\x1b[2J\u202e"
+    path.write_text(json.dumps(line) + "\n", "utf-8")
+    for words in (["check", path], ["open", tmp_path / "\x1b[2J"]):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        said = result.output
+        assert r"\x1b[2J" in said and said.replace("\n", "").isprintable()
