@@ -9,7 +9,7 @@ cannot be proved: the order of breakpoints does not, as pieces may be empty for 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 from sympy import Add, Expr, Mul, Pow, S, Symbol, log, oo
@@ -17,7 +17,7 @@ from sympy.logic.boolalg import Boolean
 
 from mechc.adjacency import Claim
 from mechc.calculus.terms import Negative, Term, terms, total
-from mechc.declare.declaration import Declaration, Shift
+from mechc.declare.declaration import Declaration, Poisson, Shift
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.breakpoints import real_zeros, split
@@ -38,12 +38,16 @@ class Piece:
             empty (hi <= lo, lattice hi < lo) for some parameters of the case.
         p: terms that add up to the density of P; () where it is zero.
         q: the same for Q.
+        rate: where P is (1 - rate) Q + rate R, on a Poisson sample; None for other pairs.
+        r: the terms of R.
     """
 
     lo: Expr
     hi: Expr
     p: tuple[Term, ...]
     q: tuple[Term, ...]
+    rate: Expr | None = None
+    r: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,9 @@ def _pieces(
     pieces = []
     exprs = (declaration.p, declaration.q)
     zeros = () if lattice else tuple(map(sp.Abs, _vanishing(exprs, variable, facts)))
-    for stretch in split((*exprs, *zeros), variable, lo, hi, facts, ordered=ordered):
+    sample = _sample_of(declaration)
+    kept = (sample.base.p,) if sample else ()
+    for stretch in split((*exprs, *kept, *zeros), variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
         here = facts.within(variable, a, b)
         where = f"on {a} .. {b}"
@@ -173,8 +179,10 @@ def _pieces(
         p = _terms(declaration, stretch.exprs[0].subs(variable, variable + move), back, where)
         p = tuple(term.subs(variable, variable - move) for term in p)
         q = _terms(declaration, stretch.exprs[1], here, where)
+        r = _terms(declaration, stretch.exprs[2], here, where) if sample else ()
         if p or q:
-            pieces.append((Piece(a, b, p, q), stretch.exprs[2:]))
+            rate = sample.rate if sample else None
+            pieces.append((Piece(a, b, p, q, rate, r), stretch.exprs[2 + len(kept) :]))
     return pieces
 
 
@@ -193,6 +201,16 @@ def move_of(declaration: Declaration) -> Expr | None:
         return None
     moved = declaration.q.subs(x, x - built.sensitivity)
     return built.sensitivity if declaration.p == moved else None
+
+
+def _sample_of(declaration: Declaration) -> Poisson | None:
+    """How P is a mixture of Q and a law without sampling, None where it is not."""
+    built = declaration.construction
+    if not isinstance(built, Poisson):
+        return None
+    q, r, rate = built.base.q, built.base.p, built.rate
+    is_mixture = declaration.q == q and declaration.p == (1 - rate) * q + rate * r
+    return built if is_mixture else None
 
 
 def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Expr]:
@@ -247,8 +265,12 @@ def _merged(pieces: list[tuple[Piece, tuple[Expr, ...]]], lattice: bool) -> tupl
     for piece, signs in pieces:
         last, before = merged[-1] if merged else (None, ())
         touching = last is not None and last.hi + (1 if lattice else 0) == piece.lo
-        if last is not None and touching and (last.p, last.q, before) == (piece.p, piece.q, signs):
-            merged[-1] = Piece(last.lo, piece.hi, piece.p, piece.q), signs
+        if (
+            last is not None
+            and touching
+            and (replace(last, lo=piece.lo, hi=piece.hi), before) == (piece, signs)
+        ):
+            merged[-1] = replace(piece, lo=last.lo), signs
         else:
             merged.append((piece, signs))
     return tuple(piece for piece, _ in merged)

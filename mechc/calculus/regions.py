@@ -18,7 +18,7 @@ from mechc.calculus.loss import loss_of
 from mechc.calculus.types import Kind, Numeric, Region
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
 from mechc.symbolic.facts import Facts, alternatives, candidates, eliminations, facts_of, is_certain
-from mechc.symbolic.functions import BracketedRoot
+from mechc.symbolic.functions import BracketedRoot, log_mix
 from mechc.symbolic.monotone import Part, monotone_parts
 from mechc.symbolic.signs import proved
 
@@ -159,7 +159,7 @@ def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
         if not piece.p or not piece.q:
             pieces += [(piece, None, [Part(piece.lo, piece.hi, 0)])] if piece.p or piece.q else []
             continue
-        loss = loss_of(piece.p, piece.q, x, facts)
+        loss = _loss(piece, x, facts)
         parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
         if question is not None and depth and len(piece.p) + len(piece.q) < MIXED:
             finer = _finer(case, x, facts, depth, question)
@@ -168,6 +168,13 @@ def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
             depth = 0
         pieces.append((piece, loss, _whole_numbers(parts) if x.is_integer else parts))
     return [_Found(case, facts, tuple(pieces))]
+
+
+def _loss(piece: Piece, x: Symbol, facts: Facts) -> Expr:
+    """The loss on a piece; on a sample it rises and falls as without sampling."""
+    if piece.rate is None:
+        return loss_of(piece.p, piece.q, x, facts)
+    return log_mix(piece.rate, loss_of(piece.r, piece.q, x, facts) if piece.r else -oo)
 
 
 def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> list[_Found]:
@@ -192,5 +199,7 @@ def _under(case: Case, relation: Basic) -> Case:
 
 
 def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:
-    p, q = (tuple(t.subs(symbol, value) for t in side) for side in (piece.p, piece.q))
-    return type(piece)(S(piece.lo).subs(symbol, value), S(piece.hi).subs(symbol, value), p, q)
+    p, q, r = (tuple(t.subs(symbol, value) for t in side) for side in (piece.p, piece.q, piece.r))
+    lo, hi = (S(end).subs(symbol, value) for end in (piece.lo, piece.hi))
+    rate = None if piece.rate is None else piece.rate.subs(symbol, value)
+    return type(piece)(lo, hi, p, q, rate, r)

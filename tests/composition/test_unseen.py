@@ -361,3 +361,18 @@ def test_powers_of_a_parabola_known_up_to_their_constant():
     made = load(noise="shape(max(w**2 - x**2, 0)**(g - 1/2))", support=("-w", "w"))
     truth = stats.beta(1.3, 1.3).cdf(0.5 + 1 / 1200) * 2 - 1
     brackets(made(w=300.0, g=0.8, sensitivity=1.0).delta(0.0), truth, 1e-8)
+
+
+def test_samples_of_mixtures_rise_and_fall_as_the_mixtures_do():
+    """Beyond its largest loss, known in closed form, delta is nothing, which nodes cannot say."""
+    made = load(noise="(exp(-abs(x-h)/w) + 2*exp(-abs(x)/w) + exp(-abs(x+h)/w))/(8*w)")
+    event = mechc.poisson(made, 0.05)(h=3.0, w=20.0, sensitivity=1.0)
+    top = -math.log1p(0.05 * math.expm1(-1 / 20))
+    assert event.delta(top * 1.0001, direction="add").upper < 1e-15
+    masses = [
+        0.5 * math.exp(-2.5 / 20),
+        1 - 0.5 * math.exp(-0.5 / 20),
+        1 - 0.5 * math.exp(-3.5 / 20),
+    ]
+    below = (masses[0] + 2 * masses[1] + masses[2]) / 4
+    brackets(event.delta(0.0, direction="add"), 0.05 * (2 * below - 1), 1e-6)

@@ -156,14 +156,15 @@ def derived(name):
 def reversed_pair(given):
     from dataclasses import replace
 
-    def swap(part):
-        return replace(part, p=part.q, q=part.p)
+    def swap(part, **others):
+        return replace(part, p=part.q, q=part.p, **others)
 
     cases = tuple(
-        replace(case, pieces=tuple(map(swap, case.pieces)), atoms=tuple(map(swap, case.atoms)))
+        replace(case, pieces=tuple(swap(piece, rate=None, r=()) for piece in case.pieces),
+                atoms=tuple(map(swap, case.atoms)))
         for case in given.cases
-    )
-    return replace(given, cases=cases)
+    )  # fmt: skip
+    return replace(given, cases=cases, move=None)
 
 
 def vectors(calculus, case, count=2):
