@@ -94,7 +94,7 @@ class Profile:
             if abs(found - before) < SETTLED:
                 return float(found)
             before = found
-        raise NumericError("the mass of the radius is not resolved")
+        raise NumericError("the mass of the radius is not resolved: profiles are smooth but at 0")
 
     def __call__(self, y: Floats) -> Floats:
         """Return phi at log radii, of any shape."""
