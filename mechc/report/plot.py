@@ -233,7 +233,7 @@ def _profile(
     axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
 ) -> None:
     """Epsilon against delta."""
-    logs = np.linspace(math.log(look.smallest), math.log(0.2), 200)
+    logs = np.linspace(math.log(look.smallest), math.log(0.2), 80)
     answer = what.epsilon(log_delta=logs, **how)
     draw(axes, np.exp(logs), answer, label=label, index=index, falls=True)
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
