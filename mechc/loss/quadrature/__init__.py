@@ -45,6 +45,7 @@ FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts b
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
 BESIDE = 2.0**-34  # half widths of a panel between doubles on which its loss is a straight line
+WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
 SEEN = 2.0  # ... times what was seen there: less than that may be off everywhere alike
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
@@ -184,8 +185,9 @@ class Quadrature:
         """
         if self._mass_of:
             return 0.0
-        x, unit = 0.5 * (self.lo + self.hi), np.spacing(np.maximum(-self.lo, self.hi))
-        beside, moved = np.rint(BESIDE * self.half / unit) * unit, BESIDE * self._theta
+        x, place = 0.5 * (self.lo + self.hi), np.maximum(-self.lo, self.hi)
+        unit, moved = np.spacing(place), BESIDE * self._theta
+        beside = np.rint(BESIDE * self.half / unit) * unit
         for i, (_, _, _, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
             moved[i] *= not integer
         low, at, high = (
@@ -193,7 +195,8 @@ class Quadrature:
             for side in (-1.0, 0.0, 1.0)
         )
         noise = SEEN * np.abs(low - 2.0 * at + high)
-        noise[~(noise > GOOD * np.abs(at))] = 0.0  # nan where a loss is not finite
+        # nan where a loss is not finite; next to an end that moves it is no straight line
+        noise[~((noise > GOOD * np.abs(at)) & (self.half > WIDE * place))] = 0.0
         if not noise.any():
             return 0.0
         return resolution.shaken(self._panels, noise, np.array(tilts), self._log_totals(*tilts))
