@@ -78,6 +78,7 @@ class KernelSource:
         self._most_points = MAX_LATTICE
         self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
         self._missing: dict[bool, float] = {}
+        self._held = False  # masses against one
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
@@ -210,24 +211,28 @@ class KernelSource:
     def log_missing(self, reverse: bool) -> float:
         """Log of what masses of P, or Q, lack to one: next to a finite end it may be any loss's.
 
+        Where they were not held against one it may be anywhere.
+
         Raises:
             NumericError: a mass was not found.
         """
-        if not np.isfinite(self.rows[:, :2]).any():
+        ends = bool(np.isfinite(self.rows[:, :2]).any())
+        if self._held and not ends:
             return -math.inf
         if reverse not in self._missing:
-            self._missing[reverse] = math.log(self._lacking(reverse))
+            gap, off = self._lacking(reverse)
+            self._missing[reverse] = math.log(gap + off) if ends or gap > off else -math.inf
         return self._missing[reverse]
 
-    def _lacking(self, reverse: bool) -> float:
-        """What masses of P, or Q, may lack to one; those of branches have a quadrature each."""
+    def _lacking(self, reverse: bool) -> tuple[float, float]:
+        """What masses of P, or Q, lack to one, and its error; branches have a quadrature each."""
         law, masses = ("q" if reverse else "p"), self.atom_log_mass
         found = [self.infinite[reverse]]
         found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
         found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
         shares = [math.exp(min(m.log, 700.0)) for m in found]
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
-        return abs(1.0 - math.fsum(shares)) + off + FEW * EPS
+        return abs(1.0 - math.fsum(shares)), off + FEW * EPS
 
     def _by_formula(self, log_mass: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""
@@ -648,14 +653,14 @@ class KernelSource:
                 self._atom_error = max(self._atom_error, 2.0 * defect if defect > 4e-15 else 0.0)
             if defect > known + rounding and self.continuous:
                 # panels that tell changes of the law to all digits need not tell its mass at kinks
-                defect = min(defect, self._lacking(name == "Q"))
+                defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
                 self.defect += 2.0 * defect
                 self.loss_error += 2.0 * defect
                 p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)
                 self.infinite = p, q
         self._reveal(*revealed)
-        self._at_poles = -math.inf, -math.inf
+        self._at_poles, self._held = (-math.inf, -math.inf), True
 
     def _reveal(self, p: LogMass, q: LogMass) -> None:
         """Count masses of P and Q, whatever their loss is, at infinite loss."""

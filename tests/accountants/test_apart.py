@@ -81,3 +81,13 @@ def test_unlikely_reports_are_doubles_beside_likely_ones():
     answer = mechc.load("shuffle")(users=1, epsilon=40.0).delta(20.0)
     assert answer.lower <= exact * (1 + 1e-15) and exact * (1 - 1e-15) <= answer.upper
     assert answer.upper - answer.lower < 1e-12
+
+
+@pytest.mark.parametrize(
+    "name, scale", [("gaussian", 1e155), ("gaussian", 1e300), ("cauchy", 1e155), ("laplace", 1e250)]
+)
+def test_a_law_that_no_quadrature_resolves_proves_nothing_from_below(name, scale):
+    """Wide noise hides all: delta(0) is at most 1 / scale, and no mass that is missed is small."""
+    word = "sigma" if name == "gaussian" else "scale"
+    bound = mechc.load(name)(**{word: scale}).delta(0.0)
+    assert bound.lower <= 1.0 / scale <= bound.upper

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.saddle import tilt
+from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, generating, sum_tilted, waves
@@ -352,6 +353,8 @@ def _saddle(
             t = min(guess, 0.9 * limit)
             continue
         low, high = (t, high) if slope < 0.0 else (low, t)
+        if not bend * t > 0.0:
+            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
         step = -slope / (bend * t)
         if abs(step) < CLOSE or high - low <= 1e-6 * high:
             break
