@@ -131,3 +131,12 @@ def test_an_order_that_no_sum_follows_is_bounded_by_what_grows(sampled):
         answer = run.renyi(order)
         assert answer.lower <= most - 10.0 and most - 10.0 <= answer.upper <= most * (1 + 1e-12)
         assert run.renyi(100.0).upper >= answer.lower > 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-20, 1e-150])
+@pytest.mark.parametrize("order", [2.0, 1e4, 1e6])
+def test_small_divergences_of_large_orders(epsilon, order):
+    """Randomised response: D is at most order epsilon^2 / 2 a use, and next to that here."""
+    bound = (2 * mechc.load("pure_dp")(epsilon=epsilon)).renyi(order)
+    exact = order * epsilon**2
+    assert bound.lower <= exact * (1.0 + 1e-3) and exact * (1.0 - 1e-3) <= bound.upper

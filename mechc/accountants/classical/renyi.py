@@ -29,7 +29,7 @@ from mechc.protocol import Floats
 
 _METHOD = "renyi"
 FAR = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...
-CLOSED = 1e-12  # ... and the relative error allowed for rounding in it
+CLOSED, SURE = 1e-12, 1.0  # ... the relative error allowed for rounding in it, from this value on
 BESIDE = 1e-2  # distance of tilts from 0 and -1 where the means bound K as well as its value
 NEXT = 1e-6  # tilts above 0 that need no panels of their own
 
@@ -100,7 +100,7 @@ class RenyiAccountant:
             top = composed.support[1]
             return top - 16 * U * abs(top) if math.isfinite(top) else top, top, top
         closed = composed.closed(t) if t > FAR else math.nan
-        if not math.isnan(closed):
+        if closed >= SURE:
             value, error = closed / t, CLOSED * closed / t
             return value - error, value, value + error
         if 0.0 < t < NEXT:  # panels for this tilt do as well, and are made
