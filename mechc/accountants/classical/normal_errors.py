@@ -70,6 +70,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
 
 
@@ -266,7 +267,7 @@ def _gaussian_moment(moments: Standardised, e: float) -> float:
     if 0.0 <= c * end**2 < SMALL:
         return (end**3 - start**3) / 3.0
     if c > 0.0:
-        gammas = _upper_gamma(1.5, c * start**2) - _upper_gamma(1.5, c * end**2)
+        gammas = _upper_gamma(1.5, c * start**2) - _upper_gamma(1.5, c * end**2) + 8 * EPS
         return float(0.5 * c**-1.5) * gammas
     if -c * end**2 > 600.0:
         return math.inf
