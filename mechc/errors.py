@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 LONGEST_NAME = 200  # characters of a name
+LONGEST_MESSAGE = 2000  # characters of an error: all lists of names fit, a list of events does not
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -39,7 +40,17 @@ def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT
 
 
 class MechcError(Exception):
-    """Base class of all errors that mechc raises on purpose."""
+    """Base class of all errors that mechc raises on purpose.
+
+    Of a message that shows a long value the middle is left out.
+    """
+
+    def __str__(self) -> str:
+        """Return the message, of `LONGEST_MESSAGE` characters at most."""
+        text = super().__str__()
+        if len(text) <= LONGEST_MESSAGE:
+            return text
+        return f"{text[: LONGEST_MESSAGE // 2]} ... {text[-LONGEST_MESSAGE // 2 :]}"
 
 
 class DeclarationError(MechcError, ValueError):

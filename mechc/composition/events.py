@@ -506,7 +506,8 @@ def compose(*parts: Any) -> Composition:
     """Compose events, compositions, and (event, count) pairs.
 
     Args:
-        parts: each an Event, a Composition, or a pair of one of these with a count.
+        parts: each an Event, a Composition, or a pair of one of these with a count; or one
+            iterable of such parts.
 
     Returns:
         The composition; the order of the parts is irrelevant.
@@ -515,6 +516,9 @@ def compose(*parts: Any) -> Composition:
         DeclarationError: a part is none of these, or a count is not acceptable.
     """
     flat: list[tuple[Event, int]] = []
+    only = parts[0] if len(parts) == 1 else None
+    if isinstance(only, Iterable) and not isinstance(only, (Event, Composition, tuple, str)):
+        parts = tuple(only)
     for part in parts:
         what, count = part if isinstance(part, tuple) and len(part) == 2 else (part, 1)
         if not isinstance(what, (Event, Composition)):

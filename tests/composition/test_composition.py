@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import mechc
+from mechc.errors import DeclarationError
 
 
 def closed_gaussian_delta(mu, epsilon):
@@ -52,6 +53,18 @@ def test_gaussians_compose_to_a_gaussian(gaussian, count):
     truth = closed_gaussian_delta(1 / 1.7, 0.8)
     assert answer.lower <= truth * (1 + 1e-13) and truth * (1 - 1e-13) <= answer.upper
     assert answer.estimate == pytest.approx(truth, rel=1e-10)
+
+
+def test_one_iterable_of_parts_composes_as_the_parts_do(gaussian):
+    steps = [gaussian(sigma=1.0 + 0.5 * i) for i in range(5)]
+    assert mechc.compose(steps) == mechc.compose(*steps) == mechc.compose(s for s in steps)
+
+
+def test_an_error_that_shows_a_long_value_is_short(gaussian):
+    steps = [gaussian(sigma=1.0 + 0.5 * i) for i in range(500)]
+    with pytest.raises(DeclarationError, match=r"sigma=1, .* \.\.\. .*neither an event") as found:
+        mechc.compose(steps, steps)
+    assert len(str(found.value)) < 4000
 
 
 def test_different_gaussians_compose(gaussian):
