@@ -113,14 +113,6 @@ class Kernel(Protocol):
     strip: Callable[[Floats], Floats]  # (t_minus, t_plus)
     lattice: Callable[[Floats], Floats]  # (offset, step) of the loss; (nan, nan) when it is none
     cgf: Callable[[complex, Floats], complex]  # only if CAPABILITIES["cgf"] starts with "closed"
-    # the law of the loss, see mechc.kernel.law; infinite losses count, but in cumulants
-    loss_cdf_p: Callable[[float, Floats], float]  # P(L <= ell); loss_sf_p above; _q under Q
-    loss_masses: Callable[[Floats, Floats, Floats], None]  # edges, theta, out (2, edges + 1)
-    delta: Callable[[float, Floats], float]
-    log_delta: Callable[[float, Floats], float]
-    cgf_derivatives: Callable[[float, Floats, Floats], None]  # K(t), K'(t), ... for real t
-    cumulants: Callable[[Floats, Floats], None]  # (2, 8)
-    edgeworth_terms: Callable[[Floats, Floats], None]  # (2, 4, 12)
     # cdf_p, sf_p, cdf_q, sf_q: scalar functions, only if CAPABILITIES["cdf"] starts with "closed"
 
 

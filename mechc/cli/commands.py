@@ -242,14 +242,22 @@ def new(
 
 
 @command()
-def emit(ctx: typer.Context, what: Sample, output: Output, as_json: Json = False) -> None:
+def emit(
+    ctx: typer.Context,
+    what: Sample,
+    output: Output,
+    law: Annotated[
+        bool, typer.Option("--law", help="With cumulants, masses of cells and delta of one step.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
     writable(output)
     mechanism = what.under()
     compiling(mechanism, err)
-    _print_wrote(ctx, mechanism.emit(output), mechanism)
+    _print_wrote(ctx, mechanism.emit(output, law=law), mechanism)
 
 
 @command()

@@ -135,13 +135,15 @@ class Mechanism:
         """Text of the emitted kernel module."""
         return build.source(self.kernel)
 
-    def emit(self, path: str | os.PathLike[str]) -> Path:
+    def emit(self, path: str | os.PathLike[str], *, law: bool = False) -> Path:
         """Write the kernel as a standalone module (math, numpy and numba only).
 
         The file appears complete or not at all.
 
         Args:
             path: where to write; an existing file is replaced.
+            law: whether the module also holds one step's law: cumulants, masses of cells and delta,
+                by 150 lines that are the same in all kernels.
 
         Returns:
             The path written.
@@ -149,7 +151,10 @@ class Mechanism:
         Raises:
             CacheError: the file cannot be written.
         """
-        return build.write_atomically(inputs.as_path(path), self.source)
+        from mechc.kernel.emit import with_law
+
+        text = with_law(self.source) if law else self.source
+        return build.write_atomically(inputs.as_path(path), text)
 
     @cached_property
     def declaration(self) -> Declaration:

@@ -1,10 +1,10 @@
 """KernelIR module in, the text of one Python module out.
 
 The text holds only the statements of `statements`, in the form that `protocol` describes: header,
-constants, prelude, kernels, one step's law, self-check, seal. Every callee stands before its
-callers; shared subexpressions have names, and array functions have what does not depend on x in
-front of their loop. Equal modules give equal text; `DIGEST` is a digest of all of it, versions
-included.
+constants, prelude, kernels, self-check, seal, and one step's law where it is asked for. Every
+callee stands before its callers; shared subexpressions have names, and array functions have what
+does not depend on x in front of their loop. Equal modules give equal text; `DIGEST` is a digest of
+all of it, versions included.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, 
 from mechc.protocol import PROTOCOL, Measure
 
 WIDTH = 96
+LAW = "\ndef edgeworth_terms("
+CHECKS = "# theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;"
 SCALAR = "float64(float64, float64[::1])"
 COMPLEX = "complex128(complex128, float64[::1])"
 CONSTANT = "float64(float64[::1])"
@@ -128,8 +130,6 @@ class Writer:
             yield self._table(table)
             if table.name == "branches":
                 yield jitted(VECTOR, BREAKPOINTS, plain=True)
-        if self.module.tables:  # those of a whole kernel
-            yield law_text(self.module.measure)
 
     def _define(
         self, signature: str, head: str, doc: str, lines: Iterable[str], *, plain: bool = False
@@ -168,19 +168,16 @@ class Writer:
         return self._define(COMPLEX if function.complex else SCALAR, head, function.doc, lines)
 
     def _array(self, function: Function) -> str:
-        body, of = function.body, function.body.tail
-        if isinstance(of, ir.Call) and of.name in KERNEL:  # another function, elsewhere
-            place = of.args[0]
-            body = next(f.body for f in self.module.functions if f.name == of.name)
-            body = ir.map_block(body, lambda e: _replaced(e, ir.Var("x"), place))
-        if isinstance(of, ir.Call) and _arms(body) > 2:  # too long to stand twice
-            element = self.printer(_replaced(place, ir.Var("x"), ir.Local("xs[i]")))
-            lines = [*self._unpack(function.body), "for i in range(xs.size):"]
-            lines += [f"    out[i] = {element}", f"{of.name}_many(out, theta, out)"]
+        body, tail, plain = function.body, function.body.tail, False
+        if isinstance(tail, ir.Call) and tail.name in KERNEL:  # another function, moved
+            place = self.printer(_replaced(tail.args[0], ir.Var("x"), ir.Local("xs")))
+            lines = [f"out[:] = {place}", f"{tail.name}_many(out, theta, out)"]
+            plain = True
         else:
-            lines = [*self._unpack(body), *self._loops(body, function.variable)]
+            lines = list(self._loops(body, function.variable))
         head = f"{function.name}_many({function.variable}s, theta, out)"
-        return self._define(ARRAY, head, f"Write {function.name} of each element to out.", lines)
+        doc = f"Write {function.name} of each element to out."
+        return self._define(ARRAY, head, doc, [*self._unpack(body), *lines], plain=plain)
 
     def _loops(self, block: ir.Block, variable: str) -> Iterator[str]:
         """A loop in each parameter case, with what is free of the variable in front of it."""
@@ -232,7 +229,7 @@ class Writer:
             lines = self._bracket(inverse.lo, inverse.hi)
             value = f"solve_loss(ells[i], lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
             lines += ["for i in range(ells.size):", f"    out[i] = {value}"]
-        elif _is_inlined(inverse.body):
+        elif _is_inlined(inverse.body) or _arms(inverse.body, "ell") < 3:
             lines = [*self._unpack(inverse.body), *self._loops(inverse.body, "ell")]
         else:
             lines = ["for i in range(ells.size):", f"    out[i] = {name}(ells[i], theta)"]
@@ -329,12 +326,13 @@ def _switches(chain: ir.Chain, variable: str) -> bool:
     return any(guard is not None and ir.depends_on(guard, at) for guard, _ in chain.arms)
 
 
-def _arms(block: ir.Block) -> int:
-    """How many formulas over x a block has in one parameter case."""
+def _arms(block: ir.Block, variable: str) -> int:
+    """How many formulas over a variable a block has in one parameter case."""
     if not isinstance(block.tail, ir.Chain):
         return 1
     arms = block.tail.arms
-    return len(arms) if _switches(block.tail, "x") else max(_arms(arm) for _, arm in arms)
+    switches = _switches(block.tail, variable)
+    return len(arms) if switches else max(_arms(arm, variable) for _, arm in arms)
 
 
 def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
@@ -369,8 +367,7 @@ def emit(module: Module) -> str:
         jitted(p.signature, p.source, plain=not p.inline, inline=p.inline)
         for p in closure(writer.used())
     ]
-    parts = [DECORATOR, *prelude, *kernels, _checks(module.checks) + "\n\n\n" + SELF_CHECK]
-    body = "\n\n\n".join(parts).replace("\n\n\n", "\n\n")
+    body = _joined(DECORATOR, *prelude, *kernels, _checks(module.checks), SELF_CHECK)
     header, constants = _header(module), _constants(module)
     digest = _digest(header, constants, body)
     text = f'{header}\n\n{IMPORTS}\n\nDIGEST = "{digest}"\n{constants}\n\n\n{body}\n'
@@ -378,6 +375,21 @@ def emit(module: Module) -> str:
     if stranger is not None:
         raise InternalError(f"{module.name}: the emitted text is no kernel: {stranger}")
     return seal(text)
+
+
+def with_law(text: str) -> str:
+    """A sealed text with one step's law before its checks: cumulants, masses of cells, delta."""
+    measure = text.partition('\nMEASURE = "')[2].partition('"')[0]
+    law, (kernels, mark, checks) = law_text(Measure(measure)), text.partition(CHECKS)
+    if LAW in text:
+        return text
+    text = f"{kernels}{_joined(law)}\n\n{mark}{checks}".rpartition(MARK)[0]
+    before, stated, rest = text.partition('DIGEST = "')
+    return seal(f"{before}{stated}{digest_of(seal(text))}{rest[16:]}")
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n\n".join(parts).replace("\n\n\n", "\n\n")
 
 
 def digest_of(text: str) -> str:
@@ -467,7 +479,7 @@ def _checks(checks: Sequence[Check]) -> str:
     for theta, rows in groupby(checks, key=lambda check: check.theta):
         lines += [f"    ({_plain(theta)}, (", *map(_check, rows), "    )),"]
     return "\n".join([
-        "# theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;",
+        CHECKS,
         "# computed from the declaration to 50 digits, None where infinite or unknown",
         *(["CHECKS = (", *lines, ")"] if lines else ["CHECKS = ()"]),
     ])  # fmt: skip

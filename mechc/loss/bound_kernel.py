@@ -26,7 +26,7 @@ from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_compleme
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER, loss_jitter, losses_moved
+from mechc.loss.rule import ORDER, loss_jitter, losses, losses_moved
 from mechc.protocol import Kernel, Measure
 
 Floats = NDArray[np.float64]
@@ -395,7 +395,7 @@ class KernelSource:
 
     def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
         x = inside(lo, hi)
-        value = float(self.kernel.loss(x, self.theta))
+        value = float(losses(self.kernel, self.theta, np.array([x]))[0])
         mass = self.mass_on(lo, hi, "p")
         self.mass_error = max(self.mass_error, mass.error)
         moved = float(losses_moved(self.kernel, self.theta, np.array([x]), np.array([value]))[0])

@@ -100,12 +100,14 @@ def loss_jitter(kernel: Kernel, theta: Floats, x: float) -> float:
 
     1 / (1 - a) - 1 has lost digits that neither moves smoothly: they show as jumps.
     """
-    off, share = 0.0, np.arange(PLACES + 1) / PLACES
+    off, share, at = 0.0, np.arange(PLACES + 1) / PLACES, np.empty(PLACES + 1)
+    place = np.array([x])
     for i in range(theta.size):
         for ulp in (EPS * theta[i], SLIGHTLY):
             near = np.repeat(theta[None], PLACES + 1, axis=0)
             near[:, i] -= ulp * np.arange(PLACES + 1)
-            at = np.array([kernel.loss(x, row) for row in near])
+            for j, row in enumerate(near):
+                kernel.loss_many(place, row, at[j : j + 1])
             jumps = np.abs(at - at[0] - share * (at[-1] - at[0]))
             off = max(off, float(jumps.max()) if np.isfinite(jumps).all() else 0.0)
     return off

@@ -35,7 +35,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "93a4495bafc2cbdc"
+DIGEST = "f7347dabfe62f475"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -163,17 +163,12 @@ def log_p(x, theta):
     sensitivity = theta[1]
     return log_q(x - sensitivity, theta)
 
-@compiled("void(float64[::1], float64[::1], float64[::1])")
+@compiled("void(float64[::1], float64[::1], float64[::1])", plain=True)
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
-    scale, sensitivity = theta[0], theta[1]
-    c0 = -0.6931471805599453 - math.log(scale)
-    for i in range(xs.size):
-        x = xs[i]
-        if x - sensitivity < 0.0:
-            out[i] = (x - sensitivity) / scale + c0
-        else:
-            out[i] = c0 - (x - sensitivity) / scale
+    sensitivity = theta[1]
+    out[:] = xs - sensitivity
+    log_q_many(out, theta, out)
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -253,8 +248,9 @@ def loss_inverse_1(ell, theta):
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_inverse_1_many(ells, theta, out):
     """Write loss_inverse_1 of each element to out."""
+    scale, sensitivity = theta[0], theta[1]
     for i in range(ells.size):
-        out[i] = loss_inverse_1(ells[i], theta)
+        out[i] = 0.5 * (sensitivity + ells[i] * scale)
 
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
@@ -314,152 +310,6 @@ def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
 
-def weighed(t, ell, p, q, edges):
-    """Losses, logs of p exp(t loss), or of q if t is -1, and the cells of edges they are in."""
-    value = q if t == -1.0 else p + (0.0 if t == 0.0 else t * ell)
-    return ell, np.where(value < math.inf, value, -math.inf), np.searchsorted(edges, ell)
-
-def outputs(t, x, theta, edges):
-    """The same at outputs, an array of any shape."""
-    p, q, ell = np.empty((3, x.size))
-    log_p_many(x.ravel(), theta, p)
-    log_q_many(x.ravel(), theta, q)
-    loss_many(x.ravel(), theta, ell)
-    return weighed(t, ell.reshape(x.shape), p.reshape(x.shape), q.reshape(x.shape), edges)
-
-@np.errstate(all="ignore")
-def nodes(t, edges, theta):
-    """Outputs in three arrays: losses, log weights, and cells of the losses.
-
-    Weights sum to E_P[exp(t L)] in each cell, or to Q's mass if t is -1. Cell 0 is all losses up to
-    edges[0], cell k those in (edges[k - 1], edges[k]], the last what lies above all edges. Branches are mapped
-    to the line, cut and halved until the two highest Chebyshev coefficients of 25 points vanish:
-    masses are good to some 1e-13.
-    """
-    atom, best, full = atoms(theta), np.full(edges.size + 1, -math.inf), False
-    found = [weighed(t, atom[:, 1] - atom[:, 2], atom[:, 1], atom[:, 2], edges)]
-    angle, order = np.arange(25.0) * math.pi / 24.0, np.arange(1.0, 12.0)
-    point, share = np.cos(angle), np.where(np.abs(angle - math.pi / 2.0) > 1.5, 1.0, 2.0) / 24.0
-    rule = np.cos(2.0 * angle[:, None] * order) @ (2.0 / (4.0 * order * order - 1.0))
-    rule = share * (1.0 - np.cos(24.0 * angle) / 575.0 - rule)
-    last = share[:, None] * np.cos(angle[:, None] * np.array([23.0, 24.0]))
-    for a, b in branches(theta)[:, :2]:
-        lo, width = 43.75 * np.arange(-16.0, 16.0), np.full((32, 1), 43.75)
-        while lo.size > 0 and not full:
-            u = lo[:, None] + 0.5 * width * (1.0 + point)
-            far = np.exp(-np.abs(u))
-            if b - a < math.inf:  # by logits, by logs of distances from the only end, or by sinh
-                part = (b - a) * far / (1.0 + far)
-                x = np.where(u < 0.0, a + part, b - part)
-                slope = math.log(b - a) - np.abs(u) - 2.0 * np.log1p(far)
-            elif a > -math.inf or b < math.inf:
-                x, slope = (a + np.exp(u) if a > -math.inf else b - np.exp(u)), u
-            else:
-                x, slope = np.sinh(u), np.log(np.cosh(u))
-            ell, value, cell = outputs(t, x, theta, edges)
-            value = value + slope
-            peak, same = np.max(value, 1), cell[:, 1:] == cell[:, :-1]
-            steps = np.abs(np.diff(np.maximum(value, -1e30)))
-            sure = np.minimum(value[:, 1:], value[:, :-1]) + np.log(-0.5 * width * np.diff(point))
-            np.maximum.at(best, cell[:, 1:], np.where(same, sure, -math.inf))
-            size = peak + np.max(steps, 1) + np.log(width[:, 0]) - np.min(best[cell], 1)
-            rough = np.sum(np.abs(np.exp(value - peak[:, None]) @ last), 1)
-            fine = (rough < 4e-15 * (1.0 + np.abs(peak))) | (np.log(rough) + size < -37.0)
-            fine = fine & np.all(same, 1) | (width[:, 0] < 2e-15 * (1.0 + np.abs(lo)))
-            kept, value = (peak > -math.inf) & (size > -60.0), value + np.log(0.5 * width * rule)
-            found.append([part[kept & fine].ravel() for part in (ell, value, cell)])
-            lo, width = lo[kept & ~fine], 0.5 * width[kept & ~fine]
-            lo, width = np.concatenate((lo, lo + width[:, 0])), np.concatenate((width, width))
-            full = lo.size > 160000
-    if full:
-        found.append((best, best + math.nan, np.arange(best.size)))
-    return [np.concatenate(part) for part in zip(*found)]
-
-@np.errstate(all="ignore")
-def summed(value, cell, cells):
-    """Logs of the sums of exp(value) by cell; nan where that took too many outputs."""
-    top = np.full(cells, -1e300)
-    np.maximum.at(top, cell, value)
-    return top + np.log(np.bincount(cell, np.exp(value - top[cell]), cells))
-
-def log_masses(t, edges, theta):
-    """Logs of what the losses in cells weigh, see nodes."""
-    return np.minimum(summed(*nodes(t, edges, theta)[1:], edges.size + 1), 0.0)
-
-def loss_cdf_p(ell, theta):
-    """P(loss <= ell)."""
-    return math.exp(log_masses(0.0, np.array([ell]), theta)[0])
-
-def loss_sf_p(ell, theta):
-    """P(loss > ell), infinite losses included."""
-    return math.exp(log_masses(0.0, np.array([ell]), theta)[1])
-
-def loss_cdf_q(ell, theta):
-    """Q(loss <= ell), losses of -inf included."""
-    return math.exp(log_masses(-1.0, np.array([ell]), theta)[0])
-
-def loss_sf_q(ell, theta):
-    """Q(loss > ell)."""
-    return math.exp(log_masses(-1.0, np.array([ell]), theta)[1])
-
-def loss_masses(edges, theta, out):
-    """Masses of the cells of rising edges, see nodes, under P and Q: shape (2, edges.size + 1)."""
-    out[0], out[1] = np.exp(log_masses(0.0, edges, theta)), np.exp(log_masses(-1.0, edges, theta))
-
-@np.errstate(all="ignore")
-def log_delta(epsilon, theta):
-    """Log of E_P[(1 - exp(epsilon - loss))_+], the delta of one step."""
-    ell, value, cell = nodes(0.0, np.array([epsilon]), theta)
-    gain = np.log(-np.expm1(np.minimum(epsilon - ell, 0.0)))
-    return min(float(summed(value + gain, cell, 2)[1]), 0.0)
-
-def delta(epsilon, theta):
-    """Delta of one step."""
-    return math.exp(log_delta(epsilon, theta))
-
-@np.errstate(all="ignore")
-def cgf_derivatives(t, theta, out):
-    """Write K(t), K'(t), ... for finite losses to out, at a real t; they err by 1e-12 of tilted
-    moments about the mean. nan outside the strip; K alone if 0 or -1 is its end."""
-    lo, hi = strip(theta)
-    out[:] = math.nan
-    if not (lo < t < hi or t == 0.0 or t == -1.0):
-        return
-    ell, value, cell = nodes(t, np.array([-math.inf, 1.7976931348623157e308]), theta)
-    ell, value = ell[cell == 1], value[cell == 1]
-    out[0] = summed(value, np.zeros(value.size, int), 1)[0]
-    if lo < t < hi and out.size > 1:
-        seen = value > out[0] - 300.0
-        ell, weight = ell[seen], np.exp(value[seen] - out[0])
-        weight = weight / np.sum(weight)
-        out[1] = weight @ ell
-        for k in range(2, out.size):
-            out[k] = weight @ (ell - out[1]) ** k
-        moments = out.copy()
-        for k in range(4, out.size):
-            blocks = [math.comb(k - 1, j - 1) * out[j] * moments[k - j] for j in range(2, k - 1)]
-            out[k] = moments[k] - sum(blocks)
-
-def cumulants(theta, out):
-    """Write the cumulants of orders 1 to 8 of finite losses, under P and Q, to the rows of out."""
-    one = np.empty(9)
-    for law in range(2):
-        cgf_derivatives(0.0 - law, theta, one)
-        out[law] = one[1:]
-
-def edgeworth_terms(theta, out):
-    """Write Edgeworth's coefficients to out, shape (2, 4, 12), under Q to out[1]: n steps have
-    P(S <= m + s y) = Phi(y) - phi(y) sum_r n**(-r/2) sum_j out[0, r - 1, j] He_j(y)."""
-    kappa, out[:] = np.empty((2, 8)), 0.0
-    cumulants(theta, kappa)
-    for law in range(2):
-        a, b, c, d = kappa[law, 2:6] / kappa[law, 1] ** np.array([1.5, 2.0, 2.5, 3.0])
-        out[law, 0, 2] = a / 6.0
-        out[law, 1, [3, 5]] = b / 24.0, a * a / 72.0
-        out[law, 2, [4, 6, 8]] = c / 120.0, a * b / 144.0, a**3 / 1296.0
-        out[law, 3, [5, 7]] = d / 720.0, b * b / 1152.0 + a * c / 720.0
-        out[law, 3, [9, 11]] = a * a * b / 1728.0, a**4 / 31104.0
-
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
 CHECKS = (
@@ -506,4 +356,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 46579db837254b156679a88162c083c8d8e227617a82cfb3ca994365b6c75f1f
+# sha256 of the text above: e472240ff09a0dd5ad2e7bb4ab8117e56b13fb3d20a2e6ad4e71a513a45b9068

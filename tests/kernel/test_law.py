@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mechc
+from mechc.kernel.emit import with_law
 from tests.problems.built_in import as_python, source
 
 PAGE = Path(__file__).parents[2] / "docs" / "three-accountants.md"
@@ -17,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "three-accountants.md"
 
 def law(name, theta):
     """The functions of a kernel at one vector, run as Python: nothing is compiled."""
-    kernel = as_python(source(name), {"__name__": name})
+    kernel = as_python(with_law(source(name)), {"__name__": name})
 
     def ask(function, *arguments, shape=None):
         out = () if shape is None else (np.full(shape, math.nan),)
@@ -131,7 +132,9 @@ def test_three_accountants_of_the_page(name, tmp_path):
     mechanism = mechc.load(name)
     event, n = mechanism(**values), 100
     bound = (n * event).delta(epsilon, direction="remove")
-    spec = importlib.util.spec_from_file_location(name, mechanism.emit(tmp_path / f"{name}.py"))
+    spec = importlib.util.spec_from_file_location(
+        name, mechanism.emit(tmp_path / f"{name}.py", law=True)
+    )
     kernel = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(kernel)
     theta = np.array(event.theta)

@@ -19,6 +19,7 @@ from shared_functions import digests
 import mechc
 from mechc.cli.commands import app
 from mechc.kernel.cache import MARK, seal
+from mechc.kernel.emit import with_law
 from mechc.verify.certificate import emission
 from mechc.verify.recheck import SHARED, Kernel, recheck
 from mechc.verify.result import Check
@@ -74,7 +75,7 @@ def planted(text, name, where):
     condition = where.format(variable)
     for node in ast.walk(function):
         for field, value in ast.iter_fields(node):
-            written = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "out[i]"
+            written = isinstance(node, ast.Assign) and "out[" in ast.unparse(node.targets[0])
             if field == "value" and (written or isinstance(node, ast.Return)) and value is not None:
                 changed = f"({ast.unparse(value)}) + (1e-4 if {condition} else 0.0)"
                 setattr(node, field, ast.parse(changed, mode="eval").body)
@@ -253,7 +254,9 @@ def test_a_zero_that_only_exact_digits_of_pi_show_is_one(certified, tmp_path):
 @pytest.mark.parametrize("name", ["nodes", "log_masses", "log_delta", "loss_sf_p"])
 def test_a_law_of_another_text_is_refused(name, certified, tmp_path):
     _, text, content = certified("discrete_laplace")
-    faulty = planted(text, name, "theta[0] > 35.0")
+    lawful = with_law(text)
+    assert problems(tmp_path, lawful, forged(content, lawful)) == []
+    faulty = planted(lawful, name, "theta[0] > 35.0")
     assert name in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 

@@ -93,12 +93,11 @@ TYPES = {
     "atom_errors": _TABLE, **dict.fromkeys(("strip", "lattice"), "float64[::1](float64[::1])"),
 }  # fmt: skip
 """Types of functions by their first argument, or by name where that is theta; or one number."""
-LAW = words("""
-    loss_cdf_p loss_sf_p loss_cdf_q loss_sf_q loss_masses log_delta delta cgf_derivatives cumulants
-    edgeworth_terms
+OF_LAW = words("""
+    weighed outputs nodes summed log_masses loss_cdf_p loss_sf_p loss_cdf_q loss_sf_q loss_masses
+    log_delta delta cgf_derivatives cumulants edgeworth_terms
 """)
-"""The law of one step, by functions that all kernels have in common, with what they call."""
-OF_LAW = (*LAW, *words("weighed outputs nodes summed log_masses"))
+"""The law of one step, by functions that kernels have in common; all of them, or none."""
 SHARED = words("""
     002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 05264876fab4 0561077053fd
     066451114f06 0d15e0159e0e 0d3365bc6840 188c6b133977 2ae07b2b3e16 2caf507a6570 2d23bf7935e8
@@ -113,7 +112,7 @@ SHARED = words("""
 """)
 """Digests of the functions that kernels share, as mechc ships them."""
 
-FRAME = ("Compiled", "compiled", *OF_LAW, "statements")
+FRAME = ("Compiled", "compiled", "statements")
 """What is the same, letter by letter, in all kernels; "statements" are all others."""
 
 
@@ -147,8 +146,8 @@ class Kernel:
         for node in tree.body[bool(self.about) :]:
             if _is_constant(node):
                 self._named[ast.unparse(node.targets[0])] = literal(node.value)
-            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in FRAME:
-                frame[node.name] = sha256(ast.unparse(node))[:12]
+            elif (name := getattr(node, "name", "")) in (*FRAME, *OF_LAW):
+                frame[name] = sha256(ast.unparse(node))[:12]
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
                 if node.name in self.functions or node.name in _BUILTINS:
                     raise ValueError(f"{node.name} is defined twice")
@@ -221,7 +220,8 @@ class Kernel:
 
     def oddities(self) -> list[str]:
         """What is unlike any kernel, seen without running it."""
-        frame = [name for name in FRAME if self.fingerprints.get(name) not in SHARED]
+        law = OF_LAW * any(name in self for name in OF_LAW)
+        frame = [name for name in (*FRAME, *law) if self.fingerprints.get(name) not in SHARED]
         problems = [f"{name} is not the one that mechc ships" for name in frame]
         for name, node in self.functions.items():
             shared = name.startswith(("solve_", "series_", "breakpoints"))
@@ -243,7 +243,7 @@ class Kernel:
             if not same:
                 problems.append(f"{name} is not the scalar function written for arrays")
         needed = [*VALUES, *(f"{v}_many" for v in VALUES), "loss_inverse_many", *OF_THETA]
-        needed += ("cgf",) * self.offers("cgf") + TAILS * self.offers("cdf") + tuple(LAW)
+        needed += ("cgf",) * self.offers("cgf") + TAILS * self.offers("cdf")
         return problems + [f"there is no {name}" for name in needed if name not in self]
 
     def _see(self, mark: int, outcome: Any) -> Any:
@@ -372,9 +372,13 @@ def _is_elementwise(node: ast.FunctionDef) -> bool:
     """Whether arrays are used at the loop's index only, and the index for nothing else."""
     xs, out = [a.arg for a in node.args.args if a.arg not in ("theta", "branch")]
     loop, body = f"for i in range({xs}.size):", ast.unparse(node).partition("\n")[2]
+    whole = f"{out}[:] = {xs} "  # moved by numbers, all at once
     rest = body.replace(loop, "").replace(f"{xs}[i]", "").replace(f"{out}[i]", "")
     others = rf"loss_inverse_\d+_many\({xs}, theta, {out}\)|log_q_many\({out}, theta, {out}\)"
     rest = re.sub(others, "", rest)  # that is looked at too
+    if whole in body and not re.search(r"\btheta\b(?!\[\d+\])", rest):
+        loop, rest = whole, rest.replace(whole, "")
     parts = [n for n in ast.walk(node) if isinstance(n, ast.Subscript)]
     written = {ast.unparse(n) for n in parts if isinstance(n.ctx, ast.Store)}
-    return loop in body and written == {f"{out}[i]"} and not re.search(rf"\b({xs}|{out}|i)\b", rest)
+    element = {f"{out}[:]" if loop == whole else f"{out}[i]"}
+    return loop in body and written == element and not re.search(rf"\b({xs}|{out}|i)\b", rest)
