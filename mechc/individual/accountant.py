@@ -31,7 +31,6 @@ from mechc.composition.inputs import as_array
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
-    PathLike,
     Update,
     as_floats,
     check_dense,
@@ -45,7 +44,7 @@ from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import SHARE, Grid, subdivision
-from mechc.individual.storage import TakesTurns, in_turn
+from mechc.individual.storage import PathLike, TakesTurns, in_turn
 from mechc.individual.tilts import crowding
 from mechc.loss.allowance import MAX_WORK
 from mechc.protocol import Floats

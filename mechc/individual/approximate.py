@@ -25,14 +25,16 @@ from mechc.composition.inputs import positive, size
 from mechc.errors import DeclarationError, public
 from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.budget import Mask, check_dense
-from mechc.individual.filters import gaussian_order, gdp_budget, renyi_budget
-from mechc.individual.gaussian import gdp_delta
+from mechc.individual.filters import check_target, gaussian_order, gdp_budget, renyi_budget
 from mechc.individual.storage import TakesTurns, in_turn
+from mechc.loss.rounding import U
 from mechc.protocol import Floats
 
 CELLS = 12
 _RTOL = 1e-2  # of the profiles: the cells cost more than that
 _ROUNDING = 1e-12
+_SQRT2 = np.sqrt(2.0)
+_TINY = 1e-305  # an upper bound never underflows to zero
 
 
 @public
@@ -190,3 +192,44 @@ class ApproximateFilter(TakesTurns):
         """
         spent = np.minimum(np.asarray(self.spent().upper), self.mu)
         return np.asarray(np.sqrt((self.mu - spent) * (self.mu + spent)) * (1.0 - 1e-15))
+
+
+def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[Floats, Floats]:
+    """Bound delta(epsilon) of mu-GDP from below and above, mu > 0 and epsilon any real arrays.
+
+    delta = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2) (Balle and Wang 2018); with
+    a, b = (epsilon/mu -+ mu/2)/sqrt 2 this is (erfc(a) - e^{-a^2} erfcx(b))/2, which neither
+    overflows nor loses the tail. What it may lose to cancellation is counted and added.
+    """
+    m, e = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(epsilon, np.float64))
+    a, b = (e / m - m / 2) / _SQRT2, (e / m + m / 2) / _SQRT2
+    positive = a >= 0
+    gauss = np.exp(-a * a)
+    # for b < 0 (epsilon negative beyond mu^2/2) erfcx overflows where erfc does not
+    second = np.where(b > 0, gauss * special.erfcx(np.maximum(b, 0)), 0.0)
+    second = np.where(b > 0, second, np.exp(np.minimum(e, 0)) * special.erfc(b))
+    first = np.where(positive, gauss * special.erfcx(np.maximum(a, 0)), special.erfc(a))
+    # relative error: special functions 64 u, the argument a to 3 u max(|a|, |b|), squared
+    scale = np.abs(a) + np.abs(b)
+    error = U * (64 + 6 * np.abs(a) * scale + 6 * scale) * (first + second)
+    value = first - second
+    exact = e == 0.0  # no cancellation in erf
+    value = np.where(exact, 2 * special.erf(m / (2 * _SQRT2)), value)
+    error = np.where(exact, 64 * U * value, error) + _TINY
+    return np.maximum((value - error) / 2, 0.0), np.minimum((value + error) / 2, 1.0)
+
+
+def gdp_epsilon(mu: ArrayLike, delta: float) -> Floats:
+    """Return, for mu >= 0, the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up."""
+    check_target(0.0, delta)
+    m = np.asarray(mu, np.float64)
+    safe = np.where(m > 0, m, 1.0)
+    # delta(epsilon) <= P(L > epsilon) <= exp(-x^2/2) at epsilon = mu^2/2 + x mu
+    high = safe * safe / 2 + 1.0001 * safe * np.sqrt(-2 * np.log(delta))
+    high = np.where(gdp_delta(safe, 0.0)[1] <= delta, 0.0, high)
+    low = np.zeros_like(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        meets = gdp_delta(safe, middle)[1] <= delta
+        low, high = np.where(meets, low, middle), np.where(meets, middle, high)
+    return np.where(m > 0, high, 0.0)

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.individual.storage import PathLike
 from mechc.loss.jit import compiled, subroutine
 from mechc.protocol import Floats
 
@@ -168,7 +169,6 @@ def exhaust(totals, mu, scale, cap_high, cap_low, keep, factor):  # type: ignore
             totals[i, 1] = cap_low
 
 
-PathLike = str | os.PathLike[str]
 # a dense array with one value a person, or (indices, values) for the people a step touches
 Update = ArrayLike | tuple[ArrayLike, ArrayLike]
 

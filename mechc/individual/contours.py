@@ -34,12 +34,12 @@ from mechc.accountants.contours.trapezoid import images_beyond
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.individual import inversion
-from mechc.individual.budget import PathLike, for_rows
+from mechc.individual.budget import for_rows
 from mechc.individual.family import Family
 from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER, WORK
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
-from mechc.individual.storage import Shelf, TakesTurns, in_turn, taken
+from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
@@ -121,7 +121,7 @@ class Contour:
         span: tuple[int, int],
         reading: str,
         proven: bool = True,
-        shelf: Shelf | None = None,
+        shelf: Shelf = NOWHERE,
     ) -> None:
         """Remember what to tilt; knots between two buckets alone if nothing is proven."""
         self.key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
@@ -129,7 +129,7 @@ class Contour:
         self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
         self.c, self.beyond = float(tilts.t[at]), np.empty(0)
         if proven:
-            self.beyond = taken(shelf, ("beyond", *self.key), self._fading)["beyond"]
+            self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
 
     @cached_property
     def _laws(self) -> tuple[dict[int, _Law], Floats]:
@@ -204,7 +204,7 @@ class Contour:
         growth = np.abs(z * (z + 1.0)) / (self.c * (self.c + 1.0))
         phase = np.angle(z[1:]) + np.angle(z[1:] + 1.0)
         make = partial(self._tabulated, period, growth)
-        found = taken(self._shelf, (*self.key, period, count), make)
+        found = self._shelf.take((*self.key, period, count), make)
         right = self.tilts.t[self._right]
         band = np.repeat(np.arange(_bands(count).size - 1), np.diff(_bands(count)))
         return ContourTable(self.c, period, count, growth, phase, band, right, **found)
@@ -416,7 +416,7 @@ class Evaluator(TakesTurns):
         They are named by all that they depend on: an answer does not depend on those before it.
         """
         self.grid, self.members = grid, Members(family, grid, direction)
-        self._shelf = None
+        self._shelf = NOWHERE
         if folder is not None and family.key:
             self._shelf = Shelf(folder, code(), family.key, repr(grid), direction)
         self._made: dict[tuple[Any, ...], Any] = {}

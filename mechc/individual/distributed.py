@@ -43,9 +43,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
-from mechc.individual.budget import PathLike, as_floats
+from mechc.individual.budget import as_floats
 from mechc.individual.family import Family
-from mechc.individual.storage import StateError, replacing
+from mechc.individual.storage import PathLike, StateError, replacing
 from mechc.protocol import Floats
 
 COLUMNS = ("lower", "estimate", "upper")

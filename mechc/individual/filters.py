@@ -32,7 +32,6 @@ that person's data.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -40,12 +39,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechc.composition import divergences
 from mechc.errors import DeclarationError, listed, public
 from mechc.individual.budget import (
     SHAVE,
     Budget,
     Mask,
-    PathLike,
     Update,
     Words,
     allocate,
@@ -61,8 +60,7 @@ from mechc.individual.budget import (
     mask_for,
     number,
 )
-from mechc.individual.gaussian import check_target, gdp_mu
-from mechc.individual.storage import Reader, TakesTurns, in_turn, write
+from mechc.individual.storage import PathLike, TakesTurns, in_turn, read, write
 from mechc.loss.roots import lowest
 from mechc.protocol import Floats
 
@@ -70,10 +68,21 @@ _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
 @public
-class _Saved(TakesTurns, ABC):
-    """Has exact totals that go on from a file."""
+class _Saved(TakesTurns):
+    """Has exact totals that go on from a file, and can be made again from its arguments."""
 
     _kind: ClassVar[str]
+    _moves: ClassVar[tuple[str, ...]] = ("steps",)  # attributes that change besides the totals
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """Arguments that make the like of this with nothing spent."""
+        raise NotImplementedError
+
+    @property
+    def _charged(self) -> _Filter:
+        """Whose totals are saved."""
+        raise NotImplementedError
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -85,8 +94,8 @@ class _Saved(TakesTurns, ABC):
         Args:
             path: the file to create or replace.
         """
-        charged, facts, moved = self._kept()
-        write(path, self._kind, {**facts, **moved}, {"totals": charged.totals})
+        facts = {**self._facts, **{name: vars(self)[name] for name in self._moves}}
+        write(path, self._kind, facts, {"totals": self._charged.totals})
 
     @classmethod
     def load(cls, path: PathLike, *, storage: PathLike | None = None) -> Self:
@@ -99,8 +108,9 @@ class _Saved(TakesTurns, ABC):
         Raises:
             StateError: the file is of another kind, damaged, or of another version.
         """
-        with Reader(path, cls._kind) as reader:
-            loaded = cls._opened(reader.meta, storage)
+        meta = read(path, cls._kind).meta
+        facts = {name: value for name, value in meta.items() if name not in cls._moves}
+        loaded = cls(**facts, **({"storage": storage} if issubclass(cls, _Filter) else {}))
         loaded.restore(path)
         return loaded
 
@@ -114,23 +124,10 @@ class _Saved(TakesTurns, ABC):
         Raises:
             StateError: as for `load`, or another population or budget. The state is unchanged.
         """
-        with Reader(path, self._kind) as reader:
-            reader.expect(self._kept()[1])
-            self._go_on(reader.meta)
-            reader.copy_into("totals", self._kept()[0].totals)
-
-    @abstractmethod
-    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
-        """Return whose totals are saved, facts that must match, and what changes besides totals."""
-
-    @abstractmethod
-    def _go_on(self, facts: dict[str, Any]) -> None:
-        """Take over what has changed."""
-
-    @classmethod
-    @abstractmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        """Return a new object with the facts of a saved one."""
+        state = read(path, self._kind)
+        state.expect(self._facts)
+        vars(self).update({name: state.meta[name] for name in self._moves})
+        state.fill(self._charged.totals)
 
 
 @public
@@ -180,11 +177,9 @@ class _Filter(_Saved):
         left = budget.high - totals[:, 0] - borrow, budget.low - totals[:, 1]
         return as_sums(budget, *left, SHAVE)
 
-    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
-        return self, {"people": self.people, "budget": self._budget.value}, {"steps": self.steps}
-
-    def _go_on(self, facts: dict[str, Any]) -> None:
-        self.steps = facts["steps"]
+    @property
+    def _charged(self) -> _Filter:
+        return self
 
     def _charge(self, name: str, step: Update, out: Mask | None) -> Mask:
         """Charge a step to everyone it fits; return who that is."""
@@ -289,9 +284,9 @@ class GDPFilter(_Filter):
         self.steps += 1
         return factor
 
-    @classmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        return cls(people=facts["people"], mu=facts["budget"], storage=storage)
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"people": self.people, "mu": self.mu}
 
 
 @public
@@ -330,10 +325,8 @@ class RenyiFilter(_Filter):
         if budget is not None:
             if epsilon is not None or delta is not None or order is None:
                 raise DeclarationError("a budget needs an order and excludes epsilon and delta")
-        elif epsilon is None or delta is None:
-            raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
         else:
-            epsilon, delta = number("epsilon", epsilon), number("delta", delta)
+            epsilon, delta = _target(epsilon, delta)
             order = gaussian_order(epsilon, delta) if order is None else order
             budget = renyi_budget(epsilon, delta, check_order(order))
         self.order = check_order(order)
@@ -361,14 +354,9 @@ class RenyiFilter(_Filter):
         """
         return self._charge("rho", rho, out)
 
-    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
-        charged, facts, moved = super()._kept()
-        return charged, {**facts, "order": self.order}, moved
-
-    @classmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        people, order, budget = facts["people"], facts["order"], facts["budget"]
-        return cls(people=people, order=order, budget=budget, storage=storage)
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"people": self.people, "order": self.order, "budget": self.budget}
 
 
 @public
@@ -379,7 +367,7 @@ class SharedGDPFilter(_Saved):
         stopped: whether a step has been refused.
     """
 
-    _kind = "shared-gdp-filter"
+    _kind, _moves = "shared-gdp-filter", ("stopped",)
 
     def __init__(
         self, *, mu: float | None = None, epsilon: float | None = None, delta: float | None = None
@@ -423,22 +411,20 @@ class SharedGDPFilter(_Saved):
             self.stopped = not self._one.step([mu])[0]
         return not self.stopped
 
-    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
-        return *self._one._kept()[:2], {"stopped": self.stopped}
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"mu": self.mu}
 
-    def _go_on(self, facts: dict[str, Any]) -> None:
-        self.stopped = bool(facts["stopped"])
-
-    @classmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        return cls(mu=facts["budget"])
+    @property
+    def _charged(self) -> _Filter:
+        return self._one
 
 
 @public
 class GDPOdometer(_Saved):
     """GDP odometer with a fixed sequence of increments."""
 
-    _kind = "gdp-odometer"
+    _kind, _moves = "gdp-odometer", ("_squares",)
 
     def __init__(self, increments: float | Sequence[float]) -> None:
         """Start at zero.
@@ -457,9 +443,8 @@ class GDPOdometer(_Saved):
         )
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
-        self._increments = [GDPFilter(people=1, mu=d).mu for d in given]
+        self._filters = [GDPFilter(people=1, mu=d) for d in given]
         self._squares = [0.0]
-        self._current = self._opened_segment()
 
     @property
     def segment(self) -> int:
@@ -469,7 +454,7 @@ class GDPOdometer(_Saved):
     @property
     def increment(self) -> float:
         """The increment of the open segment."""
-        return self._current.mu
+        return self._charged.mu
 
     @property
     def released(self) -> float:
@@ -484,7 +469,7 @@ class GDPOdometer(_Saved):
     @property
     def remaining(self) -> float:
         """The largest mu that still fits the open segment, rounded down."""
-        return float(self._current.remaining()[0])
+        return float(self._charged.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:
@@ -501,32 +486,31 @@ class GDPOdometer(_Saved):
             DeclarationError: mu is negative, nan, or larger than the next increment; the state is
                 unchanged.
         """
-        if self._current.step([mu])[0]:
+        current = self._charged
+        if current.step([mu])[0]:
             return False
-        following = self._opened_segment(1)
+        following = self._of_segment(self.segment + 1)
+        before = following.totals.copy()
+        following.totals[:] = 0
         if not following.step([mu])[0]:
+            following.totals[:] = before
             raise DeclarationError(
                 f"mu={mu!r} exceeds the increment {following.mu!r} of the next segment"
             )
-        self._squares.append(self.increment**2)
-        self._current = following
+        self._squares.append(current.mu**2)
         return True
 
-    def _kept(self) -> tuple[_Filter, dict[str, Any], dict[str, Any]]:
-        return self._current, {"increments": self._increments}, {"squares": self._squares}
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"increments": [each.mu for each in self._filters]}
 
-    def _go_on(self, facts: dict[str, Any]) -> None:
-        self._squares = facts["squares"]
-        self._current = self._opened_segment()
+    @property
+    def _charged(self) -> GDPFilter:
+        return self._of_segment(self.segment)
 
-    @classmethod
-    def _opened(cls, facts: dict[str, Any], storage: PathLike | None) -> Self:
-        return cls(facts["increments"])
-
-    def _opened_segment(self, later: int = 0) -> GDPFilter:
-        """Return a filter of the open segment, or of a later one, with nothing spent."""
-        mu = self._increments[min(self.segment + later, len(self._increments) - 1)]
-        return GDPFilter(people=1, mu=mu)
+    def _of_segment(self, number: int) -> GDPFilter:
+        """Return the filter of a segment; segments that repeat an increment share one."""
+        return self._filters[min(number, len(self._filters) - 1)]
 
 
 def _root(squares: list[float]) -> float:
@@ -535,42 +519,44 @@ def _root(squares: list[float]) -> float:
     return math.nextafter(math.nextafter(root, math.inf), math.inf) if root else 0.0
 
 
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu that is (epsilon, delta)-DP, rounded down, for a target in range."""
+    check_target(epsilon, delta)
+    return divergences.gdp_mu(epsilon, math.nextafter(math.log(delta), -math.inf), "lower")
+
+
 def gdp_budget(
     mu: float | None,
     epsilon: float | None,
     delta: float | None,
     convert: Callable[[float, float], float] = gdp_mu,
 ) -> float:
-    """Return the budget as mu, whichever way it was given.
-
-    Args:
-        mu: the budget itself, or None.
-        epsilon: with delta, or None.
-        delta: with epsilon, or None.
-        convert: the mu of (epsilon, delta).
-
-    Raises:
-        DeclarationError: not exactly one of the two forms was given.
-    """
+    """Return the budget as mu, given itself or as what `convert` makes of (epsilon, delta)."""
     if (mu is None) == (epsilon is None and delta is None):
         raise DeclarationError(
             f"budget mu={mu!r}, epsilon={epsilon!r}, delta={delta!r} (expected either mu, or"
             " epsilon and delta)"
         )
-    if mu is not None:
-        return number("mu", mu)
+    return number("mu", mu) if mu is not None else convert(*_target(epsilon, delta))
+
+
+def _target(epsilon: float | None, delta: float | None) -> tuple[float, float]:
+    """Return both numbers of a target, refused unless both are given."""
     if epsilon is None or delta is None:
         raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
-    return convert(number("epsilon", epsilon), number("delta", delta))
+    return number("epsilon", epsilon), number("delta", delta)
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    """Refuse a target that no filter can work with."""
+    if not 0.0 <= epsilon < np.inf:
+        raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
+    if not 0.0 < delta < 1.0:
+        raise DeclarationError(f"delta={delta!r} (expected 0 < delta < 1)")
 
 
 def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
-    """Return the Renyi divergence of a mu-GDP Gaussian step, order mu^2 / 2, rounded up.
-
-    Args:
-        mu: array, >= 0.
-        order: lambda.
-    """
+    """Return the Renyi divergence of mu-GDP Gaussian steps, order mu^2 / 2, rounded up."""
     m = as_floats(np.asarray(mu))
     rho = m * (order / 2) * m * (1 + _OUTWARD)
     return np.asarray(np.where(m == 0.0, rho, np.nextafter(rho, np.inf)))  # it may underflow
@@ -584,16 +570,7 @@ def check_order(order: float) -> float:
 
 
 def renyi_budget(epsilon: float, delta: float, order: float) -> float:
-    """Return the largest R such that (order, R)-RDP implies (epsilon, delta)-DP, rounded down.
-
-    Args:
-        epsilon: >= 0.
-        delta: in (0, 1).
-        order: lambda > 1.
-
-    Raises:
-        DeclarationError: an argument is out of range.
-    """
+    """Return the largest R such that (order, R)-RDP implies (epsilon, delta)-DP, rounded down."""
     check_target(epsilon, delta)
     t = check_order(order) - 1
     terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, np.log(order / t)])
@@ -601,12 +578,7 @@ def renyi_budget(epsilon: float, delta: float, order: float) -> float:
 
 
 def gaussian_order(epsilon: float, delta: float) -> float:
-    """Return the order whose budget admits most Gaussian steps: the largest 2 R(lambda)/lambda.
-
-    Args:
-        epsilon: >= 0.
-        delta: in (0, 1).
-    """
+    """Return the order whose budget admits most Gaussian steps: the largest 2 R(lambda)/lambda."""
 
     def loss(log_t: float) -> float:
         order = 1 + float(np.exp(log_t))

@@ -25,7 +25,6 @@ from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError
 from mechc.individual import storage
 from mechc.individual.budget import (
-    PathLike,
     Update,
     allocate,
     as_floats,
@@ -35,6 +34,7 @@ from mechc.individual.budget import (
     for_rows,
 )
 from mechc.individual.splines import Grid
+from mechc.individual.storage import PathLike
 from mechc.loss.jit import compiled
 from mechc.protocol import Floats
 
@@ -320,15 +320,13 @@ class Ledger:
 
     def restore(self, path: PathLike, kind: str, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Read a ledger back and return what was saved beside it; unchanged if facts differ."""
-        with storage.Reader(path, kind) as reader:
-            reader.expect({"people": self.people, **meta})
-            read = {name: reader.array(name) for name in reader.names[1:]}
-            new = np.empty(self._totals.shape, reader.dtype("totals"))
-            found = self._totals if self._mapped else new
-            reader.copy_into("totals", found)
-            self._totals, self._waiting = found, 0
-            self.steps = int(reader.meta["steps"])
-        return read
+        state = storage.read(path, kind)
+        state.expect({"people": self.people, **meta})
+        stored = state.arrays["totals"].dtype.newbyteorder("=")
+        found = self._totals if self._mapped else np.empty(self._totals.shape, stored)
+        state.fill(found)
+        self._totals, self._waiting, self.steps = found, 0, int(state.meta["steps"])
+        return {name: np.array(array) for name, array in state.arrays.items() if name != "totals"}
 
     def _encode(self, name: str, values: Floats, codes: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return places on the grid; refuse values that are worse than the worst knot.

@@ -28,7 +28,7 @@ from scipy.interpolate import CubicSpline
 from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.splines import SHARE, Brackets, Grid, basis, spline_coefficients, subdivision
-from mechc.individual.storage import Shelf, taken
+from mechc.individual.storage import NOWHERE, Shelf
 from mechc.loss import moments
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.protocol import Floats
@@ -234,7 +234,7 @@ class Tilts:
         span: tuple[int, int],
         reach: float,
         rough: bool = False,
-        shelf: Shelf | None = None,
+        shelf: Shelf = NOWHERE,
     ) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody.
 
@@ -242,7 +242,7 @@ class Tilts:
         """
         self.members, self.span = members, span
         self._columns: dict[str, Floats] = {}
-        found = taken(shelf, ("tilts", span, reach, rough), partial(self._made, reach, rough))
+        found = shelf.take(("tilts", span, reach, rough), partial(self._made, reach, rough))
         self.t, self.k = found["t"], found["k"]
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 

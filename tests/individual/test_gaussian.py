@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechc.individual.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+from mechc.individual.approximate import gdp_delta, gdp_epsilon
+from mechc.individual.filters import gdp_mu
 
 
 def exact(mu, epsilon):

@@ -89,14 +89,15 @@ def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
     assert [p.name for p in path.parent.iterdir()] == ["state"]
 
 
-def test_large_arrays_go_through_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "_PIECE", 1 << 10)
+def test_large_arrays_are_mapped(tmp_path):
     array = np.arange(10_007, dtype=np.uint64).reshape(-1, 1)
-    storage.write(tmp_path / "s", "test", {}, {"a": array})
-    out = np.zeros_like(array)
-    with storage.Reader(tmp_path / "s", "test") as reader:
-        reader.copy_into("a", out)
-    assert np.array_equal(out, array)
+    storage.write(tmp_path / "s", "test", {}, {"b": array[:3, 0].astype(">u2"), "a": array})
+    out, found = np.zeros_like(array), storage.read(tmp_path / "s", "test")
+    assert not any(held.flags.owndata for held in found.arrays.values())
+    found.fill(out, "a")
+    assert np.array_equal(out, array) and found.arrays["b"].tolist() == [0, 1, 2]
+    with pytest.raises(StateError, match="expected"):
+        found.fill(out.astype(np.uint32), "a")
 
 
 def test_a_file_that_is_not_there_is_a_state_error(saved, tmp_path):

@@ -8,8 +8,8 @@ import pytest
 import mechc
 from mechc.errors import DeclarationError
 from mechc.individual import IndividualAccountant
+from mechc.individual.approximate import gdp_epsilon
 from mechc.individual.family import Family
-from mechc.individual.gaussian import gdp_epsilon
 from mechc.individual.storage import Shelf
 
 SPAN = (2.0, 50.0)

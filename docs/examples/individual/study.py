@@ -8,7 +8,8 @@ from training import LEAST, Data, Settings, dp_sgd, filtered_dp_gd
 
 import mechc
 from mechc.individual import GDPFilter, IndividualAccountant, gdp_upper_bound
-from mechc.individual.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+from mechc.individual.approximate import gdp_delta, gdp_epsilon
+from mechc.individual.filters import gdp_mu
 
 
 @dataclass(frozen=True)
