@@ -1,17 +1,15 @@
 """Individual epsilons of large populations: chunks of people are independent.
 
-Every chunk is accounted for from its own steps. Tables are named by all that they depend on, kept
-in the folder of the run and found there by whoever needs them next, so that numbers do not depend
-on which worker a chunk met, on what that worker did before, or on how often it had to start again.
 Workers read their steps and write their results themselves; who runs the chunks is exchangeable:
 processes of this machine, Dask, any `concurrent.futures.Executor`, or a scheduler of batch jobs
-that calls `Run.chunk` with a number.
+that calls `Run.chunk` with a number. Tables are named by all that they depend on and kept in the
+folder of the run, so that numbers do not depend on which worker a chunk met.
 
 A run may lose workers or its own process at any moment. Next to the results `NAME` stands a
 directory `NAME.progress` with what the run is about (`run.json`) and, for every chunk that is
 complete, the SHA-256 of its numbers, written after them, and that of the steps they came from. A
 chunk counts as done when the numbers on disk still have their digest; anything else is computed
-again, and other steps than those of the chunk are refused. Tables that chunks share are there too.
+again, and other steps than those of the chunk are refused.
 """
 
 from __future__ import annotations
@@ -24,19 +22,13 @@ import json
 import multiprocessing
 import os
 import tomllib
-from collections.abc import Callable, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any, Self
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +37,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import as_floats
 from mechc.individual.family import Family
-from mechc.individual.storage import PathLike, StateError, replacing
+from mechc.individual.storage import PathLike, StateError
 from mechc.protocol import Floats
 
 COLUMNS = ("lower", "estimate", "upper")
@@ -53,7 +45,6 @@ ROWS = PERSON, STEP, VALUE = "person", "step", "value"  # columns of rows
 CHUNK = 250_000  # people, for arrays that are not chunked yet
 NEEDED = {"mechanism", "steps", "output", "parameter", "span", "delta"}  # words of a file, and
 OPTIONAL = {"sampling_rate", "bound", "counts", "rtol", "buckets", "journal"}  # further ones
-AHEAD = 64  # chunks that an executor is given at a time
 ATTEMPTS = 20  # how often chunks are submitted that a lost worker took with it
 
 _LAST: list[Family] = []  # whose tables in memory the next chunk will want
@@ -111,7 +102,6 @@ class Results:
             return made
         if Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
-        made._notes.make()
         if made._is_zarr:
             group = library("zarr").create_group(made.path)
             for name in COLUMNS:
@@ -120,7 +110,6 @@ class Results:
                 )
         else:
             library("pyarrow")
-            Folder(made.path).make()
         made._notes.write("run.json", json.dumps(facts, indent=1).encode())
         return made
 
@@ -132,7 +121,7 @@ class Results:
     @property
     def tables(self) -> Path | None:
         """Folder of the tables that processes share, None where that is no file system here."""
-        return None if self._notes.remote else Path(self._notes.path) / "tables"
+        return None if "://" in self.path else Path(self._notes.path) / "tables"
 
     def rows(self, index: int) -> slice:
         """Return the rows of a chunk."""
@@ -200,50 +189,27 @@ class Results:
 
 @dataclass(frozen=True)
 class Folder:
-    """Small files that appear whole or not at all, on disk or wherever fsspec finds them.
-
-    Attributes:
-        path: a directory, or a URL such as s3://bucket/name.
-    """
+    """Small files that appear whole or not at all, in a directory or wherever fsspec finds them."""
 
     path: str
 
-    @property
-    def remote(self) -> bool:
-        """Whether it is a URL."""
-        return "://" in self.path
-
     def has(self, name: str = "") -> bool:
         """Return whether there is such a file, or the folder itself."""
-        if not self.remote:
-            return (Path(self.path) / name).exists()
         system, root = self._opened
         return bool(system.exists(f"{root}/{name}".rstrip("/")))
 
-    def make(self) -> None:
-        """Create the folder where it matters; object stores have none."""
-        if self.remote:
-            self._opened[0].makedirs(self._opened[1], exist_ok=True)
-        else:
-            Path(self.path).mkdir(parents=True, exist_ok=True)
-
     def read(self, name: str) -> bytes:
         """Return what is in a file."""
-        if not self.remote:
-            return (Path(self.path) / name).read_bytes()
         system, root = self._opened
         return bytes(system.cat_file(f"{root}/{name}"))
 
     def write(self, name: str, content: bytes) -> None:
-        """Create or replace a file."""
-        if self.remote:
-            system, root = self._opened
-            system.pipe_file(f"{root}/{name}", content)
-            return
-        with replacing(Path(self.path) / name) as temporary, open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        """Create or replace a file, and the folder where that matters."""
+        system, root = self._opened
+        system.makedirs(root, exist_ok=True)
+        temporary = f"{root}/.{name}.{uuid4().hex}"
+        system.pipe_file(temporary, content)
+        system.mv(temporary, f"{root}/{name}")
 
     @property
     def _opened(self) -> tuple[Any, str]:
@@ -287,8 +253,8 @@ class Chunk:
         counts: how often each step is repeated.
         delta: the delta of the epsilons.
         options: rtol, buckets and journal of `IndividualAccountant`, as far as they were given.
-        source: steps of shape (people, steps), a Dask object that is computed to them, (path of a
-            Zarr array, rows), or the path of a Parquet file of rows.
+        source: a Dask object that is computed to steps of shape (people, steps), or the path of a
+            Parquet file of rows.
         names: identifiers of the people, None where there are none or where the rows have them.
     """
 
@@ -321,11 +287,6 @@ class Chunk:
         """Return identifiers and steps."""
         if isinstance(self.source, Path):
             return _matrix(self.source, len(self.counts), self.family.untouched)
-        if isinstance(self.source, tuple):
-            path, rows = self.source
-            return self.names, np.asarray(library("zarr").open_array(path, mode="r")[rows])
-        if isinstance(self.source, np.ndarray):
-            return self.names, self.source
         return self.names, np.asarray(self.source.compute(scheduler="synchronous"))
 
     def _answer(self, steps: Floats) -> Floats:
@@ -499,12 +460,8 @@ def account(
     run = Run.open(mechanism, steps, output, **asked)
     lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
     with bar("chunks of people", run.results.chunks, progress) as tell:
-        if executor is None and address is None and workers == 0:
-            for piece in run.pieces:
-                piece.run()
-                tell(advance=1)
-        elif executor is not None:
-            _execute(executor, run.pieces, tell)
+        if executor is not None or (address is None and workers == 0):
+            _each(map if executor is None else executor.map, run.pieces, tell)
         elif address is not None:
             distributed = library("distributed")
             with distributed.Client(address) as client:
@@ -516,22 +473,9 @@ def account(
     return run.results
 
 
-def _execute(executor: Executor, pieces: Sequence[Chunk], tell: Any) -> None:
-    """Keep some chunks in flight until all are done."""
-    waiting, flying = iter(pieces), set[Future[int]]()
-    try:
-        while True:
-            for piece in itertools.islice(waiting, AHEAD - len(flying)):
-                flying.add(executor.submit(piece.run))
-            if not flying:
-                return
-            done, flying = wait(flying, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-                tell(advance=1)
-    finally:
-        for future in flying:
-            future.cancel()
+def _each(mapped: Callable[..., Iterable[int]], pieces: Sequence[Chunk], tell: Any) -> None:
+    for _ in mapped(Chunk.run, pieces):
+        tell(advance=1)
 
 
 def _retry(
@@ -544,7 +488,7 @@ def _retry(
     for _ in range(ATTEMPTS):
         try:
             with pool() as executor:
-                return _execute(executor, pieces, tell)
+                return _each(executor.map, pieces, tell)
         except lost:
             pieces = [piece for piece in pieces if not piece.results.is_done(piece.index)]
     todo = [piece.index for piece in pieces[:5]]
@@ -565,29 +509,26 @@ def _follow() -> None:
 
 def _blocks(steps: Any) -> tuple[Sequence[Any], int, int, int]:
     """Return sources of equal chunks of people, people, people a chunk, and steps."""
-    path = os.fspath(steps) if isinstance(steps, str | os.PathLike) else None
-    if path is not None:
-        if not Path(path).exists():
-            raise DeclarationError(f"steps={path!r} (expected an array that is there)")
+    dask, array = library("dask.array"), steps
+    if isinstance(steps, str | os.PathLike):
         try:
-            steps = library("zarr").open_array(path, mode="r")
+            array = dask.from_zarr(os.fspath(steps))
         except (OSError, ValueError) as error:
             raise DeclarationError(
-                f"steps={path!r} (expected a Zarr array, or a folder of *.parquet files)"
+                f"steps={os.fspath(steps)!r} (expected a Zarr array, or a folder of *.parquet"
+                " files, that is there)"
             ) from error
-    array: Any = steps if hasattr(steps, "chunks") else np.asarray(steps)
+    elif not hasattr(steps, "to_delayed"):
+        array = np.asarray(steps)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise DeclarationError(
             f"steps has shape {array.shape} and dtype {array.dtype} (expected real numbers of"
             " shape (people, steps))"
         )
-    people, count = array.shape
-    if hasattr(array, "to_delayed"):
-        array = array.rechunk({0: max(array.chunks[0]), 1: -1})
-        return array.to_delayed().ravel(), people, array.chunks[0][0], count
-    chunk = min(CHUNK if path is None else int(array.chunks[0]), people)
-    parts = [slice(i, min(i + chunk, people)) for i in range(0, people, chunk)]
-    return [array[p] if path is None else (path, p) for p in parts], people, chunk, count
+    if isinstance(array, np.ndarray):
+        array = dask.from_array(array, (CHUNK, -1))
+    array = array.rechunk({0: max(array.chunks[0]), 1: -1})
+    return array.to_delayed().ravel(), array.shape[0], array.chunks[0][0], array.shape[1]
 
 
 def _files(path: PathLike) -> tuple[Sequence[Any], int, int, int]:
