@@ -1,17 +1,12 @@
 """Epsilon or delta of everyone in a ledger, in one direction.
 
 log phi(y) = log M(c + iy) - log M(c) adds up over a person's steps, so that everything is a product
-of ledger rows with tables:
-
-1. with K at real tilts: an upper bound by Chernoff, a contour and a period for everybody;
-2. on each contour, with bounds on log |phi| beyond some frequencies: how many nodes are needed, and
-   what is left out beyond them;
-3. for all who share contour and period, with log phi at the nodes: the trapezoid sum, and by
-   Newton's method epsilon with both its ends (`inversion`). Along with it come the errors of the
-   tables between knots, in bands of nodes.
-
-Those whose sum is not sharp yet get one more round with more nodes, unless they are `rare`: tables
-for them would cost as much as everybody's, and they can be asked about alone.
+of ledger rows with tables: with K at real tilts, an upper bound by Chernoff, a contour and a period
+for everybody; on each contour, with bounds on log |phi| beyond some frequencies, how many nodes are
+needed, and what is left out; for all who share contour and period, with log phi at the nodes, the
+trapezoid sum, and epsilon with both its ends (`inversion`), the errors of the tables between knots
+in bands of nodes. Those whose sum is not sharp yet get one more round with more nodes, unless they
+are `rare`.
 """
 
 from __future__ import annotations
@@ -103,14 +98,10 @@ class _Law:
 
 
 class Contour:
-    """All members tilted at one c: log phi at nodes, and how small |phi| stays beyond them.
+    """All members tilted at one c, resolved up to a frequency |Im z|: log phi at nodes.
 
-    Attributes:
-        c: the real part.
-        key: what tells this contour from others of the same members.
-        frequency: the |Im z| up to which members are resolved.
-        beyond: bounds on log |phi| beyond the frequencies `frequency` / SHELL^m, for every column
-            of a ledger, shape (columns, SHELLS).
+    `beyond` bounds log |phi| beyond the frequencies `frequency` / SHELL^m, for every column of a
+    ledger, shape (columns, SHELLS).
     """
 
     def __init__(
@@ -244,29 +235,18 @@ def _bands(count: int) -> Rows:
 
 @dataclass(frozen=True)
 class ContourTable:
-    """log phi at the nodes c + inh of one contour, as columns, and what bounds the rest.
-
-    Attributes:
-        c, period: the contour and T = 2 pi / h.
-        count: number N of nodes with n >= 1.
-        growth: |z(z+1)| / (c(c+1)) at n = 0 ... N.
-        phase: argument of z(z+1) at n = 1 ... N.
-        band: error band of nodes 0 ... N.
-        right: tilts right of c.
-        nodes: Re log phi, then Im log phi (with the mean), shape (columns, 2 N).
-        beside: K at the tilts right of c, K(c), what lower bounds add to the error, and the error
-            of log M in each band as a multiple of `growth`.
-    """
+    """log phi at the nodes c + inh of one contour, as columns, and what bounds the rest."""
 
     c: float
-    period: float
-    count: int
-    growth: Floats
-    phase: Floats
-    band: Rows
-    right: Floats
-    nodes: Floats
-    beside: Floats
+    period: float  # 2 pi / h
+    count: int  # N, nodes with n >= 1
+    growth: Floats  # |z(z+1)| / (c(c+1)) at n = 0 ... N
+    phase: Floats  # argument of z(z+1) at n = 1 ... N
+    band: Rows  # error band of nodes 0 ... N
+    right: Floats  # tilts right of c
+    nodes: Floats  # Re log phi, then Im log phi (with the mean), shape (columns, 2 N)
+    beside: Floats  # K at the tilts right of c, K(c), what lower bounds add to the error, and the
+    # error of log M in each band as a multiple of `growth`
 
     def first(self, count: int) -> Floats:
         """Return the columns of the first nodes only."""
@@ -307,19 +287,13 @@ class Query:
 
 @dataclass
 class Answers:
-    """Bounds for all people, and what keeps them apart.
-
-    Attributes:
-        lower, estimate, upper: shape (people,); estimate is nan where only Chernoff answered.
-        numeric: share of delta lost to images, truncation and rounding.
-        compression: share of delta lost to the tables' error between knots.
-    """
+    """Bounds for all people, and what keeps them apart."""
 
     lower: Floats
-    estimate: Floats
+    estimate: Floats  # nan where only Chernoff answered
     upper: Floats
-    numeric: Floats
-    compression: Floats
+    numeric: Floats  # share of delta lost to images, truncation and rounding
+    compression: Floats  # and to the tables' error between knots
 
     @classmethod
     def none(cls, people: int) -> Answers:
@@ -351,23 +325,14 @@ class Answers:
 
 
 class Asked(NamedTuple):
-    """What is asked about some people.
-
-    Attributes:
-        ledger: the column totals.
-        query: epsilon at a delta, or the other way round.
-        rows: indices of people.
-        reading: which table to read the ledger with, see `tilts`.
-        better: whether counts are those of the better knots.
-        how: what `inversion.choose` says about each of them, once that is known.
-    """
+    """What is asked about some people."""
 
     ledger: Ledger
     query: Query
-    rows: Rows
-    reading: str
-    better: bool = False
-    how: Floats | None = None
+    rows: Rows  # indices of people
+    reading: str  # which table to read the ledger with, see `tilts`
+    better: bool = False  # counts are those of the better knots
+    how: Floats | None = None  # what `inversion.choose` says about each of them, once it is known
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""

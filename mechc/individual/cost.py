@@ -87,19 +87,11 @@ def estimate(
     known: bool,
     contours: bool,
 ) -> Cost:
-    """Estimate the cost of one question.
+    """Estimate the cost of one question to people of whom some are `different`.
 
-    Args:
-        family: the mechanism along its parameter.
-        grid: the grid of the ledger.
-        people: how many are asked for.
-        different: how many of them differ, as equal ones are answered once.
-        ledger: bytes that the ledger takes.
-        alone: how many people may be composed one by one.
-        some: the steps of two or more of these, of whom all but the first are timed.
-        typical: steps at every knot that people have on average.
-        known: whether somebody has asked before, so that most tables are there.
-        contours: whether tables are made at all.
+    `ledger` is in bytes, `alone` are as many as may be composed one by one, like `some` with these
+    steps, of whom all but the first are timed; `typical` are steps at every knot that people have
+    on average; most tables are there if they are `known`, and none are made without `contours`.
     """
     alone, each, late = min(alone, people), [], False
     query = Query(math.log(DELTA), math.nan, 1e-4)

@@ -37,16 +37,9 @@ class Family:
     """Privacy losses of one mechanism along one scalar parameter.
 
     Attributes:
-        name: for messages.
-        identity: the name with the values of bound parameters, to recognise saved states.
-        parameter: name of the free parameter.
-        span: the range of the parameter, increasing.
-        directions: the directions to account for ("remove", "add"; one if they mirror each other).
         worst, best: the ends of the span with most and least privacy loss.
         untouched: parameter value that stands for "not touched": inf for noise, 0 for sensitivity.
         checked: how the order of the family was checked, in words.
-        claim: what the pairs stand for.
-        key: digest of all that the laws depend on, "" if that is not known.
         made: what has been computed of the family, by all else that it depends on.
     """
 
@@ -67,7 +60,7 @@ class Family:
             name: for messages.
             parameter: name of the free parameter.
             law: parameter value and direction to privacy loss.
-            directions: subset of ("remove", "add").
+            directions: subset of ("remove", "add"); one if they mirror each other.
             span: positive ends of the parameter range.
             identity: what tells families of the same name apart in files.
             claim: what the pairs stand for.

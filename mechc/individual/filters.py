@@ -6,9 +6,6 @@ Algorithm 1 applies this person by person under the remove relation, algorithm 2
 over all people. A step that would cross the budget is not taken; by algorithm 1 it counts as zero
 for that person, who may take part again in a later step that fits.
 
-Individual budgets depend on the data of the person they belong to: `spent`, `remaining` and the
-masks are for the run, not for publication.
-
 Individual Renyi filter (Feldman and Zrnic 2021), the baseline the GDP filter is compared with.
 
 At one order lambda > 1 the Renyi divergences of the steps add up, whatever is chosen adaptively:

@@ -73,26 +73,16 @@ def choose(  # type: ignore[no-untyped-def]
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
-    there; both are weighed against cancellation.
+    there; both are weighed against cancellation. `rows` are products with `Tilts.together`, `peak`
+    is that of the payoff at the tilts t, contours may go through `useful` ones, images may have
+    exp(log_small) of delta, and `known` are estimates of the answers, nan where there are none.
 
-    Args:
-        rows: for each person the errors of K(t) at every `STRIDE`-th tilt, upper bounds on K(t)
-            at all tilts, and K''(t) at every `STRIDE`-th.
-        t: the tilts.
-        peak: of the payoff there.
-        useful: the tilts through which contours may go.
-        log_delta: log of the delta asked about, or nan.
-        epsilon: the epsilon asked about, or nan.
-        rtol: relative tolerance.
-        log_small: log of the share of delta that images may have.
-        known: an estimate of the answer for each person, nan where there is none.
-        out: for each person, at places with these names: UPPER bound on epsilon or log delta; an
-            epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
-            the log of the sum that is expected, relative to its first term; ALLOWED, the relative
-            error of delta that is as good as the width asked for; TILT, the index of the tilt
-            through which the contour goes, -1 if none is needed, -2 if none serves, most often
-            because the tables are too coarse; BEST, that of the tilt with the best upper bound;
-            WORK that the contour takes in nodes, more where tables are coarse. Shape (people, 9).
+    `out`, of shape (people, 9), has at places with these names: UPPER bound on epsilon or log
+    delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
+    the log of the sum that is expected, relative to its first term; ALLOWED, the relative error of
+    delta that is as good as the width asked for; TILT, the index of the tilt through which the
+    contour goes, -1 if none is needed, -2 if none serves, most often because the tables are too
+    coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes.
     """
     strides = (rows.shape[1] - t.size) // 2
     log_b = np.empty(t.size)
@@ -266,24 +256,13 @@ def solve(  # type: ignore[no-untyped-def]
     nodes, beside, terms, images, c, period, growth, phase, band, lost, start, target, inverse,
     only, out
 ):  # fmt: skip
-    """Bound epsilon or delta for a block of people.
+    """Bound epsilon (inverse, from `start`, target a log delta) or delta for a block of people.
 
-    Args:
-        nodes: log phi at N nodes, real and imaginary parts, shape (people, 2 N); written to.
-        beside: products of ledger rows with `ContourTable.beside`.
-        terms: numbers added up in a product.
-        images: bounds on those right of c, as `evaluate` has them but for K; written to.
-        c: real part of the contour.
-        period: of the table.
-        growth: of the table.
-        phase: of the table.
-        band: of the table.
-        lost: bound on the sum over further nodes for each person.
-        start: first guess of epsilon (inverse) for each person.
-        target: log delta (inverse) or epsilon.
-        inverse: solve for epsilon, instead of evaluating delta.
-        only: the estimate of epsilon is all that is wanted.
-        out: [lower, estimate, upper, numeric share, share of the tables' errors] of each person.
+    `nodes` and `beside` are products of ledger rows, sums of so many terms, with those of a
+    `ContourTable`, `lost` bounds the sum over further nodes, `images` those right of c as
+    `evaluate` has them but for K; `nodes` and `images` are written to. `out` becomes [lower,
+    estimate, upper, numeric share, share of the tables' errors] of each person; the estimate is
+    all of it with `only`.
     """
     h, n = 2.0 * math.pi / period, nodes.shape[1] // 2
     g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)

@@ -54,8 +54,7 @@ class Grid:
     """A parameter grid.
 
     Attributes:
-        worst: most revealing parameter value, knot 0.
-        best: most private parameter value, the last knot.
+        worst, best: most revealing and most private parameter value, knot 0 and the last one.
         buckets: number of buckets between them.
         spacing: "geometric" or "linear".
         splines: whether the ledger holds spline weights (else counts).
@@ -251,18 +250,13 @@ class Brackets:
         self._width = np.diff(at) / 2.0
 
     def radius(self, log_m: Values, error: Floats, growth: Floats | None, spline: Values) -> Floats:
-        """Bound how far e^spline is from M of every member in each bucket.
+        """Bound how far e^spline is from M of every member in each bucket, shape (buckets, m).
 
-        Args:
-            log_m: log M at all members, nan where unknown, shape (members, m).
-            error: relative error of M, same shape.
-            growth: |z (z+1)| / (c (c+1)) of the columns, the first of which is c itself, shape
-                (m,); None where all columns are real.
-            spline: coefficients from the first known knot on, shape (buckets + 3, m).
-
-        Returns:
-            Shape (buckets, m), those between known knots: |prod M / e^{sum of splines} - 1| is
-            at most e^{sum of these} - 1. inf where the profiles turn out not to alternate.
+        |prod M / e^{sum of splines} - 1| is at most e^{sum of these} - 1; inf where the profiles
+        turn out not to alternate. `log_m` is that of all members, nan where unknown, with relative
+        errors of M, shape (members, m); `growth` is |z (z+1)| / (c (c+1)) of the columns, the first
+        of which is c itself, None where all are real; `spline` are coefficients from the first
+        known knot on, shape (buckets + 3, m).
         """
         known, a = (np.asarray(v, np.complex128) for v in (log_m[self._members], spline))
         found = np.zeros((spline.shape[0] - 3, spline.shape[1]))

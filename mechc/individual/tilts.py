@@ -99,16 +99,10 @@ class Members:
     ) -> tuple[Values, Floats]:
         """Turn rows for members into rows for columns of the ledger, and their errors.
 
-        Args:
-            reading: "splines" or "worse".
-            table: values at the members, nan where they are too far; shape (members, m): K at real
-                tilts, or K(c) and log phi at nodes.
-            radius: error of log M, same shape.
-            span: the buckets in which steps may be.
-            growth: |z (z+1)| / (c (c+1)) of the nodes, shape (m,); None for real tilts.
-
-        Returns:
-            Both of shape (columns, m); nan for buckets next to a member that is too far.
+        `table` is K at real tilts, or K(c) and log phi at nodes, nan where a member is too far, and
+        `radius` the error of log M, shape (members, m); steps may be in the buckets of `span`, and
+        `growth` is |z (z+1)| / (c (c+1)) of the nodes, None for real tilts. What is returned has
+        shape (columns, m), nan for buckets next to a member that is too far.
         """
         n = self.grid.buckets
         out = self.coefficients(reading, table)
