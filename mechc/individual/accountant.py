@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,11 +33,11 @@ from mechc.individual import singly
 from mechc.individual.budget import (
     Update,
     as_floats,
-    check_dense,
-    check_people,
+    dense,
+    in_range,
+    integer,
     number,
     real_array,
-    rounded,
 )
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate
@@ -136,10 +136,8 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the family is not ordered, so that no side of a grid is safe.
         """
-        for name, size in (("journal", journal), ("mesh", mesh)):
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-                raise DeclarationError(f"{name}={size!r} (expected an integer >= 0)")
-        check_people(people)  # before anything is compiled
+        integer("people", people, 1)  # before anything is compiled
+        journal, self._meshed = integer("journal", journal), integer("mesh", mesh)
         self.rtol = self._tolerance(number("rtol", rtol))
         family = mechanism
         if not isinstance(mechanism, Family):
@@ -156,8 +154,8 @@ class IndividualAccountant(TakesTurns):
                 family.made[crowding] = crowding(family)
             self.grid = replace(self.grid, crowding=family.made[crowding])
         self._ledger = Ledger(people, self.grid, storage)
-        self._journal = Journal(self.people, int(journal) if splines else 0, family.untouched)
-        self._tables, self._meshed = tables, int(mesh)
+        self._journal = Journal(self.people, journal if splines else 0, family.untouched)
+        self._tables = tables
 
     @classmethod
     def from_norms(
@@ -245,9 +243,8 @@ class IndividualAccountant(TakesTurns):
                 or nan, a wrong shape, an index out of range or given twice. Nothing has been
                 recorded then.
         """
-        values = rounded(self.family.parameter, values, self._up)
-        self._ledger.add(self.family.parameter, values, count)
-        self._journal.add(values, int(count))
+        recorded = self._ledger.add(self.family.parameter, values, count)
+        self._journal.add(*recorded, int(count))
 
     @in_turn
     def take_back(self, values: ArrayLike, people: ArrayLike) -> None:
@@ -261,7 +258,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: not that, as far as the totals tell. Nothing has been undone then.
         """
         rows, family = self._check_rows(people), self.family
-        given = as_floats(check_dense(family.parameter, values, self.people), self._up)
+        given = dense(family.parameter, values, self.people, family.untouched == 0.0)
         self._ledger.take_back(rows, given[rows])
         self._journal.take_back(rows)
 
@@ -381,11 +378,6 @@ class IndividualAccountant(TakesTurns):
         """
         self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
 
-    @property
-    def _up(self) -> bool:
-        """Whether larger values of the parameter lose more privacy."""
-        return self.grid.worst > self.grid.best
-
     def _tolerance(self, rtol: float | None) -> float:
         value = self.rtol if rtol is None else number("rtol", rtol)
         if not 0.0 < value < 1.0:
@@ -393,16 +385,8 @@ class IndividualAccountant(TakesTurns):
         return float(value)
 
     def _identity(self) -> dict[str, Any]:
-        grid = self.grid
-        return {
-            "family": self.family.identity,
-            "parameter": self.family.parameter,
-            "span": [grid.worst, grid.best],
-            "buckets": int(grid.buckets),
-            "spacing": grid.spacing,
-            "splines": grid.splines,
-            "crowding": grid.crowding,
-        }
+        about = {"family": self.family.identity, "parameter": self.family.parameter}
+        return {**about, **asdict(self.grid), "buckets": int(self.grid.buckets)}
 
     def _answer(
         self,
@@ -639,10 +623,7 @@ class IndividualAccountant(TakesTurns):
         index = np.asarray(rows)
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise DeclarationError("rows is not a one-dimensional array of integers")
-        wrong = np.flatnonzero((index < 0) | (index >= self.people))
-        if wrong.size:
-            raise DeclarationError(f"index {index[wrong[0]]} out of range (people={self.people})")
-        return index.astype(np.int64)
+        return in_range(index, self.people)
 
 
 def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:
@@ -712,13 +693,10 @@ def summary(
     except TypeError as error:
         raise DeclarationError(f"labels cannot be told apart: {error}") from error
     parts = (np.flatnonzero(place == i) for i in range(names.size))
-    return tuple(
-        _group(name, lower[part], upper[part], wanted)
-        for name, part in zip(names.tolist(), parts, strict=True)
-    )
+    groups = zip(names.tolist(), parts, strict=True)
+    return tuple(_group(name, lower[part], upper[part], wanted) for name, part in groups)
 
 
 def _group(label: Any, lower: NDArray[Any], upper: NDArray[Any], at: Floats) -> Group:
     rank = np.clip(np.ceil(at * upper.size).astype(np.int64) - 1, 0, upper.size - 1)
-    values = np.sort(lower)[rank], np.sort(upper)[rank]
-    return Group(label, upper.size, tuple(at.tolist()), *values)
+    return Group(label, upper.size, tuple(at.tolist()), np.sort(lower)[rank], np.sort(upper)[rank])

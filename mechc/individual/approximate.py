@@ -24,7 +24,7 @@ from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import positive, size
 from mechc.errors import DeclarationError, public
 from mechc.individual.accountant import IndividualAccountant
-from mechc.individual.budget import Mask, check_dense
+from mechc.individual.budget import Mask, dense
 from mechc.individual.filters import check_target, gaussian_order, gdp_budget, renyi_budget
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.loss.rounding import U
@@ -172,7 +172,8 @@ class ApproximateFilter(TakesTurns):
         Raises:
             DeclarationError: as for `IndividualAccountant.step`; nothing is recorded then.
         """
-        given = check_dense(self.accountant.family.parameter, values, self.accountant.people)
+        family = self.accountant.family
+        given = dense(family.parameter, values, self.accountant.people, family.untouched == 0.0)
         self.accountant.step(given)
         fits = np.zeros(given.size, np.bool_)
         try:

@@ -176,11 +176,11 @@ _ROWS = 1 << 18  # rows handled at a time: 6 MB of state, input and mask
 THREADS = min(4, os.cpu_count() or 1)
 
 
-def check_people(people: int) -> int:
-    """Return a population size, refused unless it is a positive integer."""
-    if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
-        raise DeclarationError(f"people={people!r} (expected an integer >= 1)")
-    return int(people)
+def integer(name: str, value: int, least: int = 0) -> int:
+    """Return an integer, refused if it is none or too small."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise DeclarationError(f"{name}={value!r} (expected an integer >= {least})")
+    return int(value)
 
 
 def number(name: str, value: float) -> float:
@@ -239,52 +239,44 @@ def as_floats(values: NDArray[Any], up: bool = True) -> Floats:
     return np.where(off, np.nextafter(found, np.inf if up else -np.inf), found)
 
 
-def rounded(name: str, update: Update, up: bool) -> Update:
-    """Return an update whose values are doubles already if its type has more digits than they."""
-    if isinstance(update, tuple):
-        return (update[0], rounded(name, update[1], up)) if len(update) == 2 else update
-    array = real_array(name, update)
-    return update if array.dtype.itemsize < 8 else as_floats(array, up)
+def dense(name: str, values: ArrayLike, people: int, up: bool = True) -> Floats:
+    """Return one double a person, checked: real, one-dimensional, >= 0, not nan."""
+    found = as_floats(real_array(name, values), up)
+    if found.shape != (people,):
+        raise DeclarationError(f"{name} has shape {found.shape} (expected ({people},))")
+    return _valid(name, found)
 
 
-def check_dense(name: str, values: ArrayLike, people: int) -> NDArray[Any]:
-    """Return one value a person, checked: real, one-dimensional, >= 0, not nan."""
-    array = real_array(name, values)
-    if array.shape != (people,):
-        raise DeclarationError(f"{name} has shape {array.shape} (expected ({people},))")
-    for start in range(0, people, _ROWS):
-        bad = first_invalid(as_floats(array[start : start + _ROWS]))
-        if bad >= 0:
-            raise _negative(name, start + bad, array[start + bad])
-    return array
-
-
-def check_sparse(
-    name: str, update: tuple[ArrayLike, ArrayLike], people: int
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return (indices, values), checked: distinct people in range, values >= 0, not nan."""
+def checked(
+    name: str, update: Update, people: int, up: bool = True
+) -> tuple[NDArray[np.int64] | None, Floats]:
+    """Return whom a step touches, None for everybody, and doubles >= 0 for distinct people."""
+    if not isinstance(update, tuple):
+        return None, dense(name, update, people, up)
     if len(update) != 2:
         raise DeclarationError(f"{name} is a tuple of {len(update)} (expected indices, values)")
-    indices, values = np.asarray(update[0]), as_floats(real_array(name, update[1]))
+    indices, values = np.asarray(update[0]), as_floats(real_array(name, update[1]), up)
     if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
         raise DeclarationError("indices are not a one-dimensional array of integers")
     if values.shape != indices.shape:
         raise DeclarationError(
             f"{name} has shape {values.shape}, its indices {indices.shape} (expected the same)"
         )
-    wrong = np.flatnonzero((indices < 0) | (indices >= people))
-    if wrong.size:
-        raise DeclarationError(f"index {indices[wrong[0]]} out of range (people={people})")
-    steps = np.diff(np.sort(indices))
-    if not np.all(steps):
+    indices = in_range(indices, people)
+    if not np.all(np.diff(np.sort(indices))):
         raise DeclarationError(
             "an index occurs twice (expected distinct people: one person's contributions to a"
             " step add up before they are passed)"
         )
-    bad = first_invalid(values)
-    if bad >= 0:
-        raise _negative(name, int(indices[bad]), values[bad])
-    return indices.astype(np.int64), values
+    return indices, _valid(name, values, indices)
+
+
+def in_range(indices: NDArray[Any], people: int) -> NDArray[np.int64]:
+    """Return indices of people, refused where there are none."""
+    wrong = np.flatnonzero((indices < 0) | (indices >= people))
+    if wrong.size:
+        raise DeclarationError(f"index {indices[wrong[0]]} out of range (people={people})")
+    return indices.astype(np.int64)
 
 
 def mask_for(size: int, out: Mask | None) -> Mask:
@@ -314,5 +306,8 @@ def real_array(name: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _negative(name: str, index: int, value: float) -> DeclarationError:
-    return DeclarationError(f"{name}[{index}]={float(value)!r} (expected a number >= 0)")
+def _valid(name: str, values: Floats, people: NDArray[np.int64] | None = None) -> Floats:
+    if (bad := first_invalid(values)) >= 0:
+        who = bad if people is None else people[bad]
+        raise DeclarationError(f"{name}[{who}]={float(values[bad])!r} (expected a number >= 0)")
+    return values

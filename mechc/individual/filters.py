@@ -48,11 +48,11 @@ from mechc.individual.budget import (
     as_floats,
     as_sums,
     charge,
-    check_dense,
-    check_people,
-    check_sparse,
+    checked,
+    dense,
     exhaust,
     for_rows,
+    integer,
     make_budget,
     mask_for,
     number,
@@ -139,7 +139,7 @@ class _Filter(_Saved):
 
     def _open(self, people: int, budget: Budget, file: PathLike | None = None) -> None:
         """Begin with nothing spent."""
-        self.people, self.steps, self._budget = check_people(people), 0, budget
+        self.people, self.steps, self._budget = integer("people", people, 1), 0, budget
         self.totals = allocate((self.people, 2), np.dtype(np.uint64), file)
 
     def _some(self, rows: Any) -> NDArray[Any]:
@@ -180,14 +180,14 @@ class _Filter(_Saved):
 
     def _charge(self, name: str, step: Update, out: Mask | None) -> Mask:
         """Charge a step to everyone it fits; return who that is."""
-        if isinstance(step, tuple):
-            people, values = check_sparse(name, step, self.people)
-            rows, mask = self.totals[people], mask_for(people.size, out)
+        people, values = checked(name, step, self.people)
+        mask = mask_for(values.size, out)
+        if people is None:
+            for_rows(self.people, lambda s: self._add(self.totals[s], values[s], mask[s]))
+        else:
+            rows = self.totals[people]
             self._add(rows, values, mask)
             self.totals[people] = rows
-        else:
-            given, mask = check_dense(name, step, self.people), mask_for(self.people, out)
-            for_rows(self.people, lambda s: self._add(self.totals[s], as_floats(given[s]), mask[s]))
         self.steps += 1
         return mask
 
@@ -267,15 +267,15 @@ class GDPFilter(_Filter):
         Raises:
             DeclarationError: as for `step`.
         """
-        given, budget = check_dense("mu", mu, self.people), self._budget
+        values, budget = dense("mu", mu, self.people), self._budget
         factor = np.empty(self.people)
 
         def scale(part: slice) -> None:
-            values, totals = as_floats(given[part]), self.totals[part]
-            keep = values == 0.0
+            mine, totals = values[part], self.totals[part]
+            keep = mine == 0.0
             if not amplify:
-                self._add(totals, values, keep)
-            exhaust(totals, values, budget.scale, budget.high, budget.low, keep, factor[part])
+                self._add(totals, mine, keep)
+            exhaust(totals, mine, budget.scale, budget.high, budget.low, keep, factor[part])
 
         for_rows(self.people, scale)
         self.steps += 1

@@ -27,11 +27,9 @@ from mechc.individual import storage
 from mechc.individual.budget import (
     Update,
     allocate,
-    as_floats,
-    check_dense,
-    check_people,
-    check_sparse,
+    checked,
     for_rows,
+    integer,
 )
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike
@@ -171,7 +169,7 @@ class Ledger:
 
     def __init__(self, people: int, grid: Grid, folder: PathLike | None = None) -> None:
         """Start with nobody touched, in memory or mapped from a new folder."""
-        self.people, self.grid, self.steps = check_people(people), grid, 0
+        self.people, self.grid, self.steps = integer("people", people, 1), grid, 0
         self._mapped, file = folder is not None, None
         kind = "uint64" if self._mapped else "uint32" if grid.splines else "uint16"
         if folder is not None:
@@ -203,20 +201,15 @@ class Ledger:
         """Bytes that totals and buffer take in memory."""
         return (0 if self._mapped else self._totals.nbytes) + self._buffer.nbytes
 
-    def add(self, name: str, update: Update, count: int) -> None:
-        """Record a step, dense or (indices, values), taken `count` times.
+    def add(self, name: str, update: Update, count: int) -> tuple[Rows | None, Floats]:
+        """Record a step, dense or (indices, values), taken `count` times; return it as recorded.
 
         Raises:
             DeclarationError: a value is worse than the worst knot, or the update or its count
                 (named in the message) is malformed; nothing has been recorded then.
         """
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise DeclarationError(f"count={count!r} (expected an integer >= 1)")
-        count, people = int(count), None
-        if isinstance(update, tuple):
-            people, values = check_sparse(name, update, self.people)
-        else:
-            values = as_floats(check_dense(name, update, self.people))
+        count = integer("count", count, 1)
+        people, values = checked(name, update, self.people, self._untouched == 0.0)
         if people is None and not self._buffer.size:
             self._buffer = np.empty((self._counts.size, self.people), self._codes)
         self._widen(count)  # which empties the buffer
@@ -230,6 +223,7 @@ class Ledger:
             if self._waiting == self._counts.size:
                 _ = self.totals
         self.steps += count
+        return people, values
 
     def take_back(self, people: Rows, values: Floats) -> None:
         """Undo a step that was recorded once for some distinct people; refused if it was not."""
@@ -390,18 +384,13 @@ class Journal:
         """Number of recorded steps, without their repetitions."""
         return len(self._steps)
 
-    def add(self, update: Update, count: int) -> None:
-        """Add a step that a ledger has accepted."""
-        if not self.complete:
-            return
-        where = None
-        if isinstance(update, tuple):
-            where, update = np.array(update[0], np.int64), update[1]
-        values = np.array(update, np.float64)
-        self._left -= values.nbytes + (0 if where is None else where.nbytes)
-        self._steps.append((where, values, count))
-        if self._left < 0:
-            self._steps, self.complete = [], False
+    def add(self, people: Rows | None, values: Floats, count: int) -> None:
+        """Add a step as a ledger has recorded it."""
+        if self.complete:
+            self._left -= values.nbytes + (0 if people is None else people.nbytes)
+            self._steps.append((people, values.copy(), count))
+            if self._left < 0:
+                self._steps, self.complete = [], False
 
     def take_back(self, people: Rows) -> None:
         """Undo the last step for some people."""
@@ -431,7 +420,7 @@ class Journal:
         for count, size, sparse in arrays["journal"].tolist():
             part, values = values[:size], values[size:]
             where, people = (people[:size], people[size:]) if sparse else (None, people)
-            self.add(part if where is None else (where, part), count)
+            self.add(where, part, count)
 
     def agree(self, rows: Rows, others: Rows) -> bool:
         """Return whether some people took the same steps as others, one for one."""
