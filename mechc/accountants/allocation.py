@@ -85,10 +85,8 @@ class Ratio:
         """The law of log W under P, None where point masses are too many to be listed."""
         try:
             with apart():
-                if len(self.factors) > 1:
-                    parts = [replace(shares, steps=n) for shares, n in self.factors]
-                    return likelihood.law_of_several(parts)
-                return self.listed or likelihood.law(self.shares)
+                parts = (replace(shares, steps=n) for shares, n in self.factors)
+                return self.listed or likelihood.law(*parts)
         except (NumericError, OutOfWorkError):
             return None
 

@@ -19,10 +19,11 @@ import numpy as np
 
 from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
 from mechc.accountants.bound import Bound, Place
+from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
-from mechc.composition.evaluation import Evaluation, Known
+from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
@@ -255,9 +256,13 @@ class AllocatedEvent(NumericEvent):
         law: PrivacyLoss = laws[key]
         return law
 
-    def lone_evaluation(self, directions: Sequence[str]) -> AllocationEvaluation | None:
+    def lone_evaluation(self, directions: Sequence[str]) -> Evaluation | None:
         """Return what answers for this epoch alone, None where its law does."""
-        return AllocationEvaluation(self, directions) if self.whole[1] == 1 else None
+        if self.whole[1] > 1:
+            return None
+        profile = AllocationEvaluation(self, directions)
+        short = all(epoch.is_short for epoch in _epochs(self.allocated).values())
+        return FewStepsEvaluation(self, profile) if short else profile
 
 
 def _named(text: str) -> str:
@@ -322,6 +327,8 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
 class AllocationEvaluation(Evaluation):
     """One epoch, by the exact profile: bounds on both sides."""
 
+    is_rough_first = True  # laws on grids are made for the place of the answer alone
+
     def __init__(self, event: AllocatedEvent, directions: Sequence[str]) -> None:
         """Take the laws of one step.
 
@@ -329,24 +336,18 @@ class AllocationEvaluation(Evaluation):
             event: the epoch.
             directions: "remove", "add" or both.
         """
-        bounds = [part.upper_only for part, _ in event.allocated]
         epochs = _epochs(event.allocated)
-        self._event, self._epochs = event, {d: epochs[d] for d in directions}
-        self._by_law = all(epoch.is_short for epoch in epochs.values())
-        # a search begins with one step of each kind, of which the epoch reveals no more, or with it
+        self._epochs = {d: epochs[d] for d in directions}
+        # a search begins with one step of each kind, of which the epoch reveals no more
         steps = {d: [Step(e.loss(d), 1) for e, _ in event.allocated] for d in directions}
-        self._tops = {d: Known.of(parts).largest for d, parts in steps.items()}
-        if self._by_law:
-            steps = {d: [Step(event.loss(d), 1)] for d in directions}
-        super().__init__(steps, "auto", WIDE, (), next((why for why in bounds if why), ""))
-        self.method = "auto" if self._by_law else "put"
+        no_lower = next((e.upper_only for e, _ in event.allocated if e.upper_only), "")
+        super().__init__(steps, "auto", WIDE, (), no_lower)
+        self.method = "put"
 
     def bounded(
         self, direction: str, epsilon: float, level: float, *, best: bool = False
     ) -> float | None:
-        """Return a bound at most `level` by the law of the epoch, or by Chernoff's bound on W."""
-        if self._by_law:
-            return super().bounded(direction, epsilon, level, best=best)
+        """Return Chernoff's bound on W if that is at most `level`, always of the best tilt."""
         return self._epochs[direction].bounded(epsilon, level)
 
     def log_infinite_range(self) -> tuple[float, float]:
@@ -354,30 +355,13 @@ class AllocationEvaluation(Evaluation):
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(low for low, _ in masses), max(high for _, high in masses)
 
-    @property
-    def is_rough_first(self) -> bool:
-        """Return True: laws on grids are made for the place of the answer alone."""
-        return True
-
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
-        if self._by_law:
-            return super().inverted(direction, log_delta, near)
         return self._epochs[direction].epsilon(log_delta, near)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""
-        epoch, found = self._epochs[direction], None
-        if self._by_law:
-            found = self._log_delta_of_pair(direction, epsilon, target)
-            if self.no_lower:
-                found = replace(found, lower=math.nan, estimate=math.nan, status=self.no_lower)
-            if (
-                is_narrow(float(found.lower), float(found.upper))
-                or target is not None
-                or self.no_lower
-            ):
-                return found
+        epoch = self._epochs[direction]
         self.methods_used.add("put")
         top, rounding = self.largest_loss_in(direction)
         least, most = epoch.log_infinite
@@ -389,20 +373,12 @@ class AllocationEvaluation(Evaluation):
             beyond = epsilon >= top + rounding
             upper = most if beyond else epoch.log_delta(epsilon)[2]
             lower = estimate = least
-        about = {"direction": direction}
-        if self.no_lower:
-            return Bound(math.nan, math.nan, upper, "put", self.no_lower, about)
-        if found is not None:
-            lower, upper = max(lower, float(found.lower)), min(upper, float(found.upper))
-            lower, estimate = min(lower, upper), min(max(estimate, lower), upper)
-        return Bound(lower, estimate, upper, "put", "proven", about)
+        answer = Bound(lower, estimate, upper, "put", "proven", {"direction": direction})
+        return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return that of one step, which is no smaller (Jensen's inequality); lower is nan."""
-        from mechc.accountants.classical.renyi import RenyiAccountant
-
-        steps = [Step(event.loss(direction), 1) for event, _ in self._event.allocated]
-        found = RenyiAccountant(steps).renyi_epsilon([order])
+        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
         about = {"direction": direction}
         upper = float(np.ravel(found.upper)[0])
         why = "upper bound only: the Rényi divergence of one step (T11)"
@@ -413,11 +389,56 @@ class AllocationEvaluation(Evaluation):
         laws = self._epochs[direction].laws
         if direction == "add" and any(law.log_infinite > -math.inf for law, _ in laws):
             return math.inf, 0.0  # some X is 0, others are not
-        return self._tops[direction]  # where the law of the epoch ends it may only not be resolved
+        return super().largest_loss_in(direction)
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return that nothing is known."""
         return -math.inf, 0.0
+
+
+class FewStepsEvaluation(Evaluation):
+    """One epoch of few steps, by the law of its loss; by the exact profile where that is wide."""
+
+    def __init__(self, event: AllocatedEvent, profile: AllocationEvaluation) -> None:
+        """Take the law.
+
+        Args:
+            event: the epoch.
+            profile: what answers where the law does not.
+        """
+        steps = {d: [Step(event.loss(d), 1)] for d in profile.directions}
+        super().__init__(steps, "auto", WIDE, (), profile.no_lower)
+        self._profile = profile
+
+    def log_infinite_range(self) -> tuple[float, float]:
+        """Return bounds on the log mass at infinity."""
+        return self._profile.log_infinite_range()
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return that of the profile; where the law ends it may only not be resolved."""
+        return self._profile.largest_loss_in(direction)
+
+    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
+        """Return that nothing is known."""
+        return -math.inf, 0.0
+
+    def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
+        """Return bounds on log delta(epsilon) in one direction."""
+        found = super().log_delta_in(direction, epsilon, target)
+        lower, upper = float(found.lower), float(found.upper)
+        if is_narrow(lower, upper) or target is not None or self.no_lower:
+            return found
+        beside = self._profile.log_delta_in(direction, epsilon)
+        self.methods_used.add(beside.method)
+        upper = min(upper, float(beside.upper))
+        lower = min(max(lower, float(beside.lower)), upper)
+        estimate = min(max(float(beside.estimate), lower), upper)
+        return replace(beside, lower=lower, estimate=estimate, upper=upper)
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return bounds on the Rényi divergence of one order, that of one step the largest."""
+        found, most = super().renyi(direction, order), self._profile.renyi(direction, order)
+        return found if found.upper < most.upper else replace(most, lower=found.lower)
 
 
 class Allocation(WithoutKernel):

@@ -412,9 +412,8 @@ def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
         drawn: how many of the t steps a record takes part in.
     """
     law, t = shares.law, shares.steps
-    at, log_q = np.exp(law.atom_loss), law.atom_log_mass - law.atom_loss
-    if law.log_minus_infinite > -math.inf:
-        at, log_q = np.append(at, 0.0), np.append(log_q, law.log_minus_infinite)
+    log_x, log_q = shares.points
+    at = np.exp(log_x)
     several = shares.continuous or law.log_early > -math.inf
     if several or comb(t + at.size - 1, t) > LISTED:
         return None

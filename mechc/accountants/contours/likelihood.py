@@ -23,7 +23,8 @@ told from the rest (docs/theorems.md, T9), and its mass counts as revealing ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
@@ -219,12 +220,33 @@ def by_contours(shares: Shares) -> Likelihood:
         return Likelihood(*fit(_logs(whole), _edges(lo, hi, sd, 1.0), LOWEST), beyond)
 
 
-def by_doubling(shares: Shares) -> Likelihood:
-    """Return the density by convolutions alone, of as many terms as log2 t twice.
+def by_doubling(*parts: Shares) -> Likelihood:
+    """Return the density by convolutions alone, for t steps alike of as many terms as log2 t twice.
+
+    Args:
+        parts: laws of X, each of so many steps.
 
     Raises:
-        NumericError: X has too many point masses, or a density that polynomials do not resolve.
+        NumericError: some X has too many point masses, or a density that polynomials do not
+            resolve.
     """
+    if len(parts) > 1:
+        points = math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size)
+        if points > MOST_JUMPS:
+            raise NumericError("a sum of steps that are not alike has too many point masses")
+    found, count = _of_sum(parts[0]), parts[0].steps
+    for shares in parts[1:]:
+        count += shares.steps
+        found = _together(found, _of_sum(shares), count)
+    low = math.log(count)
+    at, mass = (each[found.at > 0.0] for each in (found.at, found.mass))
+    masses = np.log(at) - low, np.log(mass)
+    beyond = np.sum([_unseen(shares) for shares in parts], axis=0)
+    return Likelihood(found.table.moved(-low), found.errors, beyond, found.jumps - low, masses)
+
+
+def _of_sum(shares: Shares) -> Term:
+    """The law of the sum of t copies of X."""
     square = _trimmed(_one(shares), 0.0)
     done: Term | None = None
     count, left = 1, shares.steps
@@ -237,15 +259,7 @@ def by_doubling(shares: Shares) -> Likelihood:
         count *= 2
         square = _together(square, square, count)
     assert done is not None
-    return _likelihood(done, shares.steps, _unseen(shares))
-
-
-def _likelihood(term: Term, steps: int, beyond: Floats) -> Likelihood:
-    """The law of a mean, by that of the sum."""
-    low = math.log(steps)
-    at, mass = (each[term.at > 0.0] for each in (term.at, term.mass))
-    points = np.log(at) - low, np.log(mass)
-    return Likelihood(term.table.moved(-low), term.errors, beyond, term.jumps - low, points)
+    return done
 
 
 def _one(shares: Shares) -> Term:
@@ -265,10 +279,7 @@ def _one(shares: Shares) -> Term:
     found = Term(*fit(_loss_density(shares), edges, _least(0.0), NATS), jumps)
     if _mean_error(found) > SHARP[-1]:
         raise NumericError(f"{law.label}: polynomials do not resolve the density of X")
-    zero = law.log_minus_infinite > -math.inf
-    at, mass = np.exp(law.atom_loss), np.exp(law.atom_log_mass - law.atom_loss)
-    if zero:
-        at, mass = np.append(0.0, at), np.append(math.exp(law.log_minus_infinite), mass)
+    at, mass = (np.exp(each) for each in shares.points)
     return found._replace(at=at, mass=mass)
 
 
@@ -481,8 +492,8 @@ def cap(shares: Shares, rare: float) -> tuple[float, float]:
         log_x, log_mass = shares.masses(panels)
         ends = shares.sign * panels.losses_at_ends()
     else:
-        log_x, ends = law.atom_loss[:, None], law.atom_loss[:, None]
-        log_mass = (law.atom_log_mass - law.atom_loss)[:, None]
+        log_x, log_mass = (each[:, None] for each in shares.points)
+        ends = log_x
     each = np.exp(log_mass).sum(axis=1)
     order = np.argsort(-log_x.min(axis=1))
     beyond = shares.steps * np.cumsum(each[order])
@@ -495,47 +506,24 @@ def cap(shares: Shares, rare: float) -> tuple[float, float]:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of densities that do not settle, refused at the end
-def law(shares: Shares) -> PrivacyLoss:
+def law(*parts: Shares) -> PrivacyLoss:
     """Return the law of log W under P, in the direction of removing the record.
+
+    Args:
+        parts: laws of X, each of so many steps: one where all steps are alike.
 
     Raises:
         NumericError: W has no density, or none that polynomials resolve.
     """
-    law, t = shares.law, shares.steps
-    infinite = law.log_infinite, law.log_minus_infinite * t
-    if t >= MANY and shares.lasting <= LASTING:
-        try:
-            return _checked(shares, by_contours(shares), infinite)
-        except NumericError:
-            pass
-    return _checked(shares, by_doubling(shares), infinite)
-
-
-def law_of_several(parts: Sequence[Shares]) -> PrivacyLoss:
-    """Return the same for steps that are not alike, from the shares of those that are.
-
-    Raises:
-        NumericError: some X has too many point masses, or a density that polynomials do not
-            resolve.
-    """
-    if math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size) > MOST_JUMPS:
-        raise NumericError("a sum of steps that are not alike has too many point masses")
-    found: Term | None = None
-    count, beyond = 0, np.zeros(2)
-    for shares in parts:
-        one = by_doubling(shares)
-        beyond, n = beyond + one.beyond, shares.steps
-        count += n
-        log_at, log_mass = one.points
-        points = n * np.exp(log_at), np.exp(log_mass)
-        term = Term(one.table.moved(math.log(n)), one.errors, one.jumps + math.log(n), *points)
-        found = term if found is None else _together(found, term, count)
-    assert found is not None
+    count = sum(s.steps for s in parts)
     logs = [(s.law.log_infinite + math.log(s.steps / count), s.law.log_minus_infinite * s.steps)
             for s in parts]  # fmt: skip
     infinite = float(np.logaddexp.reduce([log for log, _ in logs])), sum(log for _, log in logs)
     worst = max(parts, key=lambda s: s.error)
-    return _checked(replace(worst, steps=count), _likelihood(found, count, beyond), infinite)
+    if len(parts) == 1 and count >= MANY and worst.lasting <= LASTING:
+        with suppress(NumericError):
+            return _checked(worst, by_contours(worst), infinite)
+    return _checked(replace(worst, steps=count), by_doubling(*parts), infinite)
 
 
 def _checked(shares: Shares, found: Likelihood, infinite: tuple[float, float]) -> PrivacyLoss:

@@ -119,6 +119,15 @@ class Shares:
         """Log X as a multiple of the loss of the source, of which Q is the second law, or first."""
         return -1.0 if self.law.is_reversed else 1.0
 
+    @property
+    def points(self) -> tuple[Floats, Floats]:
+        """Log X that have masses, -inf among them, and logs of these under Q."""
+        law, zero = self.law, self.law.log_minus_infinite
+        log_x, log_q = law.atom_loss, law.atom_log_mass - law.atom_loss
+        if zero > -math.inf:
+            log_x, log_q = np.append(-math.inf, log_x), np.append(zero, log_q)
+        return log_x, log_q
+
     @cached_property
     def square(self) -> bool:
         """Whether nodes resolve E_Q[X^2], so that their errors enter in the second order."""
@@ -180,8 +189,7 @@ class Shares:
     @cached_property
     def above(self) -> tuple[float, float]:
         """Masses under Q and P of what is left out above."""
-        law = self.law
-        log_x, log_q = law.atom_loss, law.atom_log_mass - law.atom_loss
+        log_x, log_q = self.points
         if self.continuous:
             found = self.masses(self._all_panels)
             log_x, log_q = (np.append(a, b) for a, b in zip((log_x, log_q), found, strict=True))
@@ -244,8 +252,7 @@ class Shares:
             log_x = np.minimum(log_x, CAP)
             spacing = panels.spread()[1] * np.exp(log_x) / t
             region = panels.region.repeat(ORDER)
-        at = np.append(law.atom_loss, -math.inf)
-        log_mass = np.append(law.atom_log_mass - law.atom_loss, law.log_minus_infinite)
+        at, log_mass = self.points
         log_mass = log_mass + np.log(self.taken(at))
         kept = log_mass > -math.inf
         made = PrivacyLoss(
