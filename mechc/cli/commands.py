@@ -86,8 +86,10 @@ out = _Console()
 err = _Console(stderr=True)
 
 
-EXIT_CODES = """Exit codes: 0 answered; 1 a check failed or something could not be computed, read or
-written; 2 bad input; 130 interrupted."""
+EXIT_CODES = (
+    "Exit codes: 0 answered; 1 a check failed or something could not be computed, read or written; "
+    "2 bad input; 130 interrupted."
+)
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
 

@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
-
 from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
 from mechc.accountants.bound import Bound, Place
 from mechc.accountants.classical.renyi import RenyiAccountant
@@ -256,6 +254,14 @@ class AllocatedEvent(NumericEvent):
         law: PrivacyLoss = laws[key]
         return law
 
+    def rho_bound(self) -> float:
+        """Return that of a step, no smaller (Jensen), where losses have no bound of their own."""
+        ends = [e.loss(d).support[1] for e, _ in self.allocated for d in ("remove", "add")]
+        if self.whole[1] > 1 or max(ends) < math.inf:
+            return math.nan
+        rhos = [event.rho_bound() for event, _ in self.allocated]
+        return math.nan if any(map(math.isnan, rhos)) else max(rhos)
+
     def lone_evaluation(self, directions: Sequence[str]) -> Evaluation | None:
         """Return what answers for this epoch alone, None where its law does."""
         if self.whole[1] > 1:
@@ -377,12 +383,16 @@ class AllocationEvaluation(Evaluation):
         return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def renyi(self, direction: str, order: float) -> Bound:
-        """Return that of one step, which is no smaller (Jensen's inequality); lower is nan."""
-        found = RenyiAccountant(self.steps[direction]).renyi_epsilon([order])
-        about = {"direction": direction}
-        upper = float(np.ravel(found.upper)[0])
-        why = "upper bound only: the Rényi divergence of one step (T11)"
-        return Bound(math.nan, math.nan, upper, found.method, why, about)
+        """Return that of the law; if it is not known that of a step, no smaller (Jensen)."""
+        exact = self._epochs[direction].exact
+        laws = [step.loss for step in self.steps[direction]] if exact is None else [exact.fork()]
+        each = [RenyiAccountant([Step(law, 1)]).renyi(order) for law in laws]
+        found = max(each, key=lambda bound: float(bound.upper))
+        found.detail["direction"] = direction
+        if exact is None:
+            why = self.no_lower or "upper bound only: the Rényi divergence of one step (T11)"
+            return replace(found, lower=math.nan, estimate=math.nan, status=why)
+        return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the largest finite loss, that of one step, and its rounding."""
@@ -436,9 +446,8 @@ class FewStepsEvaluation(Evaluation):
         return replace(beside, lower=lower, estimate=estimate, upper=upper)
 
     def renyi(self, direction: str, order: float) -> Bound:
-        """Return bounds on the Rényi divergence of one order, that of one step the largest."""
-        found, most = super().renyi(direction, order), self._profile.renyi(direction, order)
-        return found if found.upper < most.upper else replace(most, lower=found.lower)
+        """Return that of the profile, which knows the law."""
+        return self._profile.renyi(direction, order)
 
 
 class Allocation(WithoutKernel):

@@ -418,13 +418,8 @@ class Evaluation:
         from mechc.accountants.classical.renyi import RenyiAccountant
 
         steps = self._on_nodes_for(direction, order)
-        bound = RenyiAccountant(steps).renyi_epsilon([order])
-        lower, estimate, upper = (
-            float(np.atleast_1d(side)[0]) for side in (bound.lower, bound.estimate, bound.upper)
-        )
-        if self._about_masses(direction)[2:4] != (-math.inf, 0.0):
-            lower, estimate = math.nan, math.nan  # what may stand at any loss decides high orders
-        found = Bound(lower, estimate, upper, bound.method, bound.status, {"direction": direction})
+        found = RenyiAccountant(steps).renyi(order)
+        found.detail["direction"] = direction
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +132,7 @@ class KernelSource:
         # P(L = inf) and Q(L = -inf)
         self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
         self.early = LogMass(), LogMass()  # at infinite loss, of P and Q, though their loss is not
+        self.above: tuple[Any, ...] = ()  # laws of which one has no smaller Rényi divergence
         self._atom_error = 0.0
         self._find_ends()
         if checked:

@@ -226,6 +226,12 @@ class PrivacyLoss:
         return self.early[0]
 
     @property
+    def above(self) -> tuple[PrivacyLoss, ...]:
+        """Laws, one of which has no smaller Rényi divergence, whatever the order, if known."""
+        found = self.source.above if self.source is not None else ()
+        return tuple(law.reversed() for law in found) if self.is_reversed else found
+
+    @property
     def loss_rounding(self) -> float:
         """How far the digits of the losses of point masses may be off."""
         kind, _ = self._atoms_known

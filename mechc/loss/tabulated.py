@@ -275,6 +275,7 @@ class Tabulated(Offered):
 def tabulated_loss(
     log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
     top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
+    above: tuple[PrivacyLoss, ...] = (),
 ) -> PrivacyLoss:  # fmt: skip
     """Return the law of a loss by its density.
 
@@ -288,10 +289,11 @@ def tabulated_loss(
         top: as of `Tabulated`.
         jumps: likewise.
         points: likewise.
+        above: laws of which one has no smaller Rényi divergence, whatever the order.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
     kernel = Tabulated(log_q, (both[0], both[1]), label, top=top, jumps=jumps, points=points)
-    return _bound(kernel, cut, error)
+    return _bound(kernel, cut, error, above)
 
 
 def unresolved(table: Table, errors: Floats, top: float) -> tuple[float, float]:
@@ -338,11 +340,14 @@ def sampled_loss(law: PrivacyLoss, rate: float) -> PrivacyLoss | None:
         return None
     p, q = (mass.log for mass in source.early)
     mixed = float(np.logaddexp(p + math.log(rate), q + math.log1p(-rate)))
-    made = _bound(source.kernel.sampled(rate), (mixed, q), source.density_error)
+    made = _bound(source.kernel.sampled(rate), (mixed, q), source.density_error, source.above)
     return made.reversed() if law.is_reversed else made
 
 
-def _bound(kernel: Tabulated, cut: tuple[float, float], error: float) -> PrivacyLoss:
+def _bound(
+    kernel: Tabulated, cut: tuple[float, float], error: float, above: tuple[PrivacyLoss, ...]
+) -> PrivacyLoss:
     source = KernelSource(cast(Any, kernel), np.empty(0))
+    source.above = above  # of which a sample has no larger divergence
     source.early, source.density_error = (LogMass(cut[0]), LogMass(cut[1])), error
     return PrivacyLoss.of_source(source)

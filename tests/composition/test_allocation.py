@@ -6,6 +6,7 @@ import pickle
 import warnings
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -194,7 +195,9 @@ def test_many_epochs_are_narrow():
         bound = run.delta(2.4, direction=direction)
         assert 1e-10 < bound.lower <= bound.upper < 1e-8
         assert bound.upper - bound.lower < 1e-6 * bound.lower and bound.status == "proven"
-        assert math.isnan(run.renyi(3.0, direction=direction).lower)
+    found, e, t = run.renyi(3.0, direction="remove"), math.e, 1000
+    third = (t * e**3 + 3 * t * (t - 1) * e + t * (t - 1) * (t - 2)) / t**3
+    assert found.lower <= 50.0 * math.log(third) <= found.upper < (1.0 + 1e-6) * found.lower
 
 
 @pytest.mark.parametrize(("steps", "epsilon"), [(2, 9.0), (3, 9.0)])
@@ -810,3 +813,47 @@ def test_epochs_of_noise_whose_likelihood_ratio_has_a_least_value_do_not_warn():
     poisson = mechc.poisson(mechc.load("balanced_gaussian"), 1 / 50)(sigma=2.2)
     assert 0.0 < found.lower <= found.upper
     assert found.upper == pytest.approx((1500 * poisson).epsilon(1e-6).estimate, rel=0.1)
+
+
+def _times(one: list, other: list) -> list:
+    """The product of two series, cut where they are."""
+    return [sum(one[i] * other[k - i] for i in range(k + 1)) for k in range(len(one))]
+
+
+@pytest.mark.parametrize("steps", [2, 5, 40, 1000])
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_renyi_divergences_of_epochs_are_moments_of_the_mean(name, steps):
+    """E[W^a] of integer order by the multinomial theorem."""
+    event = mechc.random_allocation(name, steps=steps)(
+        **{"gaussian": {"sigma": 1.0}, "laplace": {"scale": 0.5}}[name]
+    )
+    moments = {  # E_Q[X^k]
+        "gaussian": lambda k: mpmath.exp(k * (k - 1) / 2),
+        "laplace": lambda k: (
+            (k * mpmath.exp(2 * k - 2) + (k - 1) * mpmath.exp(-2 * k)) / (2 * k - 1)
+        ),
+    }
+    with mpmath.workdps(40):
+        for order in (2, 3, 6):
+            series = [moments[name](mpmath.mpf(k)) / mpmath.factorial(k) for k in range(order + 1)]
+            total = [mpmath.mpf(k == 0) for k in range(order + 1)]
+            for bit in f"{steps:b}":
+                total = _times(total, total)
+                total = _times(total, series) if bit == "1" else total
+            moment = total[order] * mpmath.factorial(order) / mpmath.mpf(steps) ** order
+            exact = mpmath.log(moment) / (order - 1)
+            for run, count in ((event, 1), (event * 7, 7)):
+                bound = run.renyi(float(order), direction="remove")
+                assert bound.lower <= count * exact <= bound.upper
+                if order < 6 or name == "laplace":
+                    assert bound.upper - bound.lower < 1e-6 * bound.upper
+
+
+def test_divergences_of_an_epoch_grow_with_their_order_up_to_those_of_one_step():
+    event, one = mechc.random_allocation("gaussian", steps=40)(sigma=1.0), mechc.load("gaussian")
+    known = [(event * 3).renyi(order) for order in (0.5, 1.0, 1.1, 2.0, 64.0)]
+    assert all(a.upper <= b.upper for a, b in itertools.pairwise(known))
+    assert all(0.0 < b.lower <= b.upper for b in known)
+    assert all(b.upper - b.lower < 0.01 * b.upper for b in known[:4])
+    assert known[-1].upper <= 3.0 * one(sigma=1.0).renyi(64.0).upper
+    assert event.zcdp().upper == pytest.approx(0.5, rel=1e-12)  # the largest orders decide

@@ -9,6 +9,13 @@ additive; it is not a bound by itself. The conversion
 (Asoodeh et al. 2020; SPA (43)-(44)) is the best one that uses a single order; the order is found
 by a convex search over all real t, not on a grid. Mass at L = +inf is kept out of K and added:
 the textbook divergence would be infinite. The upper bound is proven, the lower one is trivial.
+
+Where outcomes B may have any loss (`early`), E[exp(tL); B] is for alpha < 1 no more than
+P(B)^alpha Q(B)^(1 - alpha), and for alpha > 1, by Hölder's inequality for every s > 1, than
+
+    E_Q[(p/q)^(s alpha)]^(1/s) Q(B)^(1 - 1/s),
+
+with the moment of the law itself for what nodes have there, and of one that is above for the truth.
 """
 
 from __future__ import annotations
@@ -22,8 +29,9 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import maximum_bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import payoff_target, solve
-from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.privacy_loss import Step
+from mechc.accountants.fft import log_subtract
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 from mechc.protocol import Floats
 
@@ -32,6 +40,10 @@ FAR = 1e3  # tilt from which on a closed generating function is preferred to a q
 CLOSED, SURE = 1e-12, 1.0  # ... the relative error allowed for rounding in it, from this value on
 BESIDE = 1e-2  # distance of tilts from 0 and -1 where the means bound K as well as its value
 NEXT = 1e-6  # tilts above 0 that need no panels of their own
+BETWEEN = 1e-5  # distance of orders from 1 where those beside it bound a divergence
+POWERS = (1.05, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # s, of which the best is taken
+HIGHEST = 1e12  # order up to which it is asked
+SLACK = 1e-9  # nats for rounding and quadrature of what is a small share
 
 
 class RenyiAccountant:
@@ -44,7 +56,14 @@ class RenyiAccountant:
 
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Merge the steps; nothing is computed yet."""
-        self._composed = ComposedLoss(steps)
+        self._composed, self._steps = ComposedLoss(steps), [s for s in steps if s.count]
+        laws = [step.loss for step in self._steps]
+        self._early = [s for s in self._steps if max(s.loss.early) > -math.inf]
+        self._density = math.fsum(n * law.density_error for law, n in self._steps)
+        self._moved = math.fsum(n * law.loss_error for law, n in self._steps)
+        self._is_plain = not self._early and self._density == self._moved == 0.0
+        known = [log_subtract(w.log_infinite - w.mass_errors[0], w.log_early + SLACK) for w in laws]
+        self._reveals = max(known, default=-math.inf) > -math.inf
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon; the estimate is the upper bound.
@@ -81,15 +100,22 @@ class RenyiAccountant:
         alphas = np.atleast_1d(np.asarray(orders, dtype=np.float64))
         if alphas.ndim != 1 or not (alphas > 0).all():
             raise DeclarationError(f"orders={orders!r}: expected positive numbers")
-        rows = [self._divergence(float(a)) for a in alphas]
+        rows = [self._known(float(a)) for a in alphas]
         lower, value, upper = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         return Bound(lower, value, upper, _METHOD, "proven", {"orders": alphas})
+
+    def renyi(self, order: float) -> Bound:
+        """Return the same of one order, as numbers."""
+        return Bound(*self._known(order), _METHOD, "proven", {})
+
+    def _known(self, alpha: float) -> tuple[float, float, float]:
+        return self._divergence(alpha) if self._is_plain else self._bounded(alpha)
 
     def _divergence(self, alpha: float) -> tuple[float, float, float]:
         """Lower bound, value and upper bound of the divergence of one order."""
         composed = self._composed
         t = alpha - 1.0
-        if t >= 0 and composed.log_infinite > -math.inf:
+        if t >= 0 and self._reveals:
             return math.inf, math.inf, math.inf
         if composed.strip[1] <= t < math.inf:
             raise UnsupportedError(
@@ -123,3 +149,75 @@ class RenyiAccountant:
                 slack += composed.lost_mass_error(end) / abs(t) if t != 0.0 else 0.0
                 lower, upper = max(lower, min(sides) - slack), min(upper, max(sides) + slack)
         return max(lower, 0.0), min(max(value, lower, 0.0), upper), upper
+
+    def _bounded(self, alpha: float) -> tuple[float, float, float]:
+        """The same where laws are known up to errors, and masses that may stand at any loss."""
+        t = alpha - 1.0
+        if abs(t) < BETWEEN:  # divergences grow with their order
+            below, above = (self._bounded(1.0 + 2.0 * x) for x in (-BETWEEN, BETWEEN))
+            return below[0], 0.5 * (below[0] + above[2]), above[2]
+        lower, value, upper = self._divergence(alpha)
+        if lower == math.inf:
+            return lower, value, upper
+        off = self._density
+        if min(abs(t), alpha) < BESIDE:  # known masses do not have what may have any loss
+            off += math.fsum(2.0 * n * sum(map(math.exp, law.early)) for law, n in self._early)
+        lower -= self._moved + off / abs(t)
+        upper += self._moved + off / abs(t)
+        sides = np.zeros(2)  # what K lacks at most, and has too much
+        for law, n in self._early if alpha < math.inf else ():
+            k = float(ComposedLoss([Step(law, 1)]).cumulants(t, 2)[0])
+            for i, log in enumerate(self._log_beyond(law, alpha)):
+                share = math.exp(min(log - k + SLACK, 700.0))
+                moved = (1.0, -1.0)[i] * share
+                sides[i] += n * (math.log1p(moved) if moved > -1.0 else -math.inf)
+        if self._early:
+            most, least = sides / t if alpha < math.inf else (math.inf, -math.inf)
+            lower, upper = lower + min(most, least), upper + max(most, least)
+            upper = min(upper, math.fsum(n * _largest(law, alpha) for law, n in self._steps))
+        if not lower > 0.0 and alpha > 2.0:  # they grow with it
+            lower = self._bounded(min(0.5 * alpha, FAR))[0]
+        lower = min(max(lower, 0.0), upper)
+        return lower, min(max(value, lower), upper), upper
+
+    def _log_beyond(self, law: PrivacyLoss, alpha: float) -> tuple[float, float]:
+        """Logs of bounds on E[exp(tL)] where it may be any: in truth, and on the nodes."""
+        p, q = law.early
+        if min(p, q) == -math.inf:  # the other mass was not counted
+            return math.inf, math.inf
+        if alpha < 1.0:
+            return (alpha * p + (1.0 - alpha) * q,) * 2
+        found = []
+        for moment in (lambda a: (a - 1.0) * _largest(law, a), lambda a: _on_nodes(law, a)):
+            each = [moment(s * alpha) / s + (1.0 - 1.0 / s) * q for s in POWERS]
+            found.append(min(each))
+        return found[0], found[1]
+
+
+def _largest(law: PrivacyLoss, alpha: float) -> float:
+    """The Renyi divergence of what is above a law, inf where that is not known."""
+    if max(law.early) == -math.inf:
+        above: Sequence[PrivacyLoss] = (law,)
+    else:
+        above = law.above
+    try:
+        return max((_of_step(each, alpha) for each in above), default=math.inf)
+    except (NumericError, UnsupportedError):
+        return math.inf
+
+
+def _of_step(law: PrivacyLoss, alpha: float) -> float:
+    """An upper bound, without a quadrature where a closed form has its digits."""
+    inside = 1.0 < alpha < min(1.0 + law.strip[1], HIGHEST)
+    closed = law.closed_cgf(alpha - 1.0) if inside else math.nan
+    if closed >= SURE and law.log_infinite == -math.inf:
+        return closed * (1.0 + CLOSED) / (alpha - 1.0)
+    return float(RenyiAccountant([Step(law.first(), 1)]).renyi(alpha).upper)
+
+
+def _on_nodes(law: PrivacyLoss, alpha: float) -> float:
+    """Log of E[exp((alpha - 1) L)] by the nodes, inf where they do not settle."""
+    try:
+        return float(ComposedLoss([Step(law, 1)]).cumulants(alpha - 1.0, 2)[0])
+    except (NumericError, UnsupportedError):
+        return math.inf

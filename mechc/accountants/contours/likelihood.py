@@ -23,7 +23,7 @@ told from the rest (docs/theorems.md, T9), and its mass counts as revealing ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -519,16 +519,18 @@ def law(*parts: Shares) -> PrivacyLoss:
     logs = [(s.law.log_infinite + math.log(s.steps / count), s.law.log_minus_infinite * s.steps)
             for s in parts]  # fmt: skip
     infinite = float(np.logaddexp.reduce([log for log, _ in logs])), sum(log for _, log in logs)
-    worst = max(parts, key=lambda s: s.error)
-    if len(parts) == 1 and count >= MANY and worst.lasting <= LASTING:
+    if len(parts) == 1 and count >= MANY and parts[0].lasting <= LASTING:
         with suppress(NumericError):
-            return _checked(worst, by_contours(worst), infinite)
-    return _checked(replace(worst, steps=count), by_doubling(*parts), infinite)
+            return _checked(parts, by_contours(*parts), infinite)
+    return _checked(parts, by_doubling(*parts), infinite)
 
 
-def _checked(shares: Shares, found: Likelihood, infinite: tuple[float, float]) -> PrivacyLoss:
+def _checked(
+    parts: Sequence[Shares], found: Likelihood, infinite: tuple[float, float]
+) -> PrivacyLoss:
     """The law, if its masses are what they should be; logs of those at infinity are given."""
-    law, label = shares.law, f"random allocation of {shares.law.label}"
+    steps, law = sum(s.steps for s in parts), max(parts, key=lambda s: s.error).law
+    label = f"random allocation of {law.label}"
     table, errors = found.table, found.errors
     middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
     x = middle[:, None] + half[:, None] * NODES
@@ -552,7 +554,7 @@ def _checked(shares: Shares, found: Likelihood, infinite: tuple[float, float]) -
         raise NumericError(f"{label}: the density is not resolved, up to masses {cut}")
     sharp, cut = ways[0]
     error = LEAST_ERROR + 2.0 * float(errors[errors <= sharp].max(initial=0.0))
-    error += shares.steps * (law.density_error + law.atom_error) + max(law.mass_errors)
+    error += steps * (law.density_error + law.atom_error) + max(law.mass_errors)
     log_w, log_mass = found.points
     p = float((q * np.exp(x)).sum() + np.exp(log_mass + log_w).sum()) + math.exp(infinite[0])
     whole = float(q.sum() + np.exp(log_mass).sum()) + math.exp(infinite[1])
@@ -562,9 +564,10 @@ def _checked(shares: Shares, found: Likelihood, infinite: tuple[float, float]) -
         log_cut = np.log(cut)
     inner = found.jumps[~np.isin(found.jumps, ends)]
     made = tabulated_loss(
-        table, infinite, (log_cut[1], log_cut[0]), error, label, jumps=inner, points=found.points
-    )
+        table, infinite, (log_cut[1], log_cut[0]), error, label, jumps=inner, points=found.points,
+        above=tuple(s.law for s in parts),
+    )  # fmt: skip
     if made.source is not None and log_w.size:
-        made.source.loss_error += 4.0 * law.loss_error + 8.0 * shares.steps * EPS
+        made.source.loss_error += 4.0 * law.loss_error + 8.0 * steps * EPS
         made = made.of_source(made.source)
     return made
