@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError, public
 
+SMALL = 1e-4  # numbers that are shown by their power of ten
 MOST_ROWS = 50  # of the table of a notebook
 
 
@@ -218,7 +219,8 @@ class Bound:
 
     def __str__(self) -> str:
         """One line: what, how much, and what stands behind it."""
-        shown = f"{self:.5g}"
+        small = np.ndim(self.safe) == 0 and 0.0 < self.safe < SMALL
+        shown = f"{self:{'.4e' if small else '.5g'}}"
         if np.isnan(self.safe).all():
             shown = f"unknown, estimate {_estimate(self):.5g}"
         words = [self.status, self.adjacency.words if self.adjacency else "", self.method]

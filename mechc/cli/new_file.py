@@ -44,11 +44,12 @@ def write(name: str) -> Path:
     """Write NAME.py into the current folder.
 
     Args:
-        name: of the mechanism: letters, digits and underscores.
+        name: of the mechanism, or of its file: letters, digits and underscores.
 
     Raises:
         DeclarationError: it is no such name, there is such a file, or it cannot be written.
     """
+    name = name.removesuffix(".py")
     if not name.isidentifier() or keyword.iskeyword(name) or name in TAKEN:
         raise DeclarationError(
             f"{name!r} cannot name a mechanism (expected letters, digits and underscores, no word "

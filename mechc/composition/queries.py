@@ -146,7 +146,8 @@ class Queries(ABC):
     def _repr_html_(self) -> str:
         """Show in notebooks what happens how often, for which neighbours, and by which theorem."""
         run = self.composition()
-        rows = [(f"{n:,}", e, e.adjacency.words, e.claim.heading) for e, n in run.parts]
+        rows = [(f"{n:,}", e, e.adjacency.words, e.claim.heading.partition(", adjacency")[0])
+                for e, n in run.parts]  # fmt: skip
         table = as_table(rows, ("count", "event", "neighbours", "claim"))
         return table + folded("what has to be true", run.claim.assumptions)
 

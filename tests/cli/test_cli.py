@@ -190,7 +190,7 @@ def test_every_stage_can_be_shown(stage):
 
 def test_new_writes_a_file_that_answers_and_is_not_overwritten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("new", "my_noise").stdout.strip() == "wrote my_noise.py"
+    assert run("new", "my_noise.py").stdout.strip() == "wrote my_noise.py"
     written = (tmp_path / "my_noise.py").read_text("utf-8")
     assert "there is no" not in run("new", "my_noise", code=2).stderr
     assert (tmp_path / "my_noise.py").read_text("utf-8") == written
