@@ -21,7 +21,8 @@ With M' any of these positive measures, Theorem A holds as for the law of a loss
 
     M'(z) = M_i(z)^k * sum over j >= 1 of binom(k, j) (C_i(z) / M_i(z))^j
 
-has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)). All its terms
+has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)), by the odds C/M of
+a large loss to a small one, at y = h, 2h, ... on one contour. All its terms
 contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
 
     |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
@@ -31,7 +32,7 @@ on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients a
 convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
 large losses are likely. C_i has a density that is smooth on the scale b_i - a_i: frequencies of
 that order are enough. What lies beyond them is bounded by the variation of its derivatives, see
-`Fading`; where kinks leave it none, the brackets fail, and a mesh has to do.
+`_Fading`; where kinks leave it none, the brackets fail, and a mesh has to do.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
-from mechc.accountants.contours.characteristic import FREQUENCY
+from mechc.accountants.contours.characteristic import FREQUENCY, HIGHEST, log_phi, smoothness
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.decay import Fading
-from mechc.accountants.contours.large_losses import Measure, Wave, log_odds, transforms
-from mechc.accountants.contours.saddle import mean_target, solve
+from mechc.accountants.contours.saddle import mean_target, solve, tilt
 from mechc.accountants.contours.trapezoid import (
     FACTS,
     LOG_M,
@@ -64,11 +65,143 @@ from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
-from mechc.loss.moments import dot
+from mechc.loss.moments import dot, sum_tilted
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
+from mechc.loss.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
 from mechc.protocol import Floats
+
+Complexes = NDArray[np.complex128]
+
+LOWEST_LOG = -700.0  # that doubles hold
+FIRST_ORDER = -100.0  # log of the odds of a large loss below which two of them are nothing beside
+
+
+def log_odds(counts: Floats, log_ratio: Floats) -> Floats:
+    """Return log of prod (1 + C / M)^k - 1 for real log C / M of shape (steps, n)."""
+    total = np.asarray(counts @ np.logaddexp(0.0, log_ratio), np.float64)
+    linear = np.logaddexp.reduce(np.log(counts)[:, None] + log_ratio)
+    with np.errstate(divide="ignore"):
+        whole = np.where(total > 30.0, total, np.log(np.expm1(np.minimum(total, 30.0))))
+    out: Floats = np.where(linear < FIRST_ORDER, linear, whole)
+    return out
+
+
+def transforms(
+    counts: Floats, log_ratio: Complexes, log_rest: Complexes, log_unit: float
+) -> Complexes:
+    """Return the same for complex ratios, times exp(log_rest), in units of exp(log_unit).
+
+    Where the transform of small losses has faded, ratios alone would overflow.
+    """
+    log_one = log_rest - log_unit
+    if log_unit < FIRST_ORDER:
+        return np.asarray(counts @ np.exp(log_ratio + log_one), np.complex128)
+    outweighed = log_ratio.real > 0.0
+    log_sum = scipy.special.log1p(np.exp(np.where(outweighed, -log_ratio, log_ratio)))
+    log_sum = np.maximum(log_sum.real, LOWEST_LOG) + 1j * log_sum.imag  # one and -1 may cancel
+    total = counts @ (np.where(outweighed, log_ratio, 0.0) + log_sum)
+    large = total.real > 1.0
+    difference = np.exp(total + log_one) - np.exp(log_one)
+    few = np.expm1(np.where(large, 0.0, total)) * np.exp(log_one)
+    return np.asarray(np.where(large, difference, few), np.complex128)
+
+
+UNSEEN = 1e-18  # tilted weight below which nodes are left out of the transforms
+FAINT = -80.0  # log of a share that is left out of real sums
+MOST_ROUGH, UNKNOWN = 1e-2, 1e4  # share beyond which an estimate of the error is none, said so
+TOP_OF_WEIGHTED = np.ascontiguousarray(TOP / WEIGHTS)
+
+
+class Measure(NamedTuple):
+    """A positive measure: some panels of a law with log weights of its own on their nodes."""
+
+    band: Band
+    log_weight: Floats
+
+    def log_totals(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return log of the mass tilted at every t, and its error: rounding and quadrature.
+
+        That of a panel is estimated by its top coefficients: the rule is exact to twice their
+        degree, so that their decay from the mean continues to their square. It is huge where
+        that is no small number.
+        """
+        loss, log_weight, smooth = self.band.loss, self.log_weight, self.band.smooth
+        if not (log_weight > -math.inf).any():
+            return np.full(tilts.size, -math.inf), np.zeros(tilts.size)
+        rows, work = np.empty((tilts.size, 1, 4)), np.empty((2, loss.size))
+        sum_tilted(np.array([0, loss.size]), loss, log_weight, tilts, work, rows)
+        log_total, error = rows[:, 0, 0], rows[:, 0, 3]
+        exponent = log_weight[:smooth] + np.outer(tilts, loss[:smooth]) - log_total[:, None]
+        share = np.exp(np.where(exponent > FAINT, exponent, -math.inf))
+        share = share.reshape(tilts.size, -1, ORDER)
+        top, mean = np.abs(share @ TOP_OF_WEIGHTED.T).max(axis=2), 0.5 * share.sum(axis=2)
+        rough = (top * np.minimum(top / np.maximum(mean, 1e-300), 1.0)).sum(axis=1)
+        return log_total, np.where(rough < MOST_ROUGH, error + rough, UNKNOWN)
+
+
+class _Wave:
+    """Transform of a positive measure.
+
+    Attributes:
+        log_total: log of its mass tilted at c.
+        log_phi: log of the transform at y = h, 2h, ..., as a share of that mass.
+        error: of the transform, as a share: rounding, quadrature, nodes left out.
+    """
+
+    def __init__(self, measure: Measure, c: float, h: float, nodes: int) -> None:
+        """Evaluate at y = h, ..., nodes * h."""
+        loss, log_weight = measure.band.loss, measure.log_weight
+        totals, errors = measure.log_totals(np.array([c]))
+        self.log_total, self.error = float(totals[0]), float(errors[0])
+        self.log_phi: Complexes = np.zeros(nodes, np.complex128)
+        if self.log_total == -math.inf:
+            return
+        offsets = np.array([0, loss.size], np.int64)
+        _, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, UNSEEN)
+        self.error += 2.0 * float(rows[2, 0])
+        re, im = log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1)
+        self.log_phi = re + 1j * (im + float(rows[0, 0]) * h * np.arange(1.0, nodes + 1.0))
+
+
+NONE = 1e-280  # share that is told from none
+
+
+class _Fading:
+    """Bounds on |phi(y)| for all y beyond a frequency."""
+
+    def __init__(self, measure: Measure, c: float) -> None:
+        """Find the variations of the density tilted at c; `measure` has no atoms."""
+        band = measure.band
+        log_total = measure.log_totals(np.array([c]))[0][0]
+        weight = np.exp(measure.log_weight + c * band.loss - log_total)
+        table = np.full((HIGHEST + 1, 2), np.inf)
+        if band.monotone:  # an extremum of the loss is a pole of the density
+            table = smoothness(band.loss, weight, band.spacing, band.region)
+        self._missed, self._ends, self._variations = table[0, 1], table[1:, 1], table[1:, 0]
+
+    @np.errstate(all="ignore")  # nothing is proven where y^-m is out of range
+    def beyond(self, c: float, start: Floats) -> Floats:
+        """Bound the integral of |phi(y)| / |c + iy|^2 over y > start, for every start."""
+        m, y = np.arange(1.0, HIGHEST + 1.0), start[:, None]
+        # the integral of y^-m / (c^2 + y^2), with the second factor bounded in two ways
+        flat = y / ((m - 1.0) * (c * c + y * y))
+        bound = self._least(y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat))
+        found: Floats = bound + self._missed / start
+        return found
+
+    @np.errstate(all="ignore")
+    def most(self, start: Floats) -> Floats:
+        """Bound |phi(y)| for all y > start, for every start."""
+        best: Floats = self._least(start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)) + self._missed
+        return np.clip(best, NONE, 1.0)
+
+    def _least(self, each: Floats) -> Floats:
+        bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
+        least: Floats = np.fmin.reduce(bounds, axis=1, initial=np.inf)
+        return least
+
 
 SMOOTH = 12  # chi is the regularised incomplete beta function of this order, twice
 TILTS, LEAST = 40, 1e-3  # real tilts, and the smallest of them as a share of the largest
@@ -294,7 +427,7 @@ class Bracket:
             if part.large.band.smooth < part.large.band.loss.size:
                 raise UnsupportedError("contour: the large losses have no single density")
         self._h = 2.0 * math.pi / self.period
-        self._fading = [Fading(part.large, self.c) for part in split.parts if part.any_large]
+        self._fading = [_Fading(part.large, self.c) for part in split.parts if part.any_large]
         at_c = [
             measure.log_totals(np.array([self.c]))[0]
             for part in split.parts
@@ -356,7 +489,7 @@ class Bracket:
         self._error = 4.0 * EPS
         for i, part in enumerate(self._split.parts):
             measures = part.resolved(c, h * n)
-            small, large = (Wave(m, c, h, n) for m in measures)
+            small, large = (_Wave(m, c, h, n) for m in measures)
             ratios_at[i] = large.log_total - small.log_total
             ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
             log_m += part.count * small.log_phi

@@ -8,9 +8,8 @@ import pytest
 
 import mechc
 from mechc.accountants.contour import Side
-from mechc.accountants.contours.large_losses import log_odds, transforms
 from mechc.accountants.contours.trapezoid import Answer, Smooth
-from mechc.accountants.sparse import NOWHERE, Jumps, within, without
+from mechc.accountants.sparse import NOWHERE, Jumps, log_odds, transforms, within, without
 from mechc.composition.events import forget_losses
 from mechc.declare.text import declaration_from_text
 from mechc.loss.privacy_loss import Step

@@ -1,8 +1,5 @@
 """Bounds on what transforms have beyond their frequencies, or on a whole half line.
 
-Of a smooth density, by the variation of its derivatives (`characteristic.smoothness`): a positive
-measure on the nodes of a band, whose density vanishes with chi at the ends.
-
 Of one step, by the two arguments of `characteristic`, there for a composition: walking along y with
 steps that keep sqrt g, g = 1 - |phi|^2, above a level proves the level, and far out the total
 variation of the tilted density takes over. Every person composes the steps differently.
@@ -17,58 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import (
-    HIGHEST,
     ROUNDED,
     TILE,
     Law,
     Tilted,
     log_variation,
-    smoothness,
     turned,
 )
-from mechc.accountants.contours.large_losses import Measure
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
 
 Floats = NDArray[np.float64]
-
-LEAST = 1e-280  # share that is told from none
-
-
-class Fading:
-    """Bounds on |phi(y)| for all y beyond a frequency."""
-
-    def __init__(self, measure: Measure, c: float) -> None:
-        """Find the variations of the density tilted at c; `measure` has no atoms."""
-        band = measure.band
-        log_total = measure.log_totals(np.array([c]))[0][0]
-        weight = np.exp(measure.log_weight + c * band.loss - log_total)
-        table = np.full((HIGHEST + 1, 2), np.inf)
-        if band.monotone:  # an extremum of the loss is a pole of the density
-            table = smoothness(band.loss, weight, band.spacing, band.region)
-        self._missed, self._ends, self._variations = table[0, 1], table[1:, 1], table[1:, 0]
-
-    def beyond(self, c: float, start: Floats) -> Floats:
-        """Bound the integral of |phi(y)| / |c + iy|^2 over y > start, for every start."""
-        m, y = np.arange(1.0, HIGHEST + 1.0), start[:, None]
-        # the integral of y^-m / (c^2 + y^2), with the second factor bounded in two ways
-        with np.errstate(all="ignore"):  # nothing is proven where y^-m is out of range
-            flat = y / ((m - 1.0) * (c * c + y * y))
-            each = y**-m * np.minimum(1.0 / (y * (m + 1.0)), flat)
-            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.fmin.reduce(bounds, axis=1, initial=np.inf) + self._missed / start
-        return best
-
-    def most(self, start: Floats) -> Floats:
-        """Bound |phi(y)| for all y > start, for every start."""
-        with np.errstate(all="ignore"):
-            each = start[:, None] ** -np.arange(1.0, HIGHEST + 1.0)
-            bounds = np.cumsum(self._ends * each, axis=1) + self._variations * each
-        best: Floats = np.fmin.reduce(bounds, axis=1, initial=np.inf) + self._missed
-        return np.clip(best, LEAST, 1.0)
-
 
 WALK = 60.0  # most evaluations over a distance as long as it is from zero
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations
