@@ -50,6 +50,7 @@ PLAIN = 6.0  # ulps by which those of parameters move quotients of them
 # sample: no bound (twice was enough in 1250 draws, once was not in 4 of 500)
 SHOWN, SEEN_OF = 3.0, 2.0
 AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known beforehand
+MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
 
@@ -137,6 +138,8 @@ class KernelSource:
         self._find_ends()
         if checked:
             self._check_masses()
+        if not on_lattice and len(rows) < len(kernel.BRANCHES):
+            self._reveal(*self._between_doubles(rows))
         for tail in self._tails.values():
             with np.errstate(divide="ignore"):  # where nothing is moved
                 rise = np.log(np.expm1(tail[:, 2]))
@@ -252,6 +255,25 @@ class KernelSource:
         log_density(inner, self.theta, logs)
         share = EPS * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
         return float(share.sum()) + rounded(log_mass).error
+
+    def _between_doubles(self, rows: Floats) -> tuple[LogMass, LogMass]:
+        """Masses of P and Q that branches may have whose two ends are one double.
+
+        These show in the table when a parameter moves by ulps of the largest; they lie at an end.
+        """
+        ulps = MOVED * EPS * float(np.abs(self.theta).max(initial=0.0))
+        near = self.theta + ulps * np.vstack([np.eye(self.theta.size), -np.eye(self.theta.size)])
+        if max(len(self.kernel.branches(moved)) for moved in near) <= len(rows):
+            return LogMass(), LogMass()
+        ends = np.unique(rows[:, :2][np.isfinite(rows[:, :2]) & (rows[:, :2] != 0.0)])
+        sides = np.concatenate([np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf)])
+        width, logs = np.log(MOVED * EPS * np.abs(np.tile(ends, 2))), np.empty(sides.size)
+        found = []
+        for many in (self.kernel.log_p_many, self.kernel.log_q_many):
+            many(sides, self.theta, logs)
+            known = np.where(np.isnan(logs), -np.inf, logs + width)
+            found.append(LogMass(min(log_total(known), 0.0)))
+        return found[0], found[1]
 
     @property
     def panels(self) -> quadrature.Quadrature:

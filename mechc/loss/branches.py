@@ -224,7 +224,7 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
         if far.size:
             sides = x[far] * (1.0 + np.array([[-BESIDE], [BESIDE]]))
             before, after = losses_at(source, sides.ravel()).reshape(2, -1) - loss[far]
-            near[far] = before * after <= 0.0
+            near[far] = np.sign(before) * np.sign(after) <= 0.0
     return near
 
 
@@ -568,12 +568,16 @@ def _misplaced(x: Floats, share: Floats) -> float:
 
 
 def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
-    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either."""
+    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either.
+
+    None steps over what the law's own panels have found, whose masses were held against one.
+    """
     even = _even(source, rows)
     few, rows = rows[even].T, rows[~even]
     if not len(rows):
         return few[0], few[1]
-    ends = []
+    law = source.cover(-1.0, 0.0)
+    ends = [law.lo, law.hi]
     for density in ("p", "q"):
         quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
         quadrature = quadrature.covering(0.0, 0.0)

@@ -93,6 +93,7 @@ def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floa
 
 PLACES = 16  # near a parameter, at which roundings inside of a loss show ...
 SLIGHTLY = 0.382 * EPS  # ... how far apart, in no ratio with ulps of 1
+SCALE = 2.0**12 * SLIGHTLY  # of a parameter without an upper end that may be moved so
 
 
 def loss_jitter(kernel: Kernel, theta: Floats, x: float) -> float:
@@ -102,8 +103,10 @@ def loss_jitter(kernel: Kernel, theta: Floats, x: float) -> float:
     """
     off, share, at = 0.0, np.arange(PLACES + 1) / PLACES, np.empty(PLACES + 1)
     place = np.array([x])
-    for i in range(theta.size):
-        for ulp in (EPS * theta[i], SLIGHTLY):
+    for i, (_, _, hi, *_) in enumerate(kernel.PARAMETERS[: theta.size]):
+        # a scale may be so small that this is no slight move; a rate enters beside one
+        slightly = SLIGHTLY if hi < np.inf or theta[i] > SCALE else 0.0
+        for ulp in (EPS * theta[i], slightly):
             near = np.repeat(theta[None], PLACES + 1, axis=0)
             near[:, i] -= ulp * np.arange(PLACES + 1)
             for j, row in enumerate(near):

@@ -134,3 +134,64 @@ def test_shuffled_reports_of_users_who_hide_little(users, epsilon):
             assert found.lower * (1 - 1e-13) <= truth <= found.upper * (1 + 1e-13)
             assert found.upper == pytest.approx(float(truth), rel=1e-10)
         assert event.delta(epsilon + 0.01).lower == 0.0 < event.delta(epsilon + 0.01).upper < 1e-20
+
+
+def tail(x):
+    """Of a standard normal law."""
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+
+def gaussian_profile(d, e):
+    return tail(e / d - d / 2) - mpmath.exp(e) * tail(e / d + d / 2)
+
+
+def gumbel_profile(d, e):
+    """Adding: P is the noise and Q that noise moved up by d; the loss falls."""
+    power = (e + d) / mpmath.expm1(d)  # exp(-x) at which the loss is e
+    return mpmath.exp(-power) - mpmath.exp(e - power * mpmath.exp(d))
+
+
+def laplace_profile(d, e):
+    return -mpmath.expm1((e - d) / 2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e-130, 1e-75, 4e-19, 3e-11, 1.0, 1e10])
+@pytest.mark.parametrize(
+    ("name", "scale", "profile"),
+    [("gaussian", "sigma", gaussian_profile), ("gumbel", "scale", gumbel_profile),
+     ("laplace", "scale", laplace_profile)],
+)  # fmt: skip
+def test_answers_do_not_depend_on_units(name, scale, profile, unit):
+    """Noise far narrower, or wider, than where mass is looked for first."""
+    for moved, epsilons in ((1.5, (0.0, 0.7, 1.2)), (1e-10, (0.0, 4e-11)), (1e-20, (0.0,))):
+        if name == "gumbel" and moved < 1.0:
+            continue  # its loss is no difference that doubles keep there
+        event = mechc.load(name)(**{scale: unit, "sensitivity": unit * moved})
+        for epsilon in epsilons:
+            with mpmath.workdps(60):
+                d = mpmath.mpf(unit * moved) / mpmath.mpf(unit)
+                truth = profile(d, mpmath.mpf(epsilon))
+            found = event.delta(epsilon, direction="add")
+            assert found.lower * (1 - 1e-14) <= truth <= found.upper * (1 + 1e-14)
+            if 1e-40 < unit or moved > 1.0:  # else logs of normalisers are short of digits
+                assert found.upper - found.lower <= 1e-8 * found.upper
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_revealed_between_two_doubles():
+    """An interval of outputs of one law alone, whose two ends are one double, has its mass."""
+    for moved in (1e-10, 1e-15, 1e-16, 5e-17, 1e-30, 1e-300):
+        found = mechc.load("uniform")(halfwidth=1.0, sensitivity=moved).delta(0.0)
+        assert found.lower <= 0.5 * moved <= found.upper
+        many = (3 * mechc.load("uniform")(halfwidth=1.0, sensitivity=moved)).delta(0.0)
+        assert many.lower <= 1.5 * moved <= many.upper * (1 + 1e-9)
+        cut = mechc.load("truncated_laplace")(scale=1.0, halfwidth=5.0, sensitivity=moved)
+        found, truth = cut.delta(0.0), math.expm1(-0.5 * moved) / math.expm1(-5.0)
+        assert found.lower * (1 - 1e-14) <= truth <= found.upper * (1 + 1e-14)
+
+
+@pytest.mark.filterwarnings("error")
+def test_noise_without_any_width():
+    event = mechc.load("gaussian")(sigma=1e-107, sensitivity=7e12)
+    assert event.delta(0.0).upper == 1.0

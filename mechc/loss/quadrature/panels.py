@@ -81,6 +81,7 @@ def waved(
 
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
+EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np.arange(13, 308)])
 # in scales: as far and as fine as a normal law of nearly that scale is resolved with
 AROUND = np.array([-16.0, -8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0])
 AROUND = np.append(AROUND, -AROUND[-2::-1])
@@ -102,7 +103,6 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     Raises:
         NumericError: neither density was found anywhere.
     """
-    points, nearest, scales, log_scales = _places(lo, hi)
     ends = [end for end in (lo, hi) if math.isfinite(end)]
     edges = [np.array(ends)]
     if math.isfinite(lo) and math.isfinite(hi):
@@ -110,10 +110,14 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     known: list[float] = [hi - lo] if len(ends) == 2 else []
     for many in (kernel.log_p_many, kernel.log_q_many):
         density = _density(many, theta)
-        values = density(points)
+        for every in (False, True):  # mass may lie closer than the nearest, or farther out
+            points, nearest, scales, log_scales = _places(lo, hi, every)
+            values = density(points)
+            best = int((values + log_scales).argmax()) if points.size else 0
+            if points.size and OFFSETS[1] < scales[best] < OFFSETS[-2]:
+                break
         if not np.isfinite(values).any():
             continue
-        best = int((values + log_scales).argmax())
         place, scale = float(nearest[best]), float(scales[best])
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
@@ -141,10 +145,11 @@ def _density(many: Callable[..., None], theta: Floats) -> Density:
 
 
 @lru_cache(maxsize=64)
-def _places(lo: float, hi: float) -> tuple[Floats, Floats, Floats, Floats]:
+def _places(lo: float, hi: float, every: bool) -> tuple[Floats, Floats, Floats, Floats]:
     """Points at geometric distances from the ends, the end nearest to each, how near, log of it."""
     anchors = np.array([end for end in (lo, hi) if math.isfinite(end)] or [0.0])
-    points = np.concatenate([a + s * OFFSETS for a in anchors for s in (1.0, -1.0)])
+    offsets = EVERY if every else OFFSETS
+    points = np.concatenate([a + s * offsets for a in anchors for s in (1.0, -1.0)])
     # an offset can be below the rounding of the anchor
     points = np.unique(points[(points > lo) & (points < hi) & ~np.isin(points, anchors)])
     distance = np.abs(points[:, None] - anchors)
