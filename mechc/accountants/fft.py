@@ -66,7 +66,7 @@ def log_peak(t: Floats | float) -> Floats:
     """Return logs of t^t / (1 + t)^(1 + t), 0 where t is not positive, in the shape of the tilts.
 
     The peak of the tilted payoff, max over x of exp(-tx) (1 - exp(-x)), at x = log(1 + 1/t)
-    (docs/numerics.md, section 3.1).
+    (docs/numerics.md, section 4).
     """
     tilts = np.asarray(t, np.float64)
     out = np.zeros(tilts.shape)

@@ -1,6 +1,6 @@
 """Rows of the comparison, printed as tables after pytest-benchmark's own.
 
-`pytest tests/bench --table docs/benchmarks.md` writes them as a page as well.
+`pytest tests/bench --table FILE` writes them as a page as well; docs/benchmarks.md quotes from it.
 """
 
 import os
@@ -130,7 +130,7 @@ def page(own, clock):
     lines = [
         "# Benchmarks",
         "",
-        "Written by `pytest tests/bench --table docs/benchmarks.md`: all rows of one task come from"
+        "Written by `pytest tests/bench --table FILE`: all rows of one task come from"
         f" the same run, in one process on one core, warm medians of {clock} time. {versions};"
         " Python"
         f" {platform.python_version()}, {platform.machine()}, {platform.system()}; other jobs were"
