@@ -1,13 +1,10 @@
-"""Chernoff bounds on delta: the moments accountant and its refinements, SPA section 3.2.
+"""Chernoff's bound on delta, the moments accountant: SPA section 3.2.
 
-In: the composed loss and epsilon. Out: logs of proven upper bounds on delta, mass at infinity and
-rounding allowance included. All come from delta - d_inf = exp(K(t) - t eps) E~[f_t(L - eps)] and
-hold at every t >= 0 of the strip, so an inexact minimiser costs sharpness, never validity:
+In: the composed loss and epsilon. Out: the log of a proven upper bound on delta, mass at infinity
+and rounding allowance included, from delta - d_inf = exp(K(t) - t eps) E~[f_t(L - eps)]. It holds
+at every t >= 0 of the strip, so an inexact minimiser costs sharpness, never validity:
 
-    (40)  f_t <= 1
-    (43)  f_t <= t^t / (1+t)^(1+t), its maximum; the tight conversion from Renyi divergences
-    (46)  f_t(x) <= x_+ <= (x + a)^2 / (4a) with a^2 = m^2 + s^2, for the tilted mean eps + m and
-          variance s^2: E~ f_t <= (m + sqrt(m^2 + s^2)) / 2. The paper's own constant is larger.
+    (43)  f_t <= t^t / (1+t)^(1+t), its maximum; the tight conversion from Renyi divergences.
 
 The bound that is left where P and Q are too far apart for any transform: delta is nearly one.
 
@@ -44,7 +41,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.saddle import mean_target, payoff_target, solve
+from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import OutOfWorkError, spared
@@ -61,52 +58,22 @@ def exponent(composed: ComposedLoss, t: float, epsilon: float) -> tuple[float, f
     return k - t * epsilon, error + 8 * U * (1.0 + abs(k) + abs(t * epsilon))
 
 
-def upper_at(composed: ComposedLoss, t: float, epsilon: float) -> float:
-    """Return the log of the better of bounds (43) and (46) at the tilt t."""
-    return min(maximum_bound(composed, t, epsilon), variance_bound(composed, t, epsilon))
+def maximum_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
+    """Return the log of bound (43) at the tilt t, rounded up, with the mass at infinity."""
+    main, error = exponent(composed, t, epsilon)
+    upper = main + float(log_peak(t)) + error + 8 * U * math.log1p(t)
+    total = log_add(composed.log_infinite, upper)
+    return min(0.0, total + 8 * U * (1.0 + abs(total))) if math.isfinite(total) else 0.0
 
 
-def chernoff_bounds(composed: ComposedLoss, epsilon: float) -> dict[str, float]:
-    """Return the logs of the three bounds, each at its own minimising tilt.
+def best_maximum(composed: ComposedLoss, epsilon: float) -> tuple[float, float]:
+    """Return the log of bound (43) at its minimising tilt, and that tilt.
 
     Raises:
         UnsupportedError: the generating function is infinite for every t > 0.
     """
-    at_mean = 0.0
-    if composed.cumulants(0.0, 2)[1] < epsilon:
-        at_mean = solve(composed, mean_target(epsilon), epsilon).t
-    at_maximum = solve(composed, payoff_target(epsilon), epsilon).t
-    return {
-        "(40)": _finish(composed, *exponent(composed, at_mean, epsilon)),
-        "(43)": maximum_bound(composed, at_maximum, epsilon),
-        "(46)": variance_bound(composed, at_mean, epsilon),
-    }
-
-
-def maximum_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
-    """Return the log of bound (43) at the tilt t."""
-    main, error = exponent(composed, t, epsilon)
-    return _finish(composed, main + float(log_peak(t)), error + 8 * U * math.log1p(t))
-
-
-def variance_bound(composed: ComposedLoss, t: float, epsilon: float) -> float:
-    """Return the log of bound (46) at the tilt t."""
-    main, error = exponent(composed, t, epsilon)
-    _, mean, variance = composed.cumulants(t, 2)
-    spread = math.sqrt(max(float(variance), 0.0)) * (1.0 + composed.variance_error(t))
-    excess = float(mean) - epsilon + composed.mean_error(t) + 4 * U * abs(epsilon)
-    root = math.hypot(excess, spread)
-    size = 0.5 * (excess + root) if excess > 0 else 0.5 * spread * spread / (root - excess)
-    if not size > 0.0:
-        return math.inf
-    return _finish(composed, main + math.log(size), error + 8 * U)
-
-
-def _finish(composed: ComposedLoss, log_bound: float, error: float) -> float:
-    """Round up, add the mass at infinity, and remember that delta is at most one."""
-    upper = log_bound + error
-    total = log_add(composed.log_infinite, upper)
-    return min(0.0, total + 8 * U * (1.0 + abs(total))) if math.isfinite(total) else 0.0
+    t = solve(composed, payoff_target(epsilon), epsilon).t
+    return maximum_bound(composed, t, epsilon), t
 
 
 _ROUNDING = 1e-9  # added to every log of a bound: error of K, quadrature included

@@ -18,8 +18,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
 LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import InternalError, NumericError
@@ -28,9 +27,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, loss_jitter, losses, losses_moved
-from mechc.protocol import Kernel, Measure
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats, Kernel, Measure
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)

@@ -16,7 +16,6 @@ import math
 from copy import copy
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import NumericError, UnsupportedError
@@ -26,8 +25,7 @@ from mechc.loss.branches import Branch, above, between_modes, branches_of, extre
 from mechc.loss.infinite_mass import LogMass, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature, log_mass
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 LEAST, CLOSE = 1e-300, 2.0**-42  # distance from an end, and its share of the end, that is resolved
 

@@ -27,8 +27,8 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses, losses_moved
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALVINGS = 200

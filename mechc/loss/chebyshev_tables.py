@@ -26,6 +26,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved, losses
+from mechc.protocol import Floats
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
 ROOT_STEPS = 60
@@ -208,8 +209,6 @@ def act_atoms(u, edges, loss, mass, payoff, out):  # type: ignore[no-untyped-def
                 row = out[i, DEGREE * m : DEGREE * m + DEGREE]
                 _add(row, edges[m], edges[m + 1], v, -v * mass[a] if payoff else mass[a])
 
-
-Floats = NDArray[np.float64]
 
 RESOLVED = 1e-14  # top coefficients of the tilted density, as a share of its least value
 STEEPEST = 1e3  # ratio of largest to least density in a panel

@@ -25,15 +25,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 from mechc.loss.unresolved import displacement
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 
 @compiled(

@@ -12,13 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import InternalError
 from mechc.loss.moments import log_total
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
 CERTAIN = 1e-16  # -log of a mass that is one in doubles

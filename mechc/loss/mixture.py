@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.protocol import Kernel, Measure
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats, Kernel, Measure
 
 _LEAST = -64.0  # log of the probability below which an outcome is dropped
 _GRID = 4096  # points of the first look at the outcomes of one index

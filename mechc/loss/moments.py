@@ -12,12 +12,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 AT_ONCE = 20_000  # nodes times tilts in one array
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing

@@ -26,9 +26,8 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.rounding import EPS
-from mechc.protocol import Kernel, is_closed
+from mechc.protocol import Floats, Kernel, is_closed
 
-Floats = NDArray[np.float64]
 FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden
 
 

@@ -26,8 +26,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 from mechc.loss.tabulated import Table, fit, tabulated_loss, unresolved
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 DEPTH = 745.0  # nats below its largest value, where a density is nothing
 FARTHEST = 32.0  # log of a in units of D, beyond which b - a has no digits

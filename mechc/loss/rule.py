@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.rounding import EPS
-from mechc.protocol import Kernel
-
-Floats = NDArray[np.float64]
-
+from mechc.protocol import Floats, Kernel
 
 ORDER = 16
 NODES, WEIGHTS = legendre.leggauss(ORDER)

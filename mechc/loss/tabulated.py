@@ -26,8 +26,8 @@ from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved
 from mechc.loss.window import Offered
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Values = Callable[[Floats], tuple[Floats, Floats]]
 
 GOAL = 1e-11  # of what is left out of a panel

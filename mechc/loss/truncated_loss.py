@@ -26,9 +26,8 @@ from mechc.loss.bounded_part import log_below, within
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import ORDER
-from mechc.protocol import Kernel
+from mechc.protocol import Floats, Kernel
 
-Floats = NDArray[np.float64]
 Edges = tuple[float, float]
 
 PIECES = 9.0  # panels on which a function rises from 0 to 1

@@ -26,13 +26,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import losses
-from mechc.protocol import Kernel
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats, Kernel
 
 SHARE = 1e-2  # of the mass at a tilt that may lie too close to an end
 WEIGHT = math.log(16.0)  # 1 / (1 + slope further in): powers of densities down to 1/16 - 1

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc import protocol
-from mechc.protocol import Kernel, Measure, ParameterInfo
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats, Kernel, Measure, ParameterInfo
 
 ENDS = {
     "lower": ParameterInfo("lower", -math.inf, 0.0, True, True, False, None, (-30.0, -10.0)),

@@ -14,12 +14,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of
-from mechc.protocol import Measure
+from mechc.protocol import Floats, Measure
 from mechc.report import labels
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from mechc.protocol import Asked, Kernel, Run
 
-
-Floats = NDArray[np.float64]
 
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#9A6A00", "#56B4E9")

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import chernoff_bounds
+from mechc.accountants.bounds import best_maximum
 from mechc.accountants.classical.normal_errors import (
     edgeworth_error,
     hermite_coefficients,
@@ -151,7 +151,7 @@ class EdgeworthAccountant:
         proven = self._composed.outer(epsilon)
         orders = [1]
         if self._best:
-            proven = proven.meet(-math.inf, min(chernoff_bounds(self._composed, epsilon).values()))
+            proven = proven.meet(-math.inf, best_maximum(self._composed, epsilon)[0])
             orders = sorted({1, self._order})
         detail: dict[str, Any] = {"order": self._order}
         for order in orders:

@@ -26,9 +26,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import maximum_bound
+from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.accountants.fft import log_subtract
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -77,8 +76,7 @@ class RenyiAccountant:
         settled = self._composed.settled(epsilon, _METHOD)
         if settled is not None:
             return settled
-        t = solve(self._composed, payoff_target(epsilon), epsilon).t
-        upper = maximum_bound(self._composed, t, epsilon)
+        upper, t = best_maximum(self._composed, epsilon)
         proven = self._composed.outer(epsilon).meet(-math.inf, upper)
         detail = {"order": t + 1.0, "reason": "the estimate is the upper bound"}
         return Bound(proven.lower, proven.upper, proven.upper, _METHOD, "proven", detail)

@@ -14,7 +14,7 @@ variant     estimate                                             lower and upper
 =========== ==================================================== ==============================
 msd0..msd2  steepest descent (60), (61) and the next order       none: nan
 clt         normal law for the tilted loss (66), (78)-(79)       proven, Berry-Esseen (Theorem 5)
-moments     the best of (40), (43)-(44) and (46)-(47)            proven, Chernoff
+moments     (43)-(44), as renyi                                  proven, Chernoff
 edgeworth   tilted Edgeworth series of order 1..4                proven, see `TiltedLaw`
 =========== ==================================================== ==============================
 
@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import chernoff_bounds, exponent, upper_at
+from mechc.accountants.bounds import best_maximum, exponent, maximum_bound
 from mechc.accountants.classical.normal_errors import (
     berry_esseen_distance,
     edgeworth_error,
@@ -306,10 +306,13 @@ class SaddlepointAccountant:
         if settled is not None:
             return settled
         if self._variant == "moments":
-            return self._moments(epsilon)
+            upper, t = best_maximum(self._composed, epsilon)
+            proven = self._composed.outer(epsilon).meet(-math.inf, upper)
+            why = {"tilt": t, "reason": "the estimate is the upper bound"}
+            return self._bound(proven, proven.upper, why)
         tilt = solve(self._composed, saddle_target(epsilon), epsilon)
         outer = self._composed.outer(epsilon)
-        outer = outer.meet(-math.inf, upper_at(self._composed, tilt.t, epsilon))
+        outer = outer.meet(-math.inf, maximum_bound(self._composed, tilt.t, epsilon))
         if self._variant == "clt":
             self._composed.refuse_lattice(tilt.t, self._method)
             return self._clt(epsilon, tilt, outer)
@@ -348,12 +351,6 @@ class SaddlepointAccountant:
         estimate = proven.project(self._composed.with_infinite(value))
         relative = (series[1:] / series.sum()).tolist()
         return self._bound(proven, estimate, {"tilt": tilt.t, "relative_terms": relative})
-
-    def _moments(self, epsilon: float) -> Bound:
-        bounds = chernoff_bounds(self._composed, epsilon)
-        proven = self._composed.outer(epsilon).meet(-math.inf, min(bounds.values()))
-        detail = {"log_bounds": bounds, "reason": "the estimate is the upper bound"}
-        return self._bound(proven, proven.upper, detail)
 
     def _shifted(self, finite: Interval, outer: Interval) -> Interval:
         """Add the mass at infinity and intersect with what is known anyway."""

@@ -43,13 +43,14 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted, variation
-from mechc.accountants.contours.trapezoid import Complexes, Contour, Floats
+from mechc.accountants.contours.trapezoid import Complexes, Contour
 from mechc.accountants.fft import periodic_payoff
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ENDS, NODES, ORDER, WEIGHTS, halved
+from mechc.protocol import Floats
 
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward
 GOOD = 1e-13  # error of a panel that needs no halving

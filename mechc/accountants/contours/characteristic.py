@@ -36,8 +36,7 @@ from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, generating, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row

@@ -10,7 +10,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.fft import log_peak
@@ -18,8 +17,7 @@ from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more

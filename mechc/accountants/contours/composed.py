@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.fft import distinct, log1mexp, log_add
@@ -25,8 +24,7 @@ from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import composed, log_complement, rounded
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
@@ -224,20 +222,18 @@ class ComposedLoss:
         spread = np.sqrt(np.maximum(table[:, 2], 0.0))
         return float(self.counts @ (2.0 * errors * spread + 8 * U * abs(table[:, 1])))
 
-    def variance_error(self, t: float) -> float:
-        """Bound on the relative error of K''(t): weights off by e move a variance by 4 e."""
-        return 4.0 * float(self._weight_errors(t).max(initial=0.0))
-
     def moment_error(self, t: float) -> float:
         """Bound on the error that inexact K', K'' make in a normal CDF with these moments.
 
         A shift by x standard deviations moves it by at most x / sqrt(2 pi), a change of scale by
-        a factor 1 + x by at most x / sqrt(2 pi e).
+        a factor 1 + x by at most x / sqrt(2 pi e); weights off by e move a variance by 4 e.
         """
         variance = float(self.cumulants(t, 2)[2])
         if not variance > 0.0:
             return math.inf
-        return 0.4 * self.mean_error(t) / math.sqrt(variance) + 0.25 * self.variance_error(t)
+        return 0.4 * self.mean_error(t) / math.sqrt(variance) + float(
+            self._weight_errors(t).max(initial=0.0)
+        )
 
     def _weight_errors(self, t: float) -> Floats:
         """Relative error of each step's tilted weights."""

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import (
     ROUNDED,
@@ -25,8 +24,7 @@ from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 WALK = 60.0  # most evaluations over a distance as long as it is from zero
 NEAR = 0.07  # share of sqrt g that may be lost between evaluations

@@ -38,8 +38,8 @@ from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import U
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Parts = Sequence[tuple[Floats, int]]
 
 LISTED = 20_000  # sums of point masses that are listed one by one ...

@@ -37,13 +37,13 @@ from mechc.accountants.contours.trapezoid import (
     UNRESOLVED,
     C,
     Contour,
-    Floats,
     Lattice,
     conclude,
     moved,
 )
 from mechc.loss.jit import compiled, plain
 from mechc.loss.rounding import EPS
+from mechc.protocol import Floats
 
 BLOCK = 32  # counts between fresh starts of the powers of phi
 TURNS = 50  # Newton steps or halvings to the root

@@ -41,8 +41,8 @@ from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import NODES, WEIGHTS
 from mechc.loss.tabulated import NONE, Table, convolve, fit, tabulated_loss
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Values = Callable[[Floats], tuple[Floats, Floats]]
 
 MOST_JUMPS = 200  # of a density, or point masses

@@ -11,14 +11,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 # nats by which the contour may miss the saddle point of its one row, or those of several
 CANCELLATION, SHARED = math.log(1e2), math.log(1e3)

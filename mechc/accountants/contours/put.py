@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import FEW, Law, Tilted
 from mechc.errors import NumericError
@@ -43,8 +42,7 @@ from mechc.loss.moments import dot, excess
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER
-
-Floats = NDArray[np.float64]
+from mechc.protocol import Floats
 
 TURN = 9.0  # radians that the wave may turn in a panel of nodes
 UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...

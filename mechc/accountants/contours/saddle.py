@@ -20,8 +20,8 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import LEAST, exponentials
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LARGEST = 1e15

@@ -45,8 +45,8 @@ from mechc.loss.jit import compiled, plain
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.rounding import EPS
+from mechc.protocol import Floats
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
