@@ -174,7 +174,7 @@ def test_answers_do_not_depend_on_units(name, scale, profile, unit):
                 truth = profile(d, mpmath.mpf(epsilon))
             found = event.delta(epsilon, direction="add")
             assert found.lower * (1 - 1e-14) <= truth <= found.upper * (1 + 1e-14)
-            if 1e-40 < unit or moved > 1.0:  # else logs of normalisers are short of digits
+            if unit > 1e-40 or moved > 1.0:  # else logs of normalisers are short of digits
                 assert found.upper - found.lower <= 1e-8 * found.upper
 
 
