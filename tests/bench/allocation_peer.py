@@ -7,6 +7,7 @@ both. Times are processor time, of ours at parameters that were not asked before
 import importlib.metadata as metadata
 import math
 import time
+from contextlib import suppress
 
 import mechc
 
@@ -49,7 +50,9 @@ def ours(sigma, steps, epochs, epsilon):
 
 def main():
     ours(1.3, 77, 1, 0.5), ours(1.3, 77, 2, 0.5)  # what is compiled once
-    print("mechc", mechc.__version__, "PLD_accounting", metadata.version("PLD_accounting"))
+    with suppress(metadata.PackageNotFoundError):  # then it is passed over
+        print("PLD_accounting", metadata.version("PLD_accounting"))
+    print("mechc", mechc.__version__)
     print("| sigma, steps, epochs, epsilon | method | seconds | lower | upper |")
     print("| --- | --- | ---: | ---: | ---: |")
     for case in CASES:
