@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.composition.inputs import as_array, as_number, check
-from mechc.errors import UnsupportedError, as_flag, public
+from mechc.errors import NumericError, UnsupportedError, as_flag, public
 from mechc.loss.roots import root
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mechc.verify.certified.noise import CertifiedNoise, Interval
 
 AGREEMENT = 1e-12  # relative error that halved panels leave
+SEEN = 1e-3  # of the mass of all outcomes that may not be found
+TURNS = 60  # of a search for the largest density
 FAR = 1e150  # where the power of a tail is read off
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
@@ -123,11 +125,13 @@ class Noise:
             x: points, any shape.
             values: see the class.
         """
-        noise = self.at(**values)
         points = as_array("x", x)
-        out = np.empty(points.size)
-        noise.event.mechanism.kernel.log_q_many(points.ravel(), np.array(noise.event.theta), out)
-        return np.exp(out).reshape(points.shape)
+        return np.exp(self.at(**values)._log_density(points.ravel())).reshape(points.shape)
+
+    def _log_density(self, x: Floats) -> Floats:
+        out = np.empty(x.size)
+        self.event.mechanism.kernel.log_q_many(x, np.array(self.event.theta), out)
+        return out
 
     def mean(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean."""
@@ -244,7 +248,7 @@ class Noise:
         """Whether the density is the same on both sides: proved of the pair, and seen here."""
         x = np.concatenate([np.arange(1.0, 40.0), 40.0 * 1.3 ** np.arange(20.0)])
         x = x if self.lattice else x * math.pi / 10.0
-        same = np.array_equal(self.density(x), self.density(-x))
+        same = np.array_equal(self._log_density(x), self._log_density(-x))
         return self.event.mechanism.symmetric and same
 
     def _moment(self, order: int, about: float) -> Moment:
@@ -267,6 +271,10 @@ class Noise:
             return Moment(math.inf)
         value = self._sum(f, -math.inf, math.inf)
         whole = abs(self.mass(-math.inf, math.inf) - 1.0)
+        if not whole < SEEN:
+            raise NumericError(
+                f"{self}: sums over the density do not find its mass, up to {whole:g}"
+            )
         return Moment(value, abs(value) * (AGREEMENT + whole))
 
     def _sum(self, f: Callable[[Floats, Floats], Floats], lo: float, hi: float) -> float:
@@ -281,16 +289,30 @@ class Noise:
 
     @cached_property
     def _marks(self) -> list[float]:
-        """Where the density may bend or break: ends of branches, and the middle."""
+        """Where the density may bend or break, ends of branches; and where it may be narrow."""
         kernel, theta = self.event.mechanism.kernel, np.array(self.event.theta)
-        ends = kernel.breakpoints(theta)
-        return sorted({0.0, *(float(x) for x in ends if math.isfinite(x))})
+        ends = {0.0, *(float(x) for x in kernel.breakpoints(theta) if math.isfinite(x))}
+        lo, hi = min(ends), max(ends)
+        return sorted(ends | ({self._top(lo, hi)} if lo < hi else set()))
+
+    def _top(self, lo: float, hi: float) -> float:
+        """Where the density is largest between two ends, if it has one top there."""
+        for _ in range(TURNS):
+            x = lo + (hi - lo) * np.array([0.25, 0.5, 0.75])
+            x = np.rint(x) if self.lattice else x
+            first, middle, last = self._log_density(x).tolist()
+            lo, hi = (x[0] if first < middle else lo), (x[2] if last < middle else hi)
+            if not (first < middle or last < middle):
+                lo, hi = (lo, x[1]) if first > last else (x[1], hi)
+        return float(x[1])
 
     def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
         probability = check("quantile", PROBABILITY, probability)
         hi = 1.0
         while mass(hi) < probability and hi < 1e300:
             hi *= 2.0
+        if not hi < 1e300:
+            raise NumericError(f"{self}: sums over the density do not find its mass")
         lo = 0.0 if positive else -1.0
         while not positive and mass(lo) >= probability and lo > -1e300:
             lo *= 2.0

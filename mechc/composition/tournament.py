@@ -62,6 +62,7 @@ Stretch = Callable[[float], Event]  # the release whose outputs are so many time
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
+FAR_BELOW = 0.1  # share of the target below which a value is not the least
 SURE = 1e-9  # relative stretch added until the rounded parameters meet the target
 
 
@@ -469,7 +470,7 @@ class Setting:
 
     def _calibrated(
         self, mechanism: Mechanism, name: str, fixed: Mapping[str, float],
-        near: float | None = None,
+        near: float | None = None, work: float = WORK,
     ) -> float:  # fmt: skip
         sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
         if near is not None:
@@ -482,7 +483,7 @@ class Setting:
                 return found
         return calibrate(
             sampled, solve_for=name, epsilon=self.epsilon, delta=self.delta, count=self.count,
-            parameters=fixed, max_work=WORK,
+            parameters=fixed, max_work=work,
         ).value  # fmt: skip
 
     def _solved(self, mechanism: Mechanism) -> tuple[Event, Bound]:
@@ -500,9 +501,13 @@ class Setting:
             raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
         name = max(spread, key=lambda word: spread[word])
         others = {k: v for k, v in start.items() if k != name and k not in mechanism.bound}
-        value = self._calibrated(mechanism, name, others)
-        event = whole(**{**start, name: value})
-        return event, self.delta_of(event)
+        for work in (WORK, 2.0 * WORK):
+            value = self._calibrated(mechanism, name, others, work=work)
+            event = whole(**{**start, name: value})
+            bound = self.delta_of(event)
+            if float(bound.upper) > FAR_BELOW * self.delta:  # else less noise had no answer
+                break
+        return event, bound
 
 
 def _is_additive(mechanism: Mechanism) -> bool:

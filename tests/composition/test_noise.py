@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import mechc
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 
 EULER = 0.5772156649015329
 
@@ -131,3 +131,21 @@ def test_what_is_not_certified_is_refused():
         cauchy.variance(certified=True)
     median = mechc.load("binomial")(trials=9, sensitivity=1).noise.quantile(0.5, certified=True)
     assert abs(median - 4.0) <= median.error < 0.51  # P(noise <= 4) is 1/2: a tie
+
+
+@pytest.mark.parametrize("trials", [71_392, 100_000, 1_000_000])
+def test_noise_that_is_narrow_far_from_zero_is_found(trials):
+    """A binomial law of many trials stands within a thousandth of its support."""
+    noise, law = mechc.load("binomial")(trials=trials).noise, stats.binom(trials, 0.5)
+    assert noise.mean() == pytest.approx(law.mean(), rel=1e-8)
+    assert noise.standard_deviation() == pytest.approx(law.std(), rel=1e-8)
+    assert noise.quantile(0.95) == law.ppf(0.95)
+    assert noise.entropy() == pytest.approx(
+        0.5 * math.log(2 * math.pi * math.e * law.var()), abs=1e-5
+    )
+
+
+def test_noise_whose_mass_is_not_found_is_refused():
+    noise = mechc.load("binomial")(trials=10**9).noise
+    with pytest.raises(NumericError, match="do not find its mass"):
+        noise.variance()

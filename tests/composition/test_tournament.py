@@ -134,3 +134,11 @@ def test_what_noise_is_less_of_where_a_parameter_grows():
     (entrant,) = mechc.tournament(target=(1.0, 1e-6), mechanisms=["discrete_laplace"])
     exact = -math.log((1.0 - 1e-6) / (math.e + 1e-6))
     assert entrant.event.parameters["a"] == pytest.approx(exact, rel=3e-9)
+
+
+@pytest.mark.slow
+def test_noise_that_is_dear_to_account_for_is_as_small_as_it_can_be():
+    """Binomial noise of many trials is normal: refused on the way, its variance was tripled."""
+    found = mechc.tournament(target=(1.0, 1e-6), count=1000, mechanisms=["gaussian", "binomial"])
+    normal, binomial = (entrant.errors["standard_deviation"] for entrant in found.entrants)
+    assert normal < binomial < 1.001 * normal
