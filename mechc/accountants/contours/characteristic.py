@@ -215,81 +215,51 @@ SAMPLED_DERIVATIVE = 1.25  # slack on integrals of derivatives, which are sample
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 2e-15  # of the square of phi, for every standard deviation times frequency
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
+DYADIC = 2.0 ** np.arange(201.0)  # beginnings of far cells, of the first; the last has no end
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
-@subroutine("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
-def log_variation(tables, atoms, counts, y):  # type: ignore[no-untyped-def]
-    """Log of the bound on |phi(y')|, y' >= y, by rows of `variation` and `smoothness`."""
-    total = 0.0
-    for i in range(counts.size):
-        best = 1.0
-        for g in range(LEVELS):
-            best = min(best, atoms[i] + tables[i, g, 0] / y + tables[i, g, 1])
-        jumps, power = atoms[i] + (tables[i, LEVELS, 1] if tables.shape[1] > LEVELS else 0.0), 1.0
-        for g in range(LEVELS + 1, tables.shape[1]):
-            power /= y
-            jumps += tables[i, g, 1] * power
-            best = min(best, jumps + tables[i, g, 0] * power)
-        total += counts[i] * math.log(best)
-    return total
-
-
-@compiled("float64(float64[:,:,::1], float64[::1], float64[::1], float64)")
-def _levelled(tables, atoms, counts, goal):  # type: ignore[no-untyped-def]
-    """Least y, to a percent, with the total-variation bound below `goal`; inf if beyond 2^60."""
-    low, high = -60.0, 60.0
-    if not log_variation(tables, atoms, counts, 2.0**high) < goal:
-        return np.inf
-    while high - low > 0.01:
-        middle = 0.5 * (low + high)
-        if log_variation(tables, atoms, counts, 2.0**middle) < goal:
-            high = middle
-        else:
-            low = middle
-    return 2.0**high
+@compiled("void(float64[:,:,::1], float64[::1], float64[::1], float64[::1], float64[::1])")
+def log_variations(tables, atoms, counts, ys, out):  # type: ignore[no-untyped-def]
+    """Log of bounds on |phi(y')|, y' >= y, at every y, by rows of `variation` and `smoothness`."""
+    for m in range(ys.size):
+        y, total = ys[m], 0.0
+        for i in range(counts.size):
+            best, jumps, power = 1.0, atoms[i], 1.0
+            for g in range(tables.shape[1]):
+                if g < LEVELS:
+                    best = min(best, atoms[i] + tables[i, g, 0] / y + tables[i, g, 1])
+                else:
+                    jumps += tables[i, g, 1] * power
+                    if g > LEVELS:
+                        best = min(best, jumps + tables[i, g, 0] * power)
+                    power /= y
+            total += counts[i] * math.log(best)
+        out[m] = total
 
 
 @compiled(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[::1], float64[:,:,::1], float64, float64, float64, float64,"
-    " float64[:,::1], float64[::1], float64[:,::1])",
+    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,:,::1], float64, float64, float64[:,::1], float64[::1],"
+    " float64[:,::1])",
 )
-def decay_integral(  # type: ignore[no-untyped-def]
-    offsets,
-    counts,
-    centred,
-    weight,
-    spread,
-    slack,
-    atoms,
-    tables,
-    start,
-    reach,
-    edge,
-    goal,
-    cells,
-    root,
-    work,
+def _cells(  # type: ignore[no-untyped-def]
+    offsets, counts, centred, weight, spread, slack, atoms, tables, end, goal, cells, root, work
 ):
-    """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
+    """Lay cells from `cells[0, 0]` towards `end`, see `Tilted.decay`, and return how many.
 
-    `reach` is the frequency up to which the nodes resolve phi; `edge` is the end of a periodic
-    integrand's half period, or infinity; `goal` is the log of |phi| that is small enough; `cells`
-    and `root` are room for two rows of cells, and for a number a step, `work` is that of `turned`.
-    The supremum makes the bound valid for the trapezoid sum as well.
-
-    Returns the bound, and what it would be if only frequencies that total variation has to
-    account for were large: they lift the supremum everywhere before them.
+    Rows of `cells` are where they begin and log |phi| in them; `root` is room for a number a step,
+    `work` is that of `turned`.
     """
-    left, log_b, count, y = cells[0], cells[1], 0, start
-    while y < min(reach, edge) and count < left.size - 1:
-        far = log_variation(tables, atoms, counts, y)
-        if far < goal:
+    left, log_b, count = cells[0], cells[1], 0
+    while left[count] < end and count < left.size - 1:
+        y, far = left[count], log_b[count : count + 1]
+        log_variations(tables, atoms, counts, left[count : count + 1], far)
+        if far[0] < goal:
             break
         for i in range(counts.size):
-            here, end = offsets[i], offsets[i + 1]
-            a, b = turned(centred[here:end], weight[here:end], y, work)
+            here, last = offsets[i], offsets[i + 1]
+            a, b = turned(centred[here:last], weight[here:last], y, work)
             g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
             root[i] = math.sqrt(g) if g > 0.0 else 0.0
         # the widest cell that meets the goal; where no cell does, one in which phi changes little
@@ -304,30 +274,10 @@ def decay_integral(  # type: ignore[no-untyped-def]
             if value < goal:
                 break
             width *= 0.5
-        left[count] = y
-        log_b[count] = min(value, far)
+        far[0] = min(value, far[0])
         count += 1
-        y += width
-    y = min(y, edge)
-    left[count] = y
-    # far out: dyadic cells with the total-variation bound alone
-    total = 0.0
-    highest = -np.inf
-    if y < edge < np.inf:
-        highest = log_variation(tables, atoms, counts, y)
-        total += math.exp(highest) * (1.0 / y - 1.0 / edge)
-    elif y < edge:
-        last = y * 2.0**200
-        total += math.exp(log_variation(tables, atoms, counts, last)) / last
-        for m in range(199, -1, -1):
-            a = y * 2.0**m
-            highest = log_variation(tables, atoms, counts, a)
-            total += math.exp(highest) * 0.5 / a
-    beyond = math.exp(highest) / start if y < edge else 0.0
-    for m in range(count - 1, -1, -1):
-        highest = max(highest, log_b[m])
-        total += math.exp(highest) * (1.0 / left[m] - 1.0 / left[m + 1])
-    return total, beyond
+        left[count] = y + width
+    return count
 
 
 def _saddle(
@@ -551,32 +501,47 @@ class Tilted:
         return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
 
     def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
-        """Return a bound on the integral of sup |phi| / y^2 from `start` to `edge`.
+        """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
 
-        `reach` is the frequency that the nodes resolve; the second value says how much of the
-        bound is due to what lies beyond it.
+        The supremum makes the bound valid for the trapezoid sum as well.
+
+        Args:
+            start: where it begins.
+            reach: the frequency that the nodes resolve.
+            edge: the end of a periodic integrand's half period, or infinity.
+            goal: log of |phi| that is small enough.
+
+        Returns:
+            The bound, and what it would be if only frequencies that total variation has to account
+            for were large: they lift the supremum everywhere before them.
         """
         spend(DECAY * self.weight.size)
         atoms, tables = self.variations
-        cells = int(min(CELLS, max(TURNED / max(self.weight.size, 1), FEW)))
-        total, beyond = decay_integral(
-            self.offsets,
-            self.counts,
-            self.centred,
-            self.weight,
-            self.spread,
-            self.slack,
-            atoms,
-            tables,
-            start,
-            reach,
-            edge,
-            goal,
-            np.empty((2, cells + 1)),
-            np.empty(self.counts.size),
-            np.empty((5, TILE)),
-        )
-        return float(total), float(beyond)
+        cells = np.empty((2, 1 + int(min(CELLS, max(TURNED / max(self.weight.size, 1), FEW)))))
+        cells[0, 0] = start
+        count = _cells(
+            self.offsets, self.counts, self.centred, self.weight, self.spread, self.slack, atoms,
+            tables, min(reach, edge), goal, cells, np.empty(self.counts.size), np.empty((5, TILE)),
+        )  # fmt: skip
+        left, log_b = cells[0, : count + 1], cells[1, :count]
+        left[count] = min(left[count], edge)
+        highest, total = -math.inf, 0.0
+        if left[count] < edge:  # by total variation alone, far out in dyadic cells
+            y = left[count] * (DYADIC if math.isinf(edge) else np.ones(1))
+            bounds = self._log_variations(y)
+            shares = 0.5 / y if math.isinf(edge) else 1.0 / y - 1.0 / edge
+            shares[-1] *= 2.0 if math.isinf(edge) else 1.0
+            highest, total = float(bounds[0]), float((np.exp(bounds) * shares).sum())
+        beyond = math.exp(highest) / start
+        suprema = np.maximum.accumulate(np.append(highest, log_b[::-1]))[:0:-1]
+        return total + float((np.exp(suprema) * (1.0 / left[:-1] - 1.0 / left[1:])).sum()), beyond
+
+    def _log_variations(self, y: Floats) -> Floats:
+        """Log of bounds on |phi| beyond every y, by total variation."""
+        atoms, tables = self.variations
+        out = np.empty(y.size)
+        log_variations(tables, atoms, self.counts, y, out)
+        return out
 
     @property
     def lasting(self) -> float:
@@ -592,8 +557,14 @@ class Tilted:
 
         Infinite where it never does, as with atoms.
         """
-        atoms, tables = self.variations
-        return float(_levelled(tables, atoms, self.counts, goal))
+        low, high = -60.0, 60.0
+        if not self._log_variations(np.array([2.0**high]))[0] < goal:
+            return math.inf
+        while high - low > 0.01:  # to a percent
+            middle = 0.5 * (low + high)
+            below = self._log_variations(np.array([2.0**middle]))[0] < goal
+            low, high = (low, middle) if below else (middle, high)
+        return float(2.0**high)
 
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:

@@ -17,7 +17,7 @@ from mechc.accountants.contours.characteristic import (
     TILE,
     Law,
     Tilted,
-    log_variation,
+    log_variations,
     turned,
 )
 from mechc.accountants.contours.trapezoid import Contour
@@ -52,13 +52,17 @@ def log_sups(tilted: Tilted, frequencies: Floats) -> Floats:
 )
 def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies, work, out):  # type: ignore
     """See `log_sups`; `work` is that of `turned`."""
-    worst = math.exp(log_variation(tables, atoms, counts, frequencies[0]))
+    at, found = work[0, :1], work[1, :1]
+    log_variations(tables, atoms, counts, frequencies[:1], out[:1])
+    worst = math.exp(out[0])
     out[0] = math.log(worst)
     for m in range(1, frequencies.size):
         y, end = frequencies[m], frequencies[m - 1]
         least = y / WALK
         while y < end:
-            far = math.exp(log_variation(tables, atoms, counts, y))
+            at[0] = y
+            log_variations(tables, atoms, counts, at, found)
+            far = math.exp(found[0])
             if far <= worst:
                 break
             if far < SHOWN:  # and falls further on
