@@ -344,7 +344,8 @@ def dpsgd(
         None, None, None,
     ):  # fmt: skip
         raise DeclarationError(
-            "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target"
+            "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target "
+            "(such as --solve-for noise_multiplier --epsilon 3 --delta 1e-5)"
         )
     question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
     run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)

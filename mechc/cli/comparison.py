@@ -16,6 +16,7 @@ from rich.table import Table
 from mechc.accountants.bound import Bound
 from mechc.accountants.registry import methods
 from mechc.errors import MechcError
+from mechc.loss.allowance import OutOfWorkError
 from mechc.report.tables import number, under
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Question = tuple[str, dict[str, Any]]  # a word for `method=`, and options besid
 
 SIDES = ("lower", "estimate", "upper")
 SHARE: dict[str, Any] = {"rtol": 1e-3, "max_work": 7e6}
+WARM = 1e5  # work of a question that is asked before
 VARIANTS: dict[str, tuple[Question, ...]] = {
     "fourier": (("fourier", {"n": 2**13}),),
     "saddlepoint": tuple(
@@ -57,6 +59,7 @@ def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> 
     for known in methods():
         asked += VARIANTS.get(known.name, ((known.name, {}),))
     found: Answers = {}
+    run.delta(1.0, max_work=WARM)  # what is loaded once is charged to no method
     for method, options in asked:
         start = time.perf_counter()
         answer: Bound | str
@@ -64,7 +67,9 @@ def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> 
             ask, at = (run.epsilon, delta) if epsilon is None else (run.delta, epsilon)
             answer = ask(at, method=method, **({} if method == "auto" else SHARE | options))
         except MechcError as error:
-            answer = str(error)
+            answer = str(error).removeprefix(f"{method.partition(':')[0]}: ")
+            if isinstance(error.__cause__, OutOfWorkError):
+                answer = f"more than its share of the work; alone: --method {method}"
         label = " ".join([method, *(f"{key}={value}" for key, value in options.items())])
         found[label] = answer, time.perf_counter() - start
     return found
