@@ -142,3 +142,14 @@ def test_small_divergences_of_large_orders(epsilon, order):
         a, e = mpmath.mpf(order), mpmath.mpf(epsilon)
         exact = 2 * mpmath.log(mpmath.cosh((a - 0.5) * e) / mpmath.cosh(e / 2)) / (a - 1)
         assert bound.lower <= exact <= bound.upper
+
+
+@pytest.mark.parametrize("dimension", [2, 50])
+def test_masses_that_may_have_any_loss_leave_large_orders_without_an_upper_bound(dimension):
+    """Radial noise of a normal profile, whose tails are masses alone, has those of one number."""
+    event = mechc.radial("subbotin", dimension=dimension)(beta=2.0, scale=1.0)
+    assert event.loss("remove").log_early > -math.inf
+    for order in (0.3, 1.0, 2.0, 5.0):
+        found = event.renyi(order)
+        assert 0.999 * order < found.lower <= order
+        assert order <= found.upper < 1.001 * order if order < 1.0 else math.isinf(found.upper)

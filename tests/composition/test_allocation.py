@@ -855,5 +855,5 @@ def test_divergences_of_an_epoch_grow_with_their_order_up_to_those_of_one_step()
     assert all(a.upper <= b.upper for a, b in itertools.pairwise(known))
     assert all(0.0 < b.lower <= b.upper for b in known)
     assert all(b.upper - b.lower < 0.01 * b.upper for b in known[:4])
-    assert known[-1].upper <= 3.0 * one(sigma=1.0).renyi(64.0).upper
+    assert known[-1].upper == pytest.approx(3.0 * one(sigma=1.0).renyi(64.0).upper)  # Jensen
     assert event.zcdp().upper == pytest.approx(0.5, rel=1e-12)  # the largest orders decide

@@ -28,7 +28,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import log_subtract
+from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
@@ -165,13 +165,11 @@ class RenyiAccountant:
         sides = np.zeros(2)  # what K lacks at most, and has too much
         for law, n in self._early if alpha < math.inf else ():
             k = float(ComposedLoss([Step(law, 1)]).cumulants(t, 2)[0])
-            for i, log in enumerate(self._log_beyond(law, alpha)):
-                share = math.exp(min(log - k + SLACK, 700.0))
-                moved = (1.0, -1.0)[i] * share
-                sides[i] += n * (math.log1p(moved) if moved > -1.0 else -math.inf)
+            most, own = (log - k + SLACK for log in self._log_beyond(law, alpha))
+            sides += n * np.array([log_add(0.0, most), log_subtract(0.0, own)])
         if self._early:
-            most, least = sides / t if alpha < math.inf else (math.inf, -math.inf)
-            lower, upper = lower + min(most, least), upper + max(most, least)
+            moved = sides / t if alpha < math.inf else np.array([math.inf, -math.inf])
+            lower, upper = lower + float(moved.min()), upper + float(moved.max())
             upper = min(upper, math.fsum(n * _largest(law, alpha) for law, n in self._steps))
         if not lower > 0.0 and alpha > 2.0:  # they grow with it
             lower = self._bounded(min(0.5 * alpha, FAR))[0]
