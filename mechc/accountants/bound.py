@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import Enum
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,23 +146,8 @@ class Bound:
         """Hash all that is said."""
         return hash(self.to_json())
 
-    def __lt__(self, other: Any) -> Any:
-        """Compare the safe side with a number, or with that of another bound."""
-        return self._compared(operator.lt, "<", other)
-
-    def __le__(self, other: Any) -> Any:
-        """Compare the safe side with a number, or with that of another bound."""
-        return self._compared(operator.le, "<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        """Compare the safe side with a number, or with that of another bound."""
-        return self._compared(operator.gt, ">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        """Compare the safe side with a number, or with that of another bound."""
-        return self._compared(operator.ge, ">=", other)
-
     def _compared(self, how: Callable[[Any, Any], Any], sign: str, other: Any) -> Any:
+        """Compare the safe side with a number, or with that of another bound."""
         try:
             if np.iscomplexobj(other):  # which NumPy orders
                 raise TypeError
@@ -173,6 +159,10 @@ class Bound:
                 f"{self.quantity.words} {sign} {other!r}: expected a number or a bound{several}"
             ) from None
 
+    __lt__ = partialmethod(_compared, operator.lt, "<")
+    __le__ = partialmethod(_compared, operator.le, "<=")
+    __gt__ = partialmethod(_compared, operator.gt, ">")
+    __ge__ = partialmethod(_compared, operator.ge, ">=")
     __array_ufunc__ = None  # arrays leave it to the methods here
 
     def _no_number(self, *others: Any) -> Any:

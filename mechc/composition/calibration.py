@@ -43,7 +43,6 @@ DEEP = 4.0, 30.0  # times the log of the target, and nats below that
 ALMOST = 1e-5  # log of a factor to a guess that is expected to be the last
 CLOSE = 0.3  # log of a factor by which no guess gets that deep
 FAR = 1e6  # nats below the target that count as no more than this
-GUESSED = 1.01  # a factor: the range around a guess from elsewhere
 GUESSES = 16  # values that secants try, from the middle of the typical range
 FARTHEST = math.log(30.0)  # log of the largest factor from one to the next
 MAX_NEWTON = 50
@@ -550,18 +549,6 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None
     return _settle(profile.excess, ends[True], ends[False]), ends[False]
-
-
-def nearby(
-    run: Callable[[float], Composition], info: ParameterInfo, near: float, epsilon: float,
-    delta: float, max_work: float,
-) -> float | None:  # fmt: skip
-    """Return the value that `calibrate` finds, from a guess; None where the guess misleads."""
-    how = {"method": "auto", "direction": "both", "max_work": max_work}
-    profile = Profile(run, how, *attainable("calibrate", epsilon, delta))
-    profile.far = False
-    ends = _by_secants(profile, info._replace(typical=(near / GUESSED, near * GUESSED)))
-    return None if ends is None else ends[0]
 
 
 def _settle(excess: Callable[[float], float], good: float, bad: float) -> float:

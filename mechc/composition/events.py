@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current
+from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept
 from mechc.composition.queries import Queries
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of, public
 from mechc.loss.allowance import OutOfWorkError, allowed
@@ -168,7 +168,8 @@ class Event(Queries):
         if tag is not None:
             kernel = cast(Hashable, self.mechanism.kernel)
             try:
-                law = _tagged_loss(kernel, cast(Hashable, tag), self.theta)
+                key = kernel, cast(Hashable, tag), self.theta
+                law = kept(key, lambda: _first_tagged_loss(*key).fork())
             except (UnsupportedError, DeclarationError) as error:
                 raise UnsupportedError(f"{self!r}: {self._far_values()}{error}") from error
             return law.reversed() if direction == "add" else law
@@ -533,13 +534,11 @@ def compose(*parts: Any) -> Composition:
 
 def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
     """The law for the question at hand, grown from the one that all questions begin with."""
-    laws, key = current().laws, (kernel, theta, reverse)
-    if key not in laws:
-        if reverse:
-            laws[key] = _privacy_loss(kernel, theta, False).reversed()
-        else:
-            laws[key] = _first_loss(kernel, theta).fork()
-    law: PrivacyLoss = laws[key]
+    law: PrivacyLoss
+    if reverse:
+        law = kept((kernel, theta, True), lambda: _privacy_loss(kernel, theta, False).reversed())
+    else:
+        law = kept((kernel, theta), lambda: _first_loss(kernel, theta).fork())
     return law
 
 
@@ -552,17 +551,9 @@ def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
     return PrivacyLoss.from_kernel(cast(Any, kernel), values)
 
 
-def _tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
-    """As `_privacy_loss`, of a pair whose output also tells an index."""
-    laws, key = current().laws, (kernel, tag, theta)
-    if key not in laws:
-        laws[key] = _first_tagged_loss(kernel, tag, theta).fork()
-    law: PrivacyLoss = laws[key]
-    return law
-
-
 @lru_cache(maxsize=16)
 def _first_tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
+    """The same of a pair whose output also tells an index."""
     from mechc.loss.mixture import tagged_loss
 
     return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))

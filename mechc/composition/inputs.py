@@ -367,6 +367,14 @@ def current() -> Question:
     return _current.get() or Question()
 
 
+def kept(key: Any, make: Callable[[], Any]) -> Any:
+    """Return the law of a key for the question at hand, made the first time it is asked for."""
+    laws = current().laws
+    if key not in laws:
+        laws[key] = make()
+    return laws[key]
+
+
 @contextmanager
 def asked(afresh: bool = False) -> Iterator[Question]:
     """Answer one question; a question inside another one is a part of it, but for one `afresh`."""

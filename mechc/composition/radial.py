@@ -103,13 +103,13 @@ class RadialEvent(NumericEvent):
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the loss, the same in both directions."""
-        laws, key = inputs.current().laws, (self.key, "remove")
-        if key not in laws:
-            kernel = cast(Hashable, self.base.mechanism.kernel)
-            distance = _distance(self.base, str(self))
-            law = _law(kernel, self.base.theta, self.dimension, distance, str(self))
-            laws[key] = law.fork()
-        found: PrivacyLoss = laws[key]
+
+        def first() -> PrivacyLoss:
+            kernel, name = cast(Hashable, self.base.mechanism.kernel), str(self)
+            distance = _distance(self.base, name)
+            return _law(kernel, self.base.theta, self.dimension, distance, name).fork()
+
+        found: PrivacyLoss = inputs.kept(self.key, first)
         return found.reversed() if direction == "add" else found
 
 

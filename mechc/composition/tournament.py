@@ -26,7 +26,7 @@ import numpy as np
 from mechc.accountants.bound import Bound, as_table, plain
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
-from mechc.composition.calibration import attainable, calibrate, nearby
+from mechc.composition.calibration import attainable, calibrate
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
@@ -341,8 +341,7 @@ def optimise(
         if shape not in tried:
             try:
                 bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
-                near = _guess({other: move for other, (move, _) in stretched.items()}, shape)
-                found = setting.stretched(bound_to, near)
+                found = setting.stretched(bound_to)
                 if found is None:
                     event = setting.least_noise(bound_to)[0]
                 else:
@@ -376,19 +375,6 @@ def optimise(
     values = dict(zip(names, shape, strict=True))
     event, bound = setting.least_noise(kept.bind(**values), stretched.get(shape))
     return Optimum(values, float(error(event)), event, bound, len(tried))
-
-
-def _guess(known: Mapping[Shape, float], shape: Shape) -> float | None:
-    """A value at a shape from those at others, in logs: the nearest, or a parabola."""
-    near = sorted(known, key=lambda other: math.dist(other, shape))[: 3 if len(shape) == 1 else 1]
-    if not near:
-        return None
-    total = 0.0
-    for own in near:
-        others = [other[0] for other in near if other != own]
-        weight = math.prod((shape[0] - other) / (own[0] - other) for other in others)
-        total += weight * math.log(known[own])
-    return math.exp(total)
 
 
 @dataclass(frozen=True)
@@ -443,9 +429,7 @@ class Setting:
             factor *= 1.0 + SURE * 10.0**again
         raise UnsupportedError(f"{mechanism.name}: the target is not met at the stretch found")
 
-    def stretched(
-        self, mechanism: Mechanism, near: float | None = None
-    ) -> tuple[float, Stretch] | None:
+    def stretched(self, mechanism: Mechanism) -> tuple[float, Stretch] | None:
         """How far a query may move at the parameters at hand, and the release of a stretch.
 
         None where the noise cannot be stretched.
@@ -461,7 +445,7 @@ class Setting:
             return whole(**{k: v * factor ** powers.get(k, 0) for k, v in start.items()})
 
         fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
-        return self._calibrated(mechanism, moved, fixed, near), stretch
+        return self._calibrated(mechanism, moved, fixed), stretch
 
     def delta_of(self, event: Event) -> Bound:
         """Bounds on delta of all releases."""
@@ -469,18 +453,9 @@ class Setting:
         return (each * self.count).delta(self.epsilon, max_work=WORK)
 
     def _calibrated(
-        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float],
-        near: float | None = None, work: float = WORK,
-    ) -> float:  # fmt: skip
+        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float], work: float = WORK
+    ) -> float:
         sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
-        if near is not None:
-            info = next(p for p in sampled.parameters if p.name == name)
-            found = nearby(
-                lambda value: sampled(**{**fixed, name: value}) * self.count,
-                info, near, self.epsilon, self.delta, WORK,
-            )  # fmt: skip
-            if found is not None:
-                return found
         return calibrate(
             sampled, solve_for=name, epsilon=self.epsilon, delta=self.delta, count=self.count,
             parameters=fixed, max_work=work,
