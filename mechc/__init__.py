@@ -47,37 +47,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Adjacency": "mechc.adjacency",
-    "Bound": "mechc.accountants.bound",
-    "Composition": "mechc.composition.events",
-    "Event": "mechc.composition.events",
-    "Mechanism": "mechc.composition.mechanism",
-    "available": "mechc.composition.mechanism",
-    "calibrate": "mechc.composition.calibration",
-    "compose": "mechc.composition.events",
-    "dpsgd": "mechc.composition.training",
-    "from_losses": "mechc.composition.tables",
-    "from_pmfs": "mechc.composition.tables",
-    "group": "mechc.composition.operations",
-    "load": "mechc.composition.mechanism",
-    "methods": "mechc.accountants.registry",
-    "mixture": "mechc.composition.tables",
-    "open": "mechc.composition.run_file",
-    "optimise": "mechc.composition.tournament",
-    "poisson": "mechc.composition.operations",
-    "post_process": "mechc.composition.tables",
-    "product": "mechc.composition.operations",
-    "radial": "mechc.composition.radial",
-    "random_allocation": "mechc.composition.allocation",
-    "random_sensitivity": "mechc.composition.operations",
-    "rdp": "mechc.composition.renyi_curves",
-    "shift": "mechc.composition.operations",
-    "tournament": "mechc.composition.tournament",
-    "truncate": "mechc.composition.operations",
-    "vector": "mechc.composition.operations",
-    "with_replacement": "mechc.composition.operations",
-    "without_replacement": "mechc.composition.operations",
-    "zcdp": "mechc.composition.renyi_curves",
+    name: f"mechc.{module}"
+    for module, names in {
+        "accountants.bound": "Bound",
+        "accountants.registry": "methods",
+        "adjacency": "Adjacency",
+        "composition.allocation": "random_allocation",
+        "composition.calibration": "calibrate",
+        "composition.events": "Composition Event compose",
+        "composition.mechanism": "Mechanism available load",
+        "composition.operations": "group poisson product random_sensitivity shift "
+        "truncate vector with_replacement without_replacement",
+        "composition.radial": "radial",
+        "composition.renyi_curves": "rdp zcdp",
+        "composition.run_file": "open",
+        "composition.tables": "from_losses from_pmfs mixture post_process",
+        "composition.tournament": "optimise tournament",
+        "composition.training": "dpsgd",
+    }.items()
+    for name in names.split()
 }
 _MODULES = {
     "declare": "mechc.declare",

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.rounding import U
 from mechc.protocol import Floats
+
+T = TypeVar("T", "_Pair", Composition)
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand
@@ -151,7 +153,11 @@ class PldAccountant:
         return self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon)
 
     def _kept_at(self, epsilon: float) -> _Pair | Composition:
-        pair = self._compose(epsilon)
+        if self._is_convolved(epsilon):
+            return self._keep(self._convolved(epsilon))
+        return self._keep(self._refined(*self._windowed(epsilon)))
+
+    def _keep(self, pair: T) -> T:
         self._kept = [pair, *self._kept[: _KEPT - 1]]
         return pair
 
@@ -177,8 +183,7 @@ class PldAccountant:
         if fit and len(self._laws) <= STEPS:
             return None
         for _ in range(_GUESSES):
-            pair = self._convolved(at)
-            self._kept = [pair, *self._kept[: _KEPT - 1]]
+            pair = self._keep(self._convolved(at))
             lower, estimate, upper = pair.inverse(log_delta)
             if pair.serves(upper, self._rtol):
                 break
@@ -213,11 +218,6 @@ class PldAccountant:
 
     def _convolved(self, epsilon: float) -> Composition:
         return Composition(self._composed, self._laws, self._counts, epsilon)
-
-    def _compose(self, epsilon: float) -> _Pair | Composition:
-        if self._is_convolved(epsilon):
-            return self._convolved(epsilon)
-        return self._refined(*self._windowed(epsilon))
 
     def _windowed(self, epsilon: float) -> tuple[Window, _Pair]:
         """A window whose guess of delta holds, which sets what images may cost, and a coarse mesh.
@@ -376,25 +376,19 @@ class _Pair:
     """A dominating and a dominated composition, ready for any epsilon near the window's."""
 
     def __init__(
-        self,
-        composed: ComposedLoss,
-        window: Window,
-        lower: TiltedSum,
-        upper: TiltedSum,
-        predicted: float,
-        *,
-        exact: bool,
-    ) -> None:
+        self, composed: ComposedLoss, window: Window, lower: TiltedSum, upper: TiltedSum,
+        predicted: float, *, exact: bool,
+    ) -> None:  # fmt: skip
         self._composed, self._window, self.predicted = composed, window, predicted
         self._lower, self._upper, self.is_exact = lower, upper, exact
         self.width = float(self.bound(window.epsilon).width)
-        self.log_delta = finite_upper(upper, window, window.epsilon)[1]
+        self.log_delta = _finite(upper, window, window.epsilon, 1.0)[1]
         self.size = upper.size
 
     def bound(self, epsilon: float) -> Bound:
         """Combine both sides, images, rounding and the mass at infinity."""
-        upper, above = finite_upper(self._upper, self._window, epsilon)
-        lower, below = finite_lower(self._lower, self._window, epsilon)
+        upper, above = _finite(self._upper, self._window, epsilon, 1.0)
+        lower, below = _finite(self._lower, self._window, epsilon, -1.0)
         outer = self._composed.outer(epsilon)
         log_infinite = max(log1mexp(self._upper.log_finite), self._composed.log_infinite)
         top = min(log_add(log_infinite + 16 * U, upper), outer.upper)
@@ -402,21 +396,14 @@ class _Pair:
         share = 0.5 if self.is_exact else _BELOW / (_ABOVE + _BELOW)
         middle = share * above + (1 - share) * below if below > -math.inf else above
         estimate = min(max(self._composed.with_infinite(middle), bottom), top)
-        return Bound(bottom, estimate, top, "pld", "proven", self._detail())
+        detail = {"step": self._upper.step, "points": self._upper.size,
+                  "period": self._upper.period, "tilt": self._upper.tilt,
+                  "predicted_width": self.predicted, "exact_lattice": self.is_exact}  # fmt: skip
+        return Bound(bottom, estimate, top, "pld", "proven", detail)
 
     def serves(self, epsilon: float, rtol: float) -> bool:
         """Whether the answer at an epsilon is narrow, or as narrow as at the window's."""
         return float(self.bound(epsilon).width) <= max(rtol, 1.2 * self.width)
-
-    def _detail(self) -> dict[str, Any]:
-        return {
-            "step": self._upper.step,
-            "points": self._upper.size,
-            "period": self._upper.period,
-            "tilt": self._upper.tilt,
-            "predicted_width": self.predicted,
-            "exact_lattice": self.is_exact,
-        }
 
 
 _TRIED = 4000  # candidate steps
@@ -684,29 +671,14 @@ def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, flo
     return least, most, right
 
 
-def finite_upper(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float]:
-    """Bound the log of the finite part of delta of a dominating composition.
-
-    Returns:
-        The upper bound, and the value without allowances.
-    """
-    least, _, _ = images(total, window, epsilon - total.slack)
-    factor, value, error = total.payoff(epsilon - total.slack)
-    bound = _log(value + error) + factor + total.relative
-    safe = log_subtract(bound, least - 2 * total.relative)
-    return safe, log_subtract(_log(value) + factor, least)
-
-
-def finite_lower(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float]:
-    """Bound the log of the finite part of delta of a dominated composition.
-
-    Returns:
-        The lower bound, and the value without allowances.
-    """
-    least, most, right = images(total, window, epsilon + total.slack)
-    factor, value, error = total.payoff(epsilon + total.slack)
-    bound = _log(value - error) + factor - total.relative
-    safe = log_subtract(bound, log_add(most, right) + 2 * total.relative)
+def _finite(total: TiltedSum, window: Window, epsilon: float, sign: float) -> tuple[float, float]:
+    """Log of the finite part of delta on the safe side, 1 or -1, of it, and without allowances."""
+    at = epsilon - sign * total.slack
+    least, most, right = images(total, window, at)
+    factor, value, error = total.payoff(at)
+    bound = _log(value + sign * error) + factor + sign * total.relative
+    known = least if sign > 0.0 else log_add(most, right)
+    safe = log_subtract(bound, known - sign * 2.0 * total.relative)
     return safe, log_subtract(_log(value) + factor, least)
 
 

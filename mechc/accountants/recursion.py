@@ -209,15 +209,9 @@ class Prepared:
             [log_total(log_weight + t * (loss - anchor)) + law.unresolved(t) for t in tilts]
         )
         return cls(
-            law=law,
-            count=step.count,
-            anchor=anchor,
-            log_mgf=log_mgf,
-            tilts=tilts,
-            values=values,
-            top=law.support[1] - anchor,
-            roughness=(law.atom_loss.size, ends.size),
-        )
+            law=law, count=step.count, anchor=anchor, log_mgf=log_mgf, tilts=tilts, values=values,
+            top=law.support[1] - anchor, roughness=(law.atom_loss.size, ends.size),
+        )  # fmt: skip
 
     def table(self, tilt: float, floor: float) -> Tabulated:
         """Return the law under the tilt as polynomials; a mass of `floor` does not matter."""

@@ -68,33 +68,20 @@ class Nodes(NamedTuple):
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
         return cls(
-            none,
-            none,
-            none,
-            np.empty(0, np.int64),
-            loss,
-            log_mass,
-            support,
-            find_lattice(loss),
-            tolerance,
-            tilts,
-        )
+            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss),
+            tolerance, tilts,
+        )  # fmt: skip
 
     def reversed(self) -> Nodes:
         """Swap the roles of P and Q."""
         lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
         return Nodes(
-            loss=-self.loss,
-            log_weight=self.log_weight - self.loss,
-            spacing=self.spacing,
-            region=self.region,
-            atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
+            loss=-self.loss, log_weight=self.log_weight - self.loss, spacing=self.spacing,
+            region=self.region, atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
             atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
-            support=(-self.support[1], -self.support[0]),
-            lattice=lattice,
-            tolerance=self.tolerance,
+            support=(-self.support[1], -self.support[0]), lattice=lattice, tolerance=self.tolerance,
             tilts=(-1.0 - self.tilts[1], -1.0 - self.tilts[0]),
-        )
+        )  # fmt: skip
 
 
 def _log_sums(log_mass: Floats, starts: NDArray[np.int64]) -> Floats:

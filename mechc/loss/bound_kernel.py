@@ -327,17 +327,11 @@ class KernelSource:
             panels = self.cover(lo, hi)
         log_weight, spacing = panels.spread()
         return Nodes(
-            loss=panels.loss.ravel(),
-            log_weight=log_weight,
-            spacing=spacing,
-            region=panels.region.repeat(ORDER),
-            atom_loss=self.atom_loss,
-            atom_log_mass=self.atom_log_mass,
-            support=self.support,
-            lattice=None,
-            tolerance=self._error(panels),
-            tilts=panels.tilts,
-        )
+            loss=panels.loss.ravel(), log_weight=log_weight, spacing=spacing,
+            region=panels.region.repeat(ORDER), atom_loss=self.atom_loss,
+            atom_log_mass=self.atom_log_mass, support=self.support, lattice=None,
+            tolerance=self._error(panels), tilts=panels.tilts,
+        )  # fmt: skip
 
     def _find_support(self, branches: Floats) -> tuple[float, float]:
         """Range of the finite loss: limits of the branches and atoms."""

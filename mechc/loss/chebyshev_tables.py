@@ -262,17 +262,9 @@ class Tabulated:
         out = np.zeros((points.size, DEGREE * (edges.size - 1)))
         points, edges = np.ascontiguousarray(points), np.ascontiguousarray(edges)
         act(
-            points,
-            edges,
-            self.loss,
-            self.weight,
-            self.node_loss,
-            self.node_weight,
-            self.ends,
-            parts,
-            payoff,
-            out,
-        )
+            points, edges, self.loss, self.weight, self.node_loss, self.node_weight, self.ends,
+            parts, payoff, out,
+        )  # fmt: skip
         act_atoms(points, edges, self.atom_loss, self.atom_mass, payoff, out)
         return out
 
@@ -303,17 +295,14 @@ def tabulate(
     loss = loss.copy()
     loss[:, 0] -= anchor
     return Tabulated(
-        loss=np.ascontiguousarray(loss),
-        weight=np.ascontiguousarray(weight / total),
+        loss=np.ascontiguousarray(loss), weight=np.ascontiguousarray(weight / total),
         node_loss=np.ascontiguousarray(loss @ _VALUES.T),
         node_weight=np.ascontiguousarray(node_weight / total),
-        ends=np.ascontiguousarray(loss @ _ENDS.T),
-        atom_loss=law.atom_loss - anchor,
+        ends=np.ascontiguousarray(loss @ _ENDS.T), atom_loss=law.atom_loss - anchor,
         atom_mass=atom_mass / total,
         kinks=np.unique(np.concatenate([kinks, law.atom_loss]) - anchor),
-        relative=relative + abs(total - 1.0) + 8e-15,
-        error=error,
-    )
+        relative=relative + abs(total - 1.0) + 8e-15, error=error,
+    )  # fmt: skip
 
 
 _VALUES = chebyshev.chebvander(NODES, ORDER - 1)  # Chebyshev coefficients -> values at the nodes

@@ -236,14 +236,10 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     mass[0] += math.exp(tails[0])
     mass[(mass > 0) & (mass < _LEAST)] = _LEAST
     return GridLaw(
-        offset=cells.offset,
-        step=cells.step,
-        first=cells.first,
-        mass=mass,
-        log_infinite=_log_revealed(cells.loss, tails[1]),
-        slack=_label_error(cells.points),
+        offset=cells.offset, step=cells.step, first=cells.first, mass=mass,
+        log_infinite=_log_revealed(cells.loss, tails[1]), slack=_label_error(cells.points),
         inflation=4 * U,
-    )
+    )  # fmt: skip
 
 
 def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:

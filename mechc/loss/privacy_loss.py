@@ -170,17 +170,10 @@ class PrivacyLoss:
         """
         nodes = atoms.checked(losses, log_masses, log_infinite, log_minus_infinite, bound)
         return cls(
-            **nodes._asdict(),
-            log_infinite=log_infinite,
-            log_minus_infinite=log_minus_infinite,
-            strip=(-math.inf, math.inf),
-            contour=0.0,
-            frequency=math.inf,
-            label=label,
-            loss_error=loss_error,
-            density_error=density_error,
-            early=early,
-        )
+            **nodes._asdict(), log_infinite=log_infinite, log_minus_infinite=log_minus_infinite,
+            strip=(-math.inf, math.inf), contour=0.0, frequency=math.inf, label=label,
+            loss_error=loss_error, density_error=density_error, early=early,
+        )  # fmt: skip
 
     @classmethod
     def of_source(
@@ -202,21 +195,14 @@ class PrivacyLoss:
             nodes = source.nodes(lo, hi, contour, frequency, floor)
         law = object.__new__(cls)  # `__init__` takes ten times as long, and laws are made often
         vars(law).update(
-            nodes._asdict(),
-            log_infinite=infinite[0].log,
-            log_minus_infinite=infinite[1].log,
-            strip=strip,
-            contour=contour,
-            frequency=frequency if source.continuous else math.inf,
+            nodes._asdict(), log_infinite=infinite[0].log, log_minus_infinite=infinite[1].log,
+            strip=strip, contour=contour, frequency=frequency if source.continuous else math.inf,
             label=source.label + (" reversed" if reverse else ""),
             mass_errors=(infinite[0].error, infinite[1].error),
             early=(early[0].log + early[0].error, early[1].log + early[1].error),
-            density_error=source.density_error,
-            loss_error=source.loss_error,
-            source=source,
-            is_reversed=reverse,
-            _memo={},
-        )
+            density_error=source.density_error, loss_error=source.loss_error, source=source,
+            is_reversed=reverse, _memo={},
+        )  # fmt: skip
         return law
 
     @property

@@ -140,15 +140,10 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float)
             limit = math.copysign(math.inf, -at)
         change = max(float(np.ptp(slope)), float(np.ptp(slope_p))) if slope.size else math.inf
         return End(
-            end,
-            math.log(least),
-            float(log_p[0]),
-            float(loss[0]),
-            at,
-            float(slope_p[0]) if slope.size else 0.0,
-            change <= ALIKE * abs(at) and abs(at) >= FLAT,
+            end, math.log(least), float(log_p[0]), float(loss[0]), at,
+            float(slope_p[0]) if slope.size else 0.0, change <= ALIKE * abs(at) and abs(at) >= FLAT,
             limit,
-        )
+        )  # fmt: skip
     return None
 
 

@@ -50,18 +50,11 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
     kernel = mechanism.kernel
     proof, why = _certificate(mechanism, certificate)
     return page.from_string(template).render(
-        mechanism=mechanism,
-        kernel=kernel,
-        claim=mechanism.claim,
-        certificate=proof,
-        why=why,
+        mechanism=mechanism, kernel=kernel, claim=mechanism.claim, certificate=proof, why=why,
         parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
-        sections=mechanism.derived("formulas", partial(_sections, mechanism)),
-        event=repr(event),
-        figures=_figures(event, kernel),
-        references=cite.lines(kernel.REFS),
-        version=__version__,
-    )
+        sections=mechanism.derived("formulas", partial(_sections, mechanism)), event=repr(event),
+        figures=_figures(event, kernel), references=cite.lines(kernel.REFS), version=__version__,
+    )  # fmt: skip
 
 
 def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, str]:

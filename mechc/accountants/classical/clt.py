@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
@@ -69,9 +70,8 @@ class CltAccountant:
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Merge the steps; mu is found at the first query."""
         self._composed = ComposedLoss(steps)
-        self._mu: float | None = None
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """The Gaussian parameter of the finite part.
 
@@ -79,11 +79,6 @@ class CltAccountant:
             UnsupportedError: the loss has no variance, or is a lattice that a normal law cannot
                 smooth.
         """
-        if self._mu is None:
-            self._mu = self._gaussian_parameter()
-        return self._mu
-
-    def _gaussian_parameter(self) -> float:
         composed = self._composed
         _, mean, variance = composed.cumulants(0.0, 2)
         if composed.strip[1] <= 0.0 or not 0.0 < variance < math.inf:

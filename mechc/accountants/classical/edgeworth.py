@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,13 +99,9 @@ class EdgeworthAccountant:
             raise DeclarationError(f"error={error!r}: expected 'best' or 'moments'")
         self._composed = ComposedLoss(steps)
         self._order, self._interval, self._best = order, interval, error == "best"
-        self._tilted = (
-            SaddlepointAccountant(steps, rtol=rtol, variant="edgeworth", order=order)
-            if tilted
-            else None
-        )
-        self._expansions: dict[int, tuple[_Side, _Side]] = {}
-        self._errors: dict[int, tuple[float, float]] = {}
+        how: dict[str, Any] = {"rtol": rtol, "variant": "edgeworth", "order": order}
+        self._tilted = SaddlepointAccountant(steps, **how) if tilted else None
+        self._sides, self._uniform_errors = cache(self._sides_of), cache(self._errors_of)
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon.
@@ -173,12 +170,9 @@ class EdgeworthAccountant:
     def _log_total(self, finite: float) -> float:
         return self._composed.with_infinite(math.log(finite) if finite > 0.0 else -math.inf)
 
-    def _sides(self, order: int) -> tuple[_Side, _Side]:
-        """Expansions under P and Q, made once per order."""
-        if order not in self._expansions:
-            p, q = (self._expand(t, order) for t in (0.0, -1.0))
-            self._expansions[order] = (p, q)
-        return self._expansions[order]
+    def _sides_of(self, order: int) -> tuple[_Side, _Side]:
+        """Expansions under P and Q."""
+        return self._expand(0.0, order), self._expand(-1.0, order)
 
     def _expand(self, t: float, order: int) -> _Side:
         self._refuse_missing_moments(order)
@@ -190,13 +184,10 @@ class EdgeworthAccountant:
         sd = math.sqrt(float(cumulants[2]))
         return _Side(math.exp(log_mass), float(cumulants[1]), sd, coefficients)
 
-    def _uniform_errors(self, order: int) -> tuple[float, float]:
+    def _errors_of(self, order: int) -> tuple[float, float]:
         """Errors of the two distribution functions, with that of inexact moments."""
-        if order not in self._errors:
-            self._refuse_missing_moments(max(order, 2))
-            p, q = (self._distance(t, order) for t in (0.0, -1.0))
-            self._errors[order] = (p, q)
-        return self._errors[order]
+        self._refuse_missing_moments(max(order, 2))
+        return self._distance(0.0, order), self._distance(-1.0, order)
 
     def _distance(self, t: float, order: int) -> float:
         lambdas = standardise(self._composed.cumulants(t, order + 2))

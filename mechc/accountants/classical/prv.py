@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -65,8 +66,6 @@ class PrvAccountant:
         self._max_bytes = max_bytes
         self._laws, self._counts = distinct(steps)
         self._composed = ComposedLoss(steps)
-        self._sum: TiltedSum | None = None
-        self._drift = self._window = 0.0
 
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction by Theorem 5.5.
@@ -85,7 +84,7 @@ class PrvAccountant:
         settled = self._composed.settled(epsilon, "prv")
         if settled is not None:
             return settled
-        total = self._transformed()
+        total = self._sum
         reach = self._eps_error + self._drift + total.slack
         low, low_error = total.plain_payoff(epsilon + reach, -self._window)
         mid, _ = total.plain_payoff(epsilon, -self._window)
@@ -96,14 +95,9 @@ class PrvAccountant:
             self._log(high * (1 + total.relative) + high_error + self._delta_error),
             "prv",
             "proven",
-            {
-                "eps_error": reach,
-                "delta_error": self._delta_error + high_error,
-                "points": total.size,
-                "step": total.step,
-                "window": self._window,
-            },
-        )
+            {"eps_error": reach, "delta_error": self._delta_error + high_error,
+             "points": total.size, "step": total.step, "window": self._window},
+        )  # fmt: skip
 
     def _log(self, finite: float) -> float:
         """Log of delta from the finite part, which is conditional on a finite loss."""
@@ -111,27 +105,25 @@ class PrvAccountant:
         part = math.log(finite) + log_finite if finite > 0 else -math.inf
         return min(0.0, self._composed.with_infinite(part))
 
-    def _transformed(self) -> TiltedSum:
+    @cached_property
+    def _sum(self) -> TiltedSum:
         """Discretise and compose, once."""
-        if self._sum is None:
-            counts = np.array(self._counts, dtype=np.float64)
-            tails = Tails(self._composed, "prv")
-            steps = float(counts.sum())
-            self._window = self._choose_window(tails, steps)
-            width = self._eps_error / math.sqrt(0.5 * steps * math.log(12 / self._delta_error))
-            points = 2 * self._window / width
-            if points * _BYTES > self._max_bytes:
-                raise UnsupportedError(
-                    f"prv: eps_error={self._eps_error:g} over {steps:g} steps needs a mesh of "
-                    f"{points:.2g} points or {points * _BYTES:.2g} bytes, more than max_bytes="
-                    f"{self._max_bytes}"
-                )
-            size = 1 << max(math.ceil(math.log2(points)), 4)
-            laws = [self._discretise(j, size, tails) for j in range(len(self._laws))]
-            self._drift = float(counts @ [drift for _, drift in laws])
-            pairs = ((law, k) for (law, _), k in zip(laws, self._counts, strict=True))
-            self._sum = TiltedSum.of(pairs, 0.0, size)
-        return self._sum
+        counts = np.array(self._counts, dtype=np.float64)
+        tails, steps = Tails(self._composed, "prv"), float(counts.sum())
+        self._window = self._choose_window(tails, steps)
+        width = self._eps_error / math.sqrt(0.5 * steps * math.log(12 / self._delta_error))
+        points = 2 * self._window / width
+        if points * _BYTES > self._max_bytes:
+            raise UnsupportedError(
+                f"prv: eps_error={self._eps_error:g} over {steps:g} steps needs a mesh of "
+                f"{points:.2g} points or {points * _BYTES:.2g} bytes, more than max_bytes="
+                f"{self._max_bytes}"
+            )
+        size = 1 << max(math.ceil(math.log2(points)), 4)
+        laws = [self._discretise(j, size, tails) for j in range(len(self._laws))]
+        self._drift = float(counts @ [drift for _, drift in laws])
+        pairs = ((law, k) for (law, _), k in zip(laws, self._counts, strict=True))
+        return TiltedSum.of(pairs, 0.0, size)
 
     def _choose_window(self, tails: Tails, steps: float) -> float:
         """Smallest L that the two conditions of Theorem 5.5 allow, each tail taking half."""
@@ -169,12 +161,7 @@ class PrvAccountant:
             drift = math.inf
         noise = 2 * loss.tolerance + 16 * U
         law = GridLaw(
-            offset=mean - float(mass @ points),
-            step=step,
-            first=-size // 2,
-            mass=mass,
-            log_infinite=loss.log_infinite,
-            slack=2 * noise * window,
-            inflation=noise,
-        )
+            offset=mean - float(mass @ points), step=step, first=-size // 2, mass=mass,
+            log_infinite=loss.log_infinite, slack=2 * noise * window, inflation=noise,
+        )  # fmt: skip
         return law, drift

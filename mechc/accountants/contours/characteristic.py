@@ -79,14 +79,9 @@ def _further(theta, n, now, step):  # type: ignore[no-untyped-def]
 
 
 def log_phi(
-    offsets: NDArray[np.int64],
-    counts: Floats,
-    centred: Floats,
-    weight: Floats,
-    h: float,
-    begin: int,
-    end: int,
-) -> tuple[Floats, Floats]:
+    offsets: NDArray[np.int64], counts: Floats, centred: Floats, weight: Floats, h: float,
+    begin: int, end: int,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Log of the composed tilted characteristic function at y = n h, begin <= n < end.
 
     Per node u_n = exp(i n theta) - 1 - i n theta follows from u_{n-1} by additions of terms of
@@ -150,15 +145,9 @@ def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  
 
 
 def turned_by(
-    re: Floats,
-    im: Floats,
-    factor: NDArray[np.complex128],
-    y: Floats,
-    turn: float,
-    size: float,
-    error: float,
-    share: float,
-) -> tuple[NDArray[np.complex128], Floats]:
+    re: Floats, im: Floats, factor: NDArray[np.complex128], y: Floats, turn: float, size: float,
+    error: float, share: float,
+) -> tuple[NDArray[np.complex128], Floats]:  # fmt: skip
     """Return factor exp(re + i im + i y turn), and the error of it in EPS.
 
     `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),

@@ -28,7 +28,6 @@ from mechc.protocol import Floats
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
-_REMEMBERED = 64  # tilts whose cumulants are kept
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
 _STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
 
@@ -72,7 +71,9 @@ class ComposedLoss:
             max((law.strip[0] for law in self._laws), default=-math.inf),
             min((law.strip[1] for law in self._laws), default=math.inf),
         )
-        self.support = self._widened_support()
+        laws = list(zip(counts, self._laws, strict=True))
+        lo, hi = (math.fsum(k * law.support[i] for k, law in laws) for i in (0, 1))
+        self.support = lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
         self._infinite = composed(steps)
         self.log_infinite = self._infinite.log
         self.log_finite = self._log_complement([law.log_infinite for law in self._laws])
@@ -83,11 +84,6 @@ class ComposedLoss:
         return math.fsum(
             float(k) * log_complement(m) for k, m in zip(self.counts, log_masses, strict=True)
         )
-
-    def _widened_support(self) -> tuple[float, float]:
-        lo = math.fsum(k * law.support[0] for k, law in zip(self.counts, self._laws, strict=True))
-        hi = math.fsum(k * law.support[1] for k, law in zip(self.counts, self._laws, strict=True))
-        return lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
 
     @cached_property
     def _support_error(self) -> float:
@@ -104,14 +100,12 @@ class ComposedLoss:
         """
         if order <= 2:
             return self._generating(t)[:, : order + 1]
-        known = self._memo.get((t, order))
-        if known is None:
+        if (t, order) not in self._memo:
             self._cover(t)
             spend(order * GENERATING * sum(law.nodes()[0].size for law in self._laws))
-            rows = [law.cumulants(t, order) for law in self._laws]
-            known = np.array(rows, dtype=np.float64).reshape(len(rows), order + 1)
-            self._remember((t, order), known)
-        return known
+            rows = np.array([law.cumulants(t, order) for law in self._laws], np.float64)
+            self._memo[t, order] = rows.reshape(len(self._laws), order + 1)
+        return self._memo[t, order]
 
     def cumulants(self, t: float, order: int) -> Floats:
         """Return [K(t), K'(t), ..., K^(order)(t)] of the composition, shape (order + 1,)."""
@@ -154,14 +148,12 @@ class ComposedLoss:
 
     def _generating(self, t: float) -> Floats:
         """Rows [K_j, K_j', K_j'', rounding of K_j] at t."""
-        known = self._memo.get((t, 0))
-        if known is None:
+        if (t, 0) not in self._memo:
             self._cover(t)
             spend(GENERATING * sum(law.loss.size + law.atom_loss.size for law in self._laws))
-            rows = [law.generating(t) for law in self._laws]
-            known = np.array(rows, dtype=np.float64).reshape(len(rows), 4)
-            self._remember((t, 0), known)
-        return known
+            rows = np.array([law.generating(t) for law in self._laws], np.float64)
+            self._memo[t, 0] = rows.reshape(len(self._laws), 4)
+        return self._memo[t, 0]
 
     def _cover(self, t: float) -> None:
         if not self.strip[0] < t < self.strip[1] and t not in (0.0, -1.0):
@@ -185,11 +177,6 @@ class ComposedLoss:
         lo, hi = min(t, -1.0), max(t, 0.0)
         laws = [law.covering(lo, hi, t, frequency, floor) for law in self._laws]
         return tuple(map(Step, laws, map(int, self.counts)))
-
-    def _remember(self, key: tuple[float, int], table: Floats) -> None:
-        if len(self._memo) >= _REMEMBERED:
-            self._memo.clear()
-        self._memo[key] = table
 
     def log_mass_error(self, t: float) -> float:
         """Bound on the absolute error of K(t): quadrature, rounding, and masses of atoms.
@@ -283,8 +270,7 @@ class ComposedLoss:
 
     def settled(self, epsilon: float, method: str) -> Bound | None:
         """Return the answer as a Bound where it needs no approximation, else None."""
-        exact = self._settled_interval(epsilon)
-        if exact is None:
+        if (exact := self._settled_interval(epsilon)) is None:
             return None
         detail = {"reason": "no approximation is needed here"}
         return Bound(exact.lower, exact.upper, exact.upper, method, "proven", detail)

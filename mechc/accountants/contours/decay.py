@@ -123,14 +123,9 @@ def truncation(
 
 
 def by_farther_nodes(
-    seen: Callable[[float], Tilted],
-    reach: float,
-    edge: float,
-    start: float,
-    goal: float,
-    best: float = math.inf,
-    wanted: float = 0.0,
-) -> float:
+    seen: Callable[[float], Tilted], reach: float, edge: float, start: float, goal: float,
+    best: float = math.inf, wanted: float = 0.0,
+) -> float:  # fmt: skip
     """Return the least such bound by laws that see as far as `reach`, and farther.
 
     `goal` is the log of |phi| that is small enough, `best` a bound that is known.

@@ -465,13 +465,9 @@ def conclude(n, epsilon, log_s, low, middle, error, facts, images):  # type: ign
     return (
         log_s + math.log(least) if least > 0.0 else -np.inf,
         log_s + math.log(share) if share > 0.0 else -np.inf if high > 0.0 else np.nan,
-        log_s + math.log(high) if high > 0.0 else np.inf,
-        falling,
-        max(share, rounding),
-        right,
-        unknown,
-        rounding,
-    )
+        log_s + math.log(high) if high > 0.0 else np.inf, falling, max(share, rounding), right,
+        unknown, rounding,
+    )  # fmt: skip
 
 
 @compiled("float64(float64, float64, float64, float64, float64)")
