@@ -32,7 +32,7 @@ class Shifted:
         self.NAME = name
         self._log_noise, self._shift_loss, self._inverse = log_noise, shift_loss, shift_inverse
         self._rate = rate
-        self._rows = rows
+        self._rows, self.BRANCHES = rows, ("mono",) * len(rows)
 
     def _sampled(self, loss):
         if self._rate == 1.0:
