@@ -23,16 +23,18 @@ from mechc.individual.contours import BLOCK, Contour, Query
 from mechc.individual.family import Family
 from mechc.individual.ledger import multiply
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import TOO_FAR, Members, Tilts
+from mechc.individual.tilts import ROUGH, TOO_FAR, Members, Tilts
 from mechc.loss.allowance import limited
 from mechc.protocol import Floats
 
-CONTOURS, TABLES = 5, 10  # made for a population, as counted
-MISSING = 0.3  # share of the tables that other people than before still ask for
+CONTOURS, TABLES = 1.5, 4.0  # that a population takes, in those that are timed: the short ones of
+# first guesses are cheaper
+MISSING = 0.2  # share of the tables that other people than before still ask for
 NODES = 420  # nodes of a table that most people need
 REACH = 240.0  # tilts of the members that are timed
 TILT, FREQUENCY, PERIOD = 8.0, 128.0, 4.0  # of a contour at most, frequency over tilt, of a table
-OVERHEAD = 4.0  # seconds a person over those of the products alone
+OVERHEAD = 4.0  # seconds a person who differs over those of the products alone ...
+ALIKE = 0.04  # ... and of everybody, to see who is alike
 SMALL = 8  # buckets of the grid whose tables are timed, after those of one with fewer: functions
 # are loaded then
 WORK = 2e8  # units of `loss.allowance` that these may take, some two seconds
@@ -102,19 +104,20 @@ def estimate(
         late |= not high - low <= 0.1 * high
     mesh = min(alone * float(np.mean(each[1:] or each or [0.0])), LONGEST)
     memory = ledger + people * BYTES + (40 << 20)
+    product = _product(grid.columns)
+    same = people * ALIKE * product
     if not contours:
-        return Cost(0.0, mesh, 0.0, memory, late)
+        return Cost(0.0, mesh + same, 0.0, memory, late)
     for buckets in (SMALL - 1, SMALL):
         spent, nodes, members, cut = _tables(family, grid, buckets, typical)
     count = Members(family, grid, family.directions[0]).positions.size
+    others = len(family.directions) - 1  # of which some knots are enough
     tilts, contour, table = spent * count / members
-    rough = (len(family.directions) - 1) * (grid.buckets + 1) / count  # knots are enough there
-    tables = (1.0 + rough) * tilts + CONTOURS * contour + TABLES * table
+    made = (1.0 + others * grid.buckets / (ROUGH * count)) * tilts
+    made = (MISSING if known else 1.0) * (made + CONTOURS * contour + TABLES * table)
     size = CONTOURS * 16 * count * nodes // members + TABLES * 16 * grid.columns * 2 * NODES
-    person = OVERHEAD * _product(grid.columns) * (1.0 + 0.3 * (len(family.directions) - 1))
-    person *= 1.0 if grid.splines else 2.0  # both ends of their buckets
-    tables *= MISSING if known else 1.0
-    return Cost(float(tables), different * person, mesh, int(memory + size), cut or late)
+    person = OVERHEAD * product * (1.0 + 0.3 * others) * (1.0 if grid.splines else 2.0)
+    return Cost(made, different * person + same, mesh, int(memory + size), cut or late)
 
 
 def _tables(

@@ -139,7 +139,7 @@ def multiply(rows, table, out):  # type: ignore[no-untyped-def]
                 q = rows[i + 1, k], rows[i + 1, k + 1], rows[i + 1, k + 2], rows[i + 1, k + 3]
                 r = rows[i + 2, k], rows[i + 2, k + 1], rows[i + 2, k + 2], rows[i + 2, k + 3]
                 s = rows[i + 3, k], rows[i + 3, k + 1], rows[i + 3, k + 2], rows[i + 3, k + 3]
-                if max(max(p), max(q), max(r), max(s)) == 0.0:
+                if sum(p) + sum(q) + sum(r) + sum(s) == 0.0:
                     continue
                 u, v = table[k, begin:end], table[k + 1, begin:end]
                 w, z = table[k + 2, begin:end], table[k + 3, begin:end]

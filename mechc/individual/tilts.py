@@ -39,7 +39,7 @@ TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
-ROUGH = 4  # tilts of which one is enough to see which direction matters
+ROUGH = 4  # tilts, and knots, of which one is enough to see which direction matters
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
 _LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
@@ -156,38 +156,36 @@ def crowding(family: Family) -> float:
     Compared on coarse grids, at a few tilts, with K interpolated between many members.
     """
     dense = Grid(family.worst, family.best, _DENSE, "geometric", True)
-    k = np.full((_DENSE + 1, _PROBED.size), np.nan)
+    k = np.zeros((_DENSE + 1, _PROBED.size))
     for i, value in enumerate(dense.knots.tolist()):
         loss = family.loss(value, family.directions[0])
-        for j, t in enumerate(_PROBED.tolist()):
-            if t >= loss.strip[1]:
-                break
+        for j, t in enumerate(_PROBED[loss.strip[1] > _PROBED].tolist()):
             try:
-                k[i, j] = loss.covering(-1.0, t).generating(t)[0]
+                found = loss.covering(-1.0, t).generating(t)[0]
             except NumericError:
                 break
-            if k[i, j] > TOO_FAR:
+            if found >= TOO_FAR:
                 break
-    found = {}
-    for tried in CROWDINGS:
-        grid = replace(dense, buckets=_COARSE, crowding=tried)
-        inside = np.arange(8.0 * _COARSE + 1.0) / 8.0
-        bucket = np.minimum(inside.astype(np.int64), _COARSE - 1)
-        weights = basis(inside - bucket)
-        worst = 0.0
+            k[i, j] = found
+    inside = np.arange(8.0 * _COARSE + 1.0) / 8.0
+    bucket = np.minimum(inside.astype(np.int64), _COARSE - 1)
+    weights, around = basis(inside - bucket), bucket[:, None] + np.arange(4)
+
+    def lost(crowding: float) -> tuple[float, float]:
+        grid, worst = replace(dense, buckets=_COARSE, crowding=crowding), 0.0
+        at = dense.position(grid.values(inside))
         for column in k.T:
-            known = np.flatnonzero((column > 0.0) & (column < TOO_FAR))
+            known = np.flatnonzero(column > 0.0)
             if known.size < _DENSE // 2:
                 continue
             log_k = CubicSpline(known, np.log(column[known]))
-            at = dense.position(grid.values(inside))
             exact = np.exp(log_k(np.clip(at, known[0], known[-1])))
-            spline = spline_coefficients(exact[::8])
-            off = np.abs((weights * spline[bucket[:, None] + np.arange(4)]).sum(axis=1) - exact)
+            off = np.abs((weights * spline_coefficients(exact[::8])[around]).sum(axis=1) - exact)
             fair = (at >= known[0] + 4 * _DENSE // _COARSE) & (exact <= _HEAVY)
             worst = max(worst, float((off / np.maximum(exact, 1e-3))[fair].max(initial=0.0)))
-        found[tried] = worst
-    return min(found, key=lambda c: (found[c], c))
+        return worst, crowding
+
+    return min(map(lost, CROWDINGS))[1]
 
 
 def per_column(buckets: Floats, span: tuple[int, int]) -> Floats:
@@ -232,7 +230,8 @@ class Tilts:
     ) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody.
 
-        Every `ROUGH`-th of them, at knots alone, if that is all that is wanted.
+        Every `ROUGH`-th of them, for every `ROUGH`-th knot, which stands for the more private ones
+        that follow, if that is all that is wanted.
         """
         self.members, self.span = members, span
         self._columns: dict[str, Floats] = {}
@@ -244,12 +243,11 @@ class Tilts:
         """Tabulate."""
         members, span, n = self.members, self.span, self.members.grid.buckets
         stride, needed = ROUGH if rough else 1, members.needed(span)
-        needed[n + 1 :] &= not rough
         useful = members.row(min(span[1] + 1, n), reach).shape[1]
         t = TILTS[reach >= TILTS][:useful:stride].copy()
         k = np.full((needed.size, 3, t.size), np.nan)
-        for i in np.flatnonzero(needed):
-            values = members.row(int(i), reach)[:, ::stride][:, : t.size]
+        for i in np.flatnonzero(needed[: n + 1] if rough else needed).tolist():
+            values = members.row(i // stride * stride, reach)[:, ::stride][:, : t.size]
             k[i, :, : values.shape[1]] = values
         return {"t": t, "k": k}
 
