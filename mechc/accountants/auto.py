@@ -390,10 +390,8 @@ class Auto:
         return best
 
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
-        """The strategies, first the one that settled a question close by; far out the contour.
-
-        Last those that had one side where others had two.
-        """
+        """The strategies, first the one that settled a question close by; far out the contour."""
+        # Last those that had one side where others had two.
         name = self._last[0]
         if epsilon > FAR and self._facts.total > 1:
             return sorted(self._queue, key=lambda s: s.method != "contour")

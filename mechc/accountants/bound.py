@@ -166,11 +166,7 @@ class Bound:
     __array_ufunc__ = None  # arrays leave it to the methods here
 
     def _no_number(self, *others: Any) -> Any:
-        """Refuse arithmetic, as of what are intervals with a safe side.
-
-        Raises:
-            DeclarationError: always.
-        """
+        """Refuse arithmetic, as of what are intervals with a safe side."""
         beside = f" with {others[0]!r}" if others else ""
         raise DeclarationError(
             f"{self}{beside}: a bound is an interval, without arithmetic (expected float(bound), "

@@ -136,11 +136,9 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
     " float64[::1])",
 )
 def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
-    """Return the largest relative error of a new level; those above `limit` go to the floors.
-
-    `least` are the smallest values of the new cells, from the loss `left` on; `missed` is what the
-    image of each old row lacks, in its own cell and in the one above, `shift` cells before.
-    """
+    """Return the largest relative error of a new level; those above `limit` go to the floors."""
+    # `least` are the smallest values of the new cells, from the loss `left` on; `missed` is what
+    # the image of each old row lacks, in its own cell and in the one above, `shift` cells before.
     worst = 0.0
     most = np.full(floors.size, LEAST)
     for i in range(least.size):

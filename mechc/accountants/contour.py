@@ -276,10 +276,8 @@ class Side(Columns):
     def _wait(
         self, contour: Contour, epsilon: float, most: float, growth: float, blurs: bool = True
     ) -> bool:
-        """Add nodes until the truncation is proven small, or a work limit is reached.
-
-        False where that takes more, or where a smoothed payoff has answered.
-        """
+        """Add nodes until the truncation is proven small, or a work limit is reached."""
+        # False where that takes more, or where a smoothed payoff has answered.
         # about the nodes that the law was resolved for, where they are cheap
         wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
         first = nodes = max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))

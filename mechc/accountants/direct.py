@@ -163,10 +163,9 @@ class DirectAccountant:
     def _around(
         self, value: float, error: float, rounded: float = -math.inf
     ) -> tuple[float, float, float]:
-        """Lower, estimate, upper from the finite part, its error, and the mass at infinity.
-
-        `rounded` is the log of what losses may contribute that look as if they were below epsilon.
-        """
+        """Lower, estimate, upper from the finite part, its error, and the mass at infinity."""
+        # `rounded` is the log of what losses may contribute that look as if they were below
+        # epsilon.
         sides = value - error, value, log_add(value + error, rounded)
         return with_infinite(self._log_infinite, sides)
 
@@ -183,14 +182,9 @@ class _Side:
         self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
 
     def log_finite(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
-        """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done.
-
-        Next to the largest loss, where the rounding of losses decides, H is only bounded: it is
-        convex in exp(epsilon), and zero at the largest loss.
-
-        Raises:
-            NumericError: a recursion did not settle.
-        """
+        """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done."""
+        # Next to the largest loss, where the rounding of losses decides, H is only bounded: it is
+        # convex in exp(epsilon), and zero at the largest loss.
         gap = self._top - epsilon
         if gap <= CLOSEST * self._scale:
             return self._close(gap, CLOSEST * self._scale)
@@ -205,10 +199,8 @@ class _Side:
         return logs, detail
 
     def _close(self, gap: float, wide: float) -> tuple[Logs, dict[str, Any]]:
-        """Bound H at `gap` below the largest loss by the chord from a distance `wide`.
-
-        From below by the mass of that loss alone.
-        """
+        """Bound H at `gap` below the largest loss by the chord from a distance `wide`."""
+        # From below by the mass of that loss alone.
         wide, rounding = min(wide, self._top), 4 * EPS * self._scale
         if not wide > 0.0:
             raise NumericError(f"direct: no epsilon is below the largest loss {self._top!r}")

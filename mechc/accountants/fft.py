@@ -238,11 +238,9 @@ def _norm(x: Floats) -> float:
 
 
 def _factors(size: int) -> list[int]:
-    """Prime factors as the library uses them; a large one is replaced by Bluestein's transforms.
-
-    A butterfly of p points is counted as p levels of two, a Bluestein transform as three
-    transforms of four times the size and its chirps.
-    """
+    """Prime factors as the library uses them; a large one is replaced by Bluestein's transforms."""
+    # A butterfly of p points is counted as p levels of two, a Bluestein transform as three
+    # transforms of four times the size and its chirps.
     factors, rest = [], size
     for p in (2, 3, 5, 7, 11):
         while rest % p == 0:

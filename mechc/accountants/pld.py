@@ -237,10 +237,8 @@ class PldAccountant:
         return window, pair
 
     def _is_fit(self, epsilon: float) -> bool:
-        """Whether finer meshes are narrower, or rounding under a tilt sets the width.
-
-        No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
-        """
+        """Whether finer meshes are narrower, or rounding under a tilt sets the width."""
+        # No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
         try:
             window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
         except UnsupportedError:  # far from where the place was guessed it may do
@@ -551,11 +549,9 @@ def _curvature(composed: ComposedLoss, t: float) -> float:
 
 
 def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Floats, Floats]:
-    """Return the saddle point, and K on tilts around it.
-
-    The search may stop short where a quadrature does not settle; then the table finds a better
-    point, as good as its spacing.
-    """
+    """Return the saddle point, and K on tilts around it."""
+    # The search may stop short where a quadrature does not settle; then the table finds a better
+    # point, as good as its spacing.
     t0 = saddle.solve(composed, saddle.saddle_target(epsilon), epsilon).t
     for _ in range(_RECENTRED):
         s, rows = composed.upper_table(t0 * np.geomspace(0.1, 8.0, 34))

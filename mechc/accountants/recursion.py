@@ -430,12 +430,10 @@ class Recursion:
         relative: float,
         floor: float,
     ) -> tuple[tuple[Floats, Floats] | None, Piecewise | None]:
-        """Return one level more of a repeated step, on panels halved until they resolve it.
-
-        The matrix, to nodes and to ends of panels, serves all levels on the same panels; `turns` is
-        how often the step is repeated. The function moves on from level to level: neighbours of
-        rough panels are halved with them.
-        """
+        """Return one level more of a repeated step, on panels halved until they resolve it."""
+        # The matrix, to nodes and to ends of panels, serves all levels on the same panels; `turns`
+        # is how often the step is repeated. The function moves on from level to level: neighbours
+        # of rough panels are halved with them.
         for _ in range(HALVINGS):
             edges, c = self._function.edges, self._function.coefficients.ravel()
             matrix = matrix or self._matrix(table, edges, turns)
@@ -603,10 +601,8 @@ def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-
     "float64[::1](float64[::1], float64[:,::1], float64[::1], float64[::1], float64)",
 )
 def _search(edges, coefficients, facts, targets, widest):  # type: ignore[no-untyped-def]
-    """Return [lower, estimate, upper] of epsilon: where each side of H falls to its target.
-
-    nan where the error is larger than `widest`, and where the function does not reach the target.
-    """
+    """Return [lower, estimate, upper] of epsilon: where each side of H falls to its target."""
+    # nan where the error is larger than `widest`, and where the function does not reach the target.
     out = np.full(3, np.nan)
     least, most = max(0.0, edges[0] + facts[0]), edges[-1] + facts[0]
     if not most > least:

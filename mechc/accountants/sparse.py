@@ -312,10 +312,8 @@ class Part:
         return both[0], both[1]
 
     def _beyond(self, tilts: Floats, least: float, most: float) -> Floats:
-        """Bound the log of M of losses between two, if they have mass one at tilts 0 and -1.
-
-        And no more than all losses at the largest tilt covered.
-        """
+        """Bound the log of M of losses between two, if they have mass one at tilts 0 and -1."""
+        # And no more than all losses at the largest tilt covered.
         highest, log_m = self.covered
         with np.errstate(invalid="ignore"):
             first = np.where(tilts > 0.0, tilts * most, 0.0)

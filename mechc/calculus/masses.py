@@ -98,11 +98,7 @@ class _CaseChecker:
         self.centres = evaluate.centres(logs, ends, variable)
 
     def check(self, theta: Theta) -> float:
-        """The larger error of the two masses.
-
-        Raises:
-            DeclarationError: when one is not one, or a density is negative or not a number.
-        """
+        """The larger error of the two masses."""
         worst = 0.0
         # shifted noise has the mass of the noise, and a pole at 0 is resolved where one at 5 is not
         shifted = isinstance(self.declaration.construction, Shift)

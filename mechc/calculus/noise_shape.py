@@ -149,11 +149,9 @@ def _all_directions(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> 
 
 
 def _by_steps(piece: Piece, log_mass: Expr, x: Symbol, facts: Facts) -> int:
-    """The direction along integers, by the ratio of neighbouring masses.
-
-    A ratio that exceeds one by (a + b x)/c with b <= 0 < c, or one that falls, leads up and then
-    down. So do masses I_n(z), log-concave as those of differences of Poisson variables.
-    """
+    """The direction along integers, by the ratio of neighbouring masses."""
+    # A ratio that exceeds one by (a + b x)/c with b <= 0 < c, or one that falls, leads up and then
+    # down. So do masses I_n(z), log-concave as those of differences of Poisson variables.
     function = tidy(log_mass, x).as_independent(x, as_Add=True)[1]
     bessel = function.args[0] if isinstance(function, log) else None
     if isinstance(bessel, sp.besseli) and bessel.order.has(x) and not bessel.argument.has(x):

@@ -63,10 +63,8 @@ def _region(piece: Piece, part: Part, loss: Expr, x: Symbol, facts: Facts) -> Re
 def _limit(
     loss: Expr, x: Symbol, part: Part, from_right: bool, inside: bool, facts: Facts
 ) -> Expr | None:
-    """One-sided limit of the loss at an end of a part; None where no rule finds it.
-
-    At a cut inside its piece the loss is continuous, unless both densities vanish there.
-    """
+    """One-sided limit of the loss at an end of a part; None where no rule finds it."""
+    # At a cut inside its piece the loss is continuous, unless both densities vanish there.
     end = part.lo if from_right else part.hi
     if part.direction == 0:
         return loss

@@ -67,10 +67,8 @@ def run(out: Console, folder: Path) -> None:
 
 @contextmanager
 def _second_process(out: Console) -> Iterator[None]:
-    """Compile the other kernels and the accountants in a process of their own meanwhile.
-
-    What it leaves is in the caches; where there can be no second process, that is compiled later.
-    """
+    """Compile the other kernels and the accountants in a process of their own meanwhile."""
+    # What it leaves is in the caches; where there can be no second process, that is compiled later.
     if all(mechanism.is_compiled for mechanism in known()):
         yield
         return

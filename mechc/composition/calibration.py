@@ -499,14 +499,13 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
 
 
 def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
-    """Return (good, bad), the good one within the tolerance; None where a few guesses fail.
-
-    Secants, and parabolas, through the log of the parameter as a function of the `height` of a
-    profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
-    like its inverse, as of what noise is added to. Where two guesses look the same, as far from the
-    target, the next ones lie on both sides in turn. Guesses lie on the good side by a share of the
-    tolerance; one whose height says so too is taken. Brent's method where the height has a cliff.
-    """
+    """Return (good, bad), the good one within the tolerance; None where a few guesses fail."""
+    # Secants, and parabolas, through the log of the parameter as a function of the `height` of a
+    # profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
+    # like its inverse, as of what noise is added to. Where two guesses look the same, as far from
+    # the target, the next ones lie on both sides in turn. Guesses lie on the good side by a share
+    # of the tolerance; one whose height says so too is taken. Brent's method where the height has a
+    # cliff.
     lo, hi = info.typical
     if not 0.0 < lo < hi:
         return None
@@ -552,10 +551,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
 
 
 def _settle(excess: Callable[[float], float], good: float, bad: float) -> float:
-    """Return a value within the tolerance of the root, on the good side of it.
-
-    Brent's method in the log of the parameter, or in the parameter where it is not positive.
-    """
+    """Return a value within the tolerance of the root, on the good side of it."""
+    # Brent's method in the log of the parameter, or in the parameter where it is not positive.
     geometric = min(good, bad) > 0
     forward: Callable[[float], float] = math.log if geometric else float
     backward: Callable[[float], float] = math.exp if geometric else float

@@ -159,10 +159,8 @@ def _ratio(evaluation: Evaluation, direction: str, tilt: float) -> tuple[float, 
 
 
 def _bounded_rho(run: Run, direction: str) -> tuple[float, float]:
-    """Bounds on rho of a run whose losses are bounded; upper is nan where they are not.
-
-    With K(t) = t D_(1+t) convex and K(0) = 0, K lies below its chords.
-    """
+    """Bounds on rho of a run whose losses are bounded; upper is nan where they are not."""
+    # With K(t) = t D_(1+t) convex and K(0) = 0, K lies below its chords.
     evaluation = run.evaluation("auto", direction)
     top, rounding = evaluation.largest_loss()
     if not math.isfinite(top) or evaluation.log_infinite_range()[1] > -math.inf:
@@ -200,10 +198,8 @@ def _largest_cell(
     bound: Callable[[float, float], float], ends: Iterable[float], enough: Callable[[], float],
     most: int,
 ) -> float:  # fmt: skip
-    """The largest bound of cells, which are halved where it is until it is nearly `enough`.
-
-    Or until the work allowed is used up.
-    """
+    """The largest bound of cells, which are halved where it is until it is nearly `enough`."""
+    # Or until the work allowed is used up.
     cells = [(-bound(a, b), a, b) for a, b in pairwise(ends)]
     heapq.heapify(cells)
     for _ in range(most):
@@ -297,10 +293,8 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
 
 
 def _log_overlap(evaluation: Evaluation) -> float:
-    """A lower bound on log(1 - delta(0)), however small, by the order 1/2.
-
-    (int sqrt(p q))^2 <= int min(p, q) int max(p, q) <= 2 int min(p, q), by Cauchy and Schwarz.
-    """
+    """A lower bound on log(1 - delta(0)), however small, by the order 1/2."""
+    # (int sqrt(p q))^2 <= int min(p, q) int max(p, q) <= 2 int min(p, q), by Cauchy and Schwarz.
     try:
         bound = evaluation.renyi(evaluation.directions[0], 0.5)
     except (UnsupportedError, NumericError, OutOfWorkError):
@@ -488,11 +482,9 @@ def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float)
 
 
 def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:
-    """Return the largest value that a concave function with slopes >= -1 may have, and a place.
-
-    At the places a, increasing from 0, it lies between low and high, both 0 at 0; it is at most
-    first * a, and most - a.
-    """
+    """Return the largest value that a concave function with slopes >= -1 may have, and a place."""
+    # At the places a, increasing from 0, it lies between low and high, both 0 at 0; it is at most
+    # first * a, and most - a.
     rise = np.subtract.outer(high, low) / (np.subtract.outer(a, a) + np.eye(a.size))  # k from j
     before = np.tri(a.size, k=-1, dtype=bool)
     left = np.where(before, rise, math.inf).min(axis=1)  # slopes beyond a, ...
@@ -531,11 +523,9 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
 
 
 def _near_peak(points: list[tuple[float, float]], other: float, close: float) -> float:
-    """Where the parabola through three points peaks; `other` if that is not between them.
-
-    Once it peaks at the middle one: at its side towards `other`, so far that lines through these
-    leave less than `close` above a smooth peak.
-    """
+    """Where the parabola through three points peaks; `other` if that is not between them."""
+    # Once it peaks at the middle one: at its side towards `other`, so far that lines through these
+    # leave less than `close` above a smooth peak.
     (x0, y0), (x1, y1), (x2, y2) = points
     first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
     bend = (second - first) / (x2 - x0)
@@ -551,11 +541,9 @@ def _near_peak(points: list[tuple[float, float]], other: float, close: float) ->
 
 
 def _by_gaussian(point: Point, alpha: float) -> list[float]:
-    """On both sides of where g is largest for the Gaussian with this delta(0).
-
-    There losses, normal with mean -mu^2 / 2 and standard deviation mu, are exceeded at the rate
-    alpha where nothing is to be detected.
-    """
+    """On both sides of where g is largest for the Gaussian with this delta(0)."""
+    # There losses, normal with mean -mu^2 / 2 and standard deviation mu, are exceeded at the rate
+    # alpha where nothing is to be detected.
     left = point.middle + point.cost
     if not 0.0 < left < 1.0:
         return []

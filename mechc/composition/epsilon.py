@@ -288,10 +288,8 @@ def _at_top(curve: Curve, start: float) -> Bound | None:
 
 
 def _as_a_row(evaluation: Evaluation, direction: str, start: Place, curve: Curve) -> Bound | Place:
-    """Answer by a method that inverts, where what it found is, or comes out, proven.
-
-    Otherwise where a search is to start.
-    """
+    """Answer by a method that inverts, where what it found is, or comes out, proven."""
+    # Otherwise where a search is to start.
     found = evaluation.inverted(direction, curve.target, start.epsilon)
     if found is None:
         return start

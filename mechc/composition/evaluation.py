@@ -371,12 +371,10 @@ class Evaluation:
         return min(0.0, self._above[place] - log1mexp(place[1] - loss))
 
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
-        """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it.
-
-        Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
-        at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
-        its rounding there is nothing to move.
-        """
+        """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it."""
+        # Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
+        # at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
+        # its rounding there is nothing to move.
         top, beyond = self.largest_loss_in(direction)
         rounding = max(beyond, TOP_ERROR * abs(top))
         if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + beyond:

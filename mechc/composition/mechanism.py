@@ -440,11 +440,7 @@ class Mechanism:
         return Mechanism, (self.origin, self.transforms, self.bound)
 
     def _no_event(self, other: Any) -> Any:
-        """Refuse to compose what is not yet called with its parameters.
-
-        Raises:
-            DeclarationError: always.
-        """
+        """Refuse to compose what is not yet called with its parameters."""
         missing = ", ".join(f"{p.name}=..." for p in self.parameters if p.default is None)
         raise DeclarationError(
             f"{self!r} with {other!r}: only events are composed (expected {self.name}"

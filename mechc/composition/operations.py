@@ -346,10 +346,8 @@ def _sampled(base: Mechanism, rate: float | None, adjacency: Adjacency) -> Mecha
 
 
 def _rises(moves: Sequence[float]) -> dict[str, float]:
-    """The first of increasing numbers, and by how much each exceeds the one before.
-
-    Differences are rounded up where their sum would fall short: protection for a longer move.
-    """
+    """The first of increasing numbers, and by how much each exceeds the one before."""
+    # Differences are rounded up where their sum would fall short: protection for a longer move.
     found, total = {}, Fraction(0)
     for name, move in zip(steps.RandomSensitivity(len(moves)).rises, moves, strict=True):
         wanted = Fraction(move) - total

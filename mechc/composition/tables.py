@@ -554,10 +554,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
 
 
 def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:
-    """Logs of the masses of the cells under P ("p") or Q ("q"), and their error.
-
-    Where one cell has nearly all of the mass, its log is that of the complement of the others.
-    """
+    """Logs of the masses of the cells under P ("p") or Q ("q"), and their error."""
+    # Where one cell has nearly all of the mass, its log is that of the complement of the others.
     column = 1 if side == "p" else 2
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]

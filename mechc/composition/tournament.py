@@ -523,11 +523,9 @@ def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float
 
 
 def _stretch(mechanism: Mechanism, start: Mapping[str, float], moved: str) -> dict[str, int] | None:
-    """Powers of a stretch of the outputs that open parameters scale with, None without any.
-
-    Density q is a scale family in them if c q(c x) at the stretched parameters is q(x), here seen
-    to be so at several points for two stretches.
-    """
+    """Powers of a stretch of the outputs that open parameters scale with, None without any."""
+    # Density q is a scale family in them if c q(c x) at the stretched parameters is q(x), here seen
+    # to be so at several points for two stretches.
     whole = Mechanism(mechanism.origin, mechanism.transforms)
     if whole.kernel.MEASURE != Measure.DENSITY:
         return None

@@ -296,11 +296,9 @@ def _fixed(run: Training) -> Composition:
 
 
 def _allocation(run: Training) -> Composition:
-    """Epochs, in each of which a record enters one step; of one that is cut short a sample.
-
-    The record's step is among the first s of t with probability s / t, and is then any of these
-    (T6, T11).
-    """
+    """Epochs, in each of which a record enters one step; of one that is cut short a sample."""
+    # The record's step is among the first s of t with probability s / t, and is then any of these
+    # (T6, T11).
     from mechc.composition.allocation import random_allocation
 
     if run.relation is not Adjacency.ADD_REMOVE:
@@ -318,11 +316,9 @@ def _allocation(run: Training) -> Composition:
 
 
 def _shuffled(run: Training) -> Composition:
-    """One plain Gaussian an epoch; a part of an epoch counts as one.
-
-    Of steps, an epoch has at least as many as there are full batches: a record may be in one of
-    them in each, also where the loader drops what is left over.
-    """
+    """One plain Gaussian an epoch; a part of an epoch counts as one."""
+    # Of steps, an epoch has at least as many as there are full batches: a record may be in one of
+    # them in each, also where the loader drops what is left over.
     shuffled = load("gaussian").transformed(Shuffled(run.relation))
     distance = 2.0 if run.relation is Adjacency.REPLACE else 1.0
     return run.uses(shuffled, distance, run.passes(math.floor(run.size / run.batch)))

@@ -150,10 +150,8 @@ class Reader:
 
 
 def _with_named_indices(expr: Expr) -> Expr:
-    """Give every index of summation a name of its own, equal in every process.
-
-    A `Dummy` is numbered by the process that made it, which no digest may depend on.
-    """
+    """Give every index of summation a name of its own, equal in every process."""
+    # A `Dummy` is numbered by the process that made it, which no digest may depend on.
     taken = {s.name for s in expr.free_symbols}
 
     def renamed(total: sp.Sum) -> sp.Sum:

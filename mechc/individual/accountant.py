@@ -480,10 +480,8 @@ class IndividualAccountant(TakesTurns):
         return {d: answers.at(place) for d, answers in sides.items()}
 
     def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
-        """Replay the journal into finer grids for those who are not sharp; return the finest.
-
-        Only for enough people, and where a grid that is fine enough needs no more than `MEMBERS`.
-        """
+        """Replay the journal into finer grids for those who are not sharp; return the finest."""
+        # Only for enough people, and where a grid that is fine enough needs no more than `MEMBERS`.
         finest = self.grid.buckets
         for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
             if not self._journal.complete:
@@ -530,11 +528,9 @@ class IndividualAccountant(TakesTurns):
         return max(self._meshed // max(steps, 32), min(8, self._meshed))
 
     def _compose(self, found: Floats, query: Query, rows: Rows, open_: NDArray[np.bool_]) -> int:
-        """Compose the widest of those who are not sharp one by one; return of how many people.
-
-        `found` has lower bound, estimate and upper bound of everybody, which are narrowed; `open_`
-        says for whom more nodes or buckets were no help.
-        """
+        """Compose the widest of those who are not sharp one by one; return of how many people."""
+        # `found` has lower bound, estimate and upper bound of everybody, which are narrowed;
+        # `open_` says for whom more nodes or buckets were no help.
         exact, family = self._journal.complete, self.family
         if self.grid.splines and not exact:
             return 0

@@ -255,11 +255,9 @@ class ContourTable:
 
 
 def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
-    """Error of leaving a step out, as a multiple of `growth`.
-
-    A dominated law has |M(z) - M_dominated(z)| <= growth (M(c) - 1), because the difference of
-    their profiles is non-negative and its transform is (M - M_dominated) / (z (z+1)).
-    """
+    """Error of leaving a step out, as a multiple of `growth`."""
+    # A dominated law has |M(z) - M_dominated(z)| <= growth (M(c) - 1), because the difference of
+    # their profiles is non-negative and its transform is (M - M_dominated) / (z (z+1)).
     size = np.exp(log_m[0].real + np.concatenate([[0.0], log_m[1:].real]))
     share = growth * np.expm1(log_m[0].real) / size
     return float((-np.log1p(-np.minimum(share, 1.0 - 1e-12)) / growth).max())
@@ -577,11 +575,9 @@ def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
 
 
 def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
-    """Return how much of the sum is lost beyond the nodes, and the shell where these end.
-
-    The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
-    from Nh on.
-    """
+    """Return how much of the sum is lost beyond the nodes, and the shell where these end."""
+    # The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
+    # from Nh on.
     c, y, size = contour.c, contour.frequencies, asked.rows.size
     scale, most = 2.0 * c * (c + 1.0) / h, MOST * h
     wanted = TAIL * asked.column(ALLOWED) * np.exp(np.minimum(asked.column(LEVEL), 0.0))
@@ -596,10 +592,8 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
 
 
 def _nodes_apart(asked: Asked) -> tuple[Floats, Rows]:
-    """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power.
-
-    Few people take the next longer one of others: a table costs more than their further nodes.
-    """
+    """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
+    # Few people take the next longer one of others: a table costs more than their further nodes.
     step = np.ceil(np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS)).astype(int)
     room = np.log(MOST / (ROUNDS[0] * np.maximum(asked.column(NODES), 1.0))) / math.log(PERIODS)
     longest = step + room

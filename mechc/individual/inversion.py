@@ -191,11 +191,9 @@ def _total(x):  # type: ignore[no-untyped-def]
     " float64[::1])"
 )
 def _moved(size, log_phi, growth, band, gamma, more, out):  # type: ignore[no-untyped-def]
-    """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1.
-
-    error is (gamma + more) growth, gamma that of the band of each node; |v| is e^log_phi / growth,
-    and log |w growth| is at most gamma[0] + more.
-    """
+    """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1."""
+    # error is (gamma + more) growth, gamma that of the band of each node; |v| is e^log_phi /
+    # growth, and log |w growth| is at most gamma[0] + more.
     large = 0
     for i in range(size.size):
         error = (gamma[band[i + 1]] + more) * growth[i + 1]

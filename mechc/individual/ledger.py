@@ -323,11 +323,9 @@ class Ledger:
         return {name: np.array(array) for name, array in state.arrays.items() if name != "totals"}
 
     def _encode(self, name: str, values: Floats, codes: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return places on the grid; refuse values that are worse than the worst knot.
-
-        In units of 1 / `grid.unit` of a bucket; beyond the best knot that is one unit more than the
-        grid is long, and two for who is not touched.
-        """
+        """Return places on the grid; refuse values that are worse than the worst knot."""
+        # In units of 1 / `grid.unit` of a bucket; beyond the best knot that is one unit more than
+        # the grid is long, and two for who is not touched.
         grid, end = self.grid, self.grid.buckets * self.grid.unit
         found = np.empty(values.shape, self._codes) if codes is None else codes
         sign = 1.0 if grid.worst > grid.best else -1.0

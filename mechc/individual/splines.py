@@ -283,12 +283,10 @@ def _radii(  # type: ignore[no-untyped-def]
     re, im, off, growth, shared, ar, ai, steep, window, maps, bucket, weights, inside, bends, width,
     found
 ):  # fmt: skip
-    """See `Brackets`; log M in `re` and `im` becomes M - 1, and `off` the error of that.
-
-    `shared` says whether the gap of the first column bounds that of all, `ar` and `ai` are the
-    coefficients of the spline, `steep` the largest of their first to third differences that each
-    bucket sees, and `found` is the result, zeros to begin with.
-    """
+    """See `Brackets`; log M in `re` and `im` becomes M - 1, and `off` the error of that."""
+    # `shared` says whether the gap of the first column bounds that of all, `ar` and `ai` are the
+    # coefficients of the spline, `steep` the largest of their first to third differences that each
+    # bucket sees, and `found` is the result, zeros to begin with.
     n, size = maps.shape[1], re.shape[1]
     x, y, cosine, sine = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     slack, most, apart, rest = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
@@ -373,11 +371,9 @@ def _mean(y: Floats) -> Floats:
 
 
 def _half_gap(y: Floats) -> Floats:
-    """Map values at the points y to half the largest gap between both polynomials on [-1, 1].
-
-    The gap at y is (-1)^n times the divided difference, the distance of the outer points, and the
-    product of the distances to the inner points.
-    """
+    """Map values at the points y to half the largest gap between both polynomials on [-1, 1]."""
+    # The gap at y is (-1)^n times the divided difference, the distance of the outer points, and the
+    # product of the distances to the inner points.
     n = y.shape[1] - 1
     inner = y[:, 1:-1]
     ends = (np.abs(inner) - 1.0) ** 2 < 1e-18  # the ends of the interval itself

@@ -136,12 +136,10 @@ class _Masses(NamedTuple):
 
 
 def _arrays(pmf: Any) -> _Masses:
-    """Read a dense or sparse probability mass function whose sum may have been rounded.
-
-    What is missing is taken to reveal everything. What is too much goes from the lowest losses:
-    the profile stays as it is above them, and below it is the chord to 1 at exp(epsilon) = 0, with
-    no convex function above it.
-    """
+    """Read a dense or sparse probability mass function whose sum may have been rounded."""
+    # What is missing is taken to reveal everything. What is too much goes from the lowest losses:
+    # the profile stays as it is above them, and below it is the chord to 1 at exp(epsilon) = 0,
+    # with no convex function above it.
     dense = pmf.to_dense_pmf()
     masses = np.asarray(dense._probs, np.float64)
     kept = masses > 0
@@ -157,11 +155,9 @@ def _arrays(pmf: Any) -> _Masses:
 
 
 def _lift(steps: Any, masses: Any, step: float) -> None:
-    """Move a little mass from the lowest losses to the one next to 0, until Q has mass one.
-
-    Cutting the lower tail leaves slightly too much mass under Q; larger losses are on the safe
-    side. More than a little is left where it is, for the check behind this one to refuse.
-    """
+    """Move a little mass from the lowest losses to the one next to 0, until Q has mass one."""
+    # Cutting the lower tail leaves slightly too much mass under Q; larger losses are on the safe
+    # side. More than a little is left where it is, for the check behind this one to refuse.
     target = int(np.argmin(np.abs(steps)))
     excess = math.fsum((masses * np.exp(-steps * step)).tolist()) - 1.0
     if not 0 < excess < MOST_LIFTED:

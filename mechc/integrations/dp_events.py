@@ -195,11 +195,9 @@ def _repeated(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _noise(event: Any, distance: int) -> Event | None:
-    """Additive noise on a query that moves `distance` times as far; None for no noise at all.
-
-    Gaussians on one sample are one: their means move along a single direction, by the norm of
-    their distances over their deviations.
-    """
+    """Additive noise on a query that moves `distance` times as far; None for no noise at all."""
+    # Gaussians on one sample are one: their means move along a single direction, by the norm of
+    # their distances over their deviations.
     if isinstance(event, dp.LaplaceDpEvent):
         scale = _multiplier(event)
         return load("laplace")(scale=scale, sensitivity=float(distance)) if scale else None

@@ -324,14 +324,9 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
 
 
 def _require_agreement(kernel: Kernel, form: str, made: Callable[..., None]) -> None:
-    """Hold the machine code of an array form against the reference values in the kernel's text.
-
-    Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
-    loss that it was asked for: where the loss is flat, x has few digits.
-
-    Raises:
-        VerificationError: it differs from the declaration.
-    """
+    """Hold the machine code of an array form against the reference values in the kernel's text."""
+    # Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
+    # loss that it was asked for: where the loss is flat, x has few digits.
     name, _, many = form.rpartition("_")
     if many != "many" or name == "loss_inverse":  # which calls those of its branches
         return

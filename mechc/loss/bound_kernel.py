@@ -192,10 +192,8 @@ class KernelSource:
         self.strip = unresolved.resolved_strip(ends, self.strip, self._log_finite)
 
     def _error(self, panels: quadrature.Quadrature) -> float:
-        """Error of the sums over nodes at every tilt covered, but for `unresolved`.
-
-        Panels next to an end are all that is left unresolved, at the largest tilts.
-        """
+        """Error of the sums over nodes at every tilt covered, but for `unresolved`."""
+        # Panels next to an end are all that is left unresolved, at the largest tilts.
         error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
         return error + self.mass_error + self.defect
 
@@ -254,10 +252,8 @@ class KernelSource:
         return float(share.sum()) + rounded(log_mass).error
 
     def _between_doubles(self, rows: Floats) -> tuple[LogMass, LogMass]:
-        """Masses of P and Q that branches may have whose two ends are one double.
-
-        These show in the table when a parameter moves by ulps of the largest; they lie at an end.
-        """
+        """Masses of P and Q that branches may have whose two ends are one double."""
+        # These show in the table when a parameter moves by ulps of the largest; they lie at an end.
         ulps = MOVED * EPS * float(np.abs(self.theta).max(initial=0.0))
         near = self.theta + ulps * np.vstack([np.eye(self.theta.size), -np.eye(self.theta.size)])
         if max(len(self.kernel.branches(moved)) for moved in near) <= len(rows):
@@ -390,10 +386,8 @@ class KernelSource:
         return np.asarray(error.sum(1))
 
     def _closer(self, x: Floats, loss: Floats, rounding: Floats) -> tuple[Floats, Floats]:
-        """Losses by their formula unless differences of logs are known better; errors of both.
-
-        A formula such as log(a/b) loses the digits of small losses, which are relative to one.
-        """
+        """Losses by their formula unless differences of logs are known better; errors of both."""
+        # A formula such as log(a/b) loses the digits of small losses, which are relative to one.
         exact, x = np.ones(x.size, np.bool_), np.ascontiguousarray(x)
         for theta in (
             self.theta * (1.0 - ELSEWHERE * np.arange(1.0, 1 + self.theta.size)),
@@ -528,10 +522,8 @@ class KernelSource:
     def _lattice_range(
         self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float, first: bool
     ) -> tuple[Floats, float]:
-        """Integers of one branch, extended from its finite end (or 0) until the tails are spent.
-
-        Whether a tail is kept as an atom is decided at `first`, when masses are added up.
-        """
+        """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
+        # Whether a tail is kept as an atom is decided at `first`, when masses are added up.
         lo, hi, kind = row[:3]
         if hi - lo <= MAX_LATTICE:
             return np.arange(lo, hi + 1), reach
@@ -576,14 +568,12 @@ class KernelSource:
         )
 
     def _tail_is_known(self, row: list[float], first: float, last: float, allowed: float) -> bool:
-        """Keep the masses beyond a list on which the loss has all but reached its limits.
-
-        The loss is monotone out there, so it is within d = abs(L(end) - limit) of the log of the
-        ratio of the masses m_p, m_q beyond the end. One atom with that loss stands for the tail:
-        with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
-        follows; that is counted as mass at infinite loss. Where nothing is known of the loss it is
-        all of m_p, which has to be small for that.
-        """
+        """Keep the masses beyond a list on which the loss has all but reached its limits."""
+        # The loss is monotone out there, so it is within d = abs(L(end) - limit) of the log of the
+        # ratio of the masses m_p, m_q beyond the end. One atom with that loss stands for the tail:
+        # with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
+        # follows; that is counted as mass at infinite loss. Where nothing is known of the loss it
+        # is all of m_p, which has to be small for that.
         lo, hi, kind, *limits, _ = row
         if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU):
             if kind != protocol.UNSPLIT:
@@ -603,11 +593,9 @@ class KernelSource:
         return True
 
     def _log_mass_beyond(self, end: float, side: float, law: str) -> float:
-        """Log of the sum of p or q over integers beyond one, as an integral over log(abs(x)).
-
-        The sum over n > N of a function of the order of a power is its integral from N + 1/2 on, up
-        to a share of the order of 1/N^2.
-        """
+        """Log of the sum of p or q over integers beyond one, as an integral over log(abs(x))."""
+        # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on,
+        # up to a share of the order of 1/N^2.
         nodes, weights = np.polynomial.legendre.leggauss(8)
         start = math.log(abs(end) + 0.5)
         t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
@@ -628,10 +616,8 @@ class KernelSource:
         self._atoms = loss, mass, tilts, wider
 
     def _check_masses(self) -> None:
-        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs.
-
-        What they lack where branches were cut before poles stands at infinite loss.
-        """
+        """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
+        # What they lack where branches were cut before poles stands at infinite loss.
         continuous, known = (-math.inf, -math.inf), DEFECT + self.mass_error
         revealed: list[LogMass] = []
         if self._panels is not None:

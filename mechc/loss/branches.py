@@ -118,11 +118,9 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
 
 
 def _limit(limit: float, at: float, outermost: tuple[float, float], inner: float) -> float:
-    """The loss at an end: the declared limit at that of a branch, or where doubles give no loss.
-
-    `outermost` are the branch's end and, where the loss is proved to go on to its limit, that of
-    its panels.
-    """
+    """The loss at an end: the declared limit at that of a branch, or where doubles give no loss."""
+    # `outermost` are the branch's end and, where the loss is proved to go on to its limit, that of
+    # its panels.
     if math.isnan(inner) and at in outermost:
         return float(limit)
     declared = math.isfinite(limit) or not math.isfinite(inner)
@@ -212,10 +210,8 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
 
 
 def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.bool_]:
-    """Which x really have the loss asked for: a closed inverse can lose its digits at the ends.
-
-    Next to a loss of zero none has it to a share of itself; doubles close by are on both sides.
-    """
+    """Which x really have the loss asked for: a closed inverse can lose its digits at the ends."""
+    # Next to a loss of zero none has it to a share of itself; doubles close by are on both sides.
     with np.errstate(invalid="ignore"):
         back = losses_at(source, x)
         near: NDArray[np.bool_] = np.abs(back - loss) <= 1e-12 * (np.abs(loss) + np.abs(back))
@@ -229,10 +225,8 @@ def _round_trip(source: KernelSource, x: Floats, loss: Floats) -> NDArray[np.boo
 
 
 def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
-    """Solve L(x) = loss by false position (Illinois), halving now and then.
-
-    Between the ends of panels, and beyond them between points in geometric distance.
-    """
+    """Solve L(x) = loss by false position (Illinois), halving now and then."""
+    # Between the ends of panels, and beyond them between points in geometric distance.
     ends, edge = np.array([branch.lo, branch.hi]), np.unique(source.panels.lo)
     edge = edge[(branch.lo < edge) & (edge < branch.hi)]
     edge = edge if edge.size else np.array([inside(branch.lo, branch.hi)])
@@ -545,11 +539,10 @@ class _Density(NamedTuple):
 
 
 def _unresolved(lo: Floats, hi: Floats, share: Floats) -> float:
-    """What panels may hold that their nodes do not see: the highest coefficients, which fall on.
-
-    They do not next to a pole, where no double lies close enough for panels to be cut further: for
-    (1 - x)^(b - 1) they exceed the error of the rule down to b = 0.1, times SINGULAR to b = 0.02.
-    """
+    """What panels may hold that their nodes do not see: the highest coefficients, which fall on."""
+    # They do not next to a pole, where no double lies close enough for panels to be cut further:
+    # for (1 - x)^(b - 1) they exceed the error of the rule down to b = 0.1, times SINGULAR to b =
+    # 0.02.
     last = hi - lo <= np.maximum(GRAIN * np.maximum(np.abs(lo), np.abs(hi)), LEAST)
     values = share.reshape(-1, WEIGHTS.size) / WEIGHTS
     return float(np.abs(values @ TOP.T).max(axis=1) @ np.where(last, SINGULAR, 1.0))
@@ -568,10 +561,8 @@ def _misplaced(x: Floats, share: Floats) -> float:
 
 
 def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
-    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either.
-
-    None steps over what the law's own panels have found, whose masses were held against one.
-    """
+    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either."""
+    # None steps over what the law's own panels have found, whose masses were held against one.
     even = _even(source, rows)
     few, rows = rows[even].T, rows[~even]
     if not len(rows):

@@ -46,11 +46,9 @@ def series(c, x):  # type: ignore[no-untyped-def]
 
 @subroutine("float64(float64[::1], float64[::1], float64, float64, float64, float64, float64)")
 def _solve(c, at_nodes, target, low, high, f_low, f_high):  # type: ignore[no-untyped-def]
-    """Root of f = sum c_n T_n - target, monotone on [low, high], with its values at both ends.
-
-    The values at the nodes leave a short interval, in which Newton's method needs two or three
-    steps from where the chord is zero; bisection takes over where it leaves the interval.
-    """
+    """Root of f = sum c_n T_n - target, monotone on [low, high], with its values at both ends."""
+    # The values at the nodes leave a short interval, in which Newton's method needs two or three
+    # steps from where the chord is zero; bisection takes over where it leaves the interval.
     if f_low * f_high >= 0.0:
         return low if abs(f_low) < abs(f_high) else high
     scale = abs(f_high - f_low)
@@ -353,10 +351,8 @@ class _Branch:
 def _resolve(
     source: KernelSource, edges: Floats, law: tuple[float, float, float], reverse: bool
 ) -> _Branch:
-    """Halve panels until density and loss are resolved, the density relative to its least value.
-
-    What is below `floor` (tilted mass) need not be.
-    """
+    """Halve panels until density and loss are resolved, the density relative to its least value."""
+    # What is below `floor` (tilted mass) need not be.
     tilt, log_mgf, floor = law
     sign = -1.0 if reverse else 1.0
     density = source.kernel.log_q_many if reverse else source.kernel.log_p_many

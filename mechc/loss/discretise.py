@@ -290,10 +290,8 @@ def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
 
 
 def _lowest_merged(p: Floats, q: Floats, step: float) -> tuple[Floats, Floats]:
-    """Half cells, the lowest of them merged into one that has mass to give to the pool above.
-
-    With that one on the mesh, and all others a step above, nothing is left at the lower end.
-    """
+    """Half cells, the lowest of them merged into one that has mass to give to the pool above."""
+    # With that one on the mesh, and all others a step above, nothing is left at the lower end.
     below, below_q = np.cumsum(p), np.cumsum(q)
     apart = np.log(p[1:] / q[1:]) - np.log(below / below_q)[:-1] >= step
     next_two = np.append(below[2:], below[-1]) - below[:-1]

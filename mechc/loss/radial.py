@@ -153,10 +153,8 @@ def _edge(inside: Callable[[Floats], NDArray[np.bool_]], out: Floats, within: Fl
 
 @lru_cache(maxsize=16)
 def _rule(order: int, even: bool) -> tuple[Floats, Floats]:
-    """Nodes and weights in theta; in odd dimensions what is summed is smooth in cos theta.
-
-    There the weights are those of Fejér's first rule, over sin theta.
-    """
+    """Nodes and weights in theta; in odd dimensions what is summed is smooth in cos theta."""
+    # There the weights are those of Fejér's first rule, over sin theta.
     theta: Floats = np.pi / order * (np.arange(order, dtype=np.float64) + 0.5)
     if even:
         return theta, np.full(order, np.pi / order, np.float64)

@@ -286,10 +286,8 @@ def _course(
 
 
 def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int) -> None:
-    """The law of the privacy loss: shares of cells.
-
-    exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
-    """
+    """The law of the privacy loss: shares of cells."""
+    # exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
     reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
     if not math.isfinite(reach):
         reach = float(np.asarray(what.epsilon(0.5, **how).upper)) + 10.0
@@ -390,10 +388,8 @@ KINDS: dict[str, Drawn] = {
 def _proven_tradeoff(
     what: Asked, how: dict[str, Any], rates: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """The largest of the lines 1 - delta - alpha e^eps that were evaluated, all proven.
-
-    Of two directions the smaller; where nothing is proven, the estimates.
-    """
+    """The largest of the lines 1 - delta - alpha e^eps that were evaluated, all proven."""
+    # Of two directions the smaller; where nothing is proven, the estimates.
     names = what.composition().directions(how.get("direction", "both"))
     answers = [what.tradeoff(rates, **{**how, "direction": name}) for name in names]
     if any(np.isnan(a.lower).any() for a in answers):
@@ -430,10 +426,8 @@ def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
 
 
 def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int], int]:
-    """What is repeated, how often, and the steps of one repetition.
-
-    By default a run that repeats itself from its first step to its last, else 100 times the run.
-    """
+    """What is repeated, how often, and the steps of one repetition."""
+    # By default a run that repeats itself from its first step to its last, else 100 times the run.
     if counts is not None:
         return run, list(counts), 1
     unit, times = run.unit()

@@ -82,10 +82,8 @@ def _beyond(f: Function, side: float) -> float:
 
 
 def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[float, float] | None:
-    """The integral next to a pole such as (x - 1)^(-0.9), and how far from it that reaches.
-
-    A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
-    """
+    """The integral next to a pole such as (x - 1)^(-0.9), and how far from it that reaches."""
+    # A tenth of such a mass can lie closer to the pole than doubles next to it can tell.
     least = _CLOSE * abs(centre) or math.exp(_SMALLEST)
     x = centre + side * least * np.array([1.0, 100.0])
     near, far = np.abs(x - centre)  # exact, as x is not

@@ -106,11 +106,9 @@ class _Found(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
-    """The sign of what is linear where linear facts hold, which is decided; None for others.
-
-    By Farkas' lemma it is never negative if it is a sum of facts, domains and a constant, none with
-    a negative factor. Where both signs would follow, the facts contradict each other.
-    """
+    """The sign of what is linear where linear facts hold, which is decided; None for others."""
+    # By Farkas' lemma it is never negative if it is a sum of facts, domains and a constant, none
+    # with a negative factor. Where both signs would follow, the facts contradict each other.
     target = _linear(expr)
     if target is None or any(s.is_integer for s in target if s != 1):
         return None
@@ -487,10 +485,8 @@ def _base_powers(term: Expr) -> dict[Expr, list[Expr]]:
 
 
 def _by_monomials(expr: Expr, facts: Facts) -> int | None:
-    """All monomials of one sign after encoding.
-
-    Here exp(u) is written as 1 + w (u > 0) or 1/(1 + w), and likewise A^c for A - 1 of one sign.
-    """
+    """All monomials of one sign after encoding."""
+    # Here exp(u) is written as 1 + w (u > 0) or 1/(1 + w), and likewise A^c for A - 1 of one sign.
     encoded = facts.encode(expr)
     replaced = {}
     for node in encoded.atoms(exp):

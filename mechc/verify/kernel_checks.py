@@ -337,10 +337,8 @@ def _solved(kernel: Any, index: int, losses: Sequence[float], theta: Any) -> Any
 
 
 def _doubtful(kernel: Any, code: int, targets: Sequence[float], theta: Any) -> list[float]:
-    """Losses between tested ones whose inverse does not give them back in the kernel itself.
-
-    Root finders go astray at few losses only: many are looked at, in double precision.
-    """
+    """Losses between tested ones whose inverse does not give them back in the kernel itself."""
+    # Root finders go astray at few losses only: many are looked at, in double precision.
     shares = np.array([0.11, 0.38, 0.64, 0.87])[:, None]
     known = np.unique(targets)
     losses = (known[:-1] + shares * np.diff(known)).ravel()
@@ -403,10 +401,8 @@ def _next_to_cases(
     parameters: tuple[Parameter, ...], conditions: Sequence[Basic],
     bases: Sequence[tuple[float, ...]], shifts: Sequence[float],
 ) -> Iterator[tuple[float, ...]]:  # fmt: skip
-    """Vectors on, just below and just above the border between two cases of the pair.
-
-    Only there does a border that is slightly off exchange formulas.
-    """
+    """Vectors on, just below and just above the border between two cases of the pair."""
+    # Only there does a border that is slightly off exchange formulas.
     for relation in sorted(set().union(*(c.atoms(Relational) for c in conditions)), key=str):
         solved = eliminations(sp.Eq(relation.lhs, relation.rhs))
         for base in bases:

@@ -499,10 +499,8 @@ def _ends(part: Part, line: Line) -> list[tuple[Any, list[int]]]:
 
 
 def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
-    """Whether a log density moves as wanted for all side * x >= y.
-
-    I_m(c) falls in m = |order|: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974).
-    """
+    """Whether a log density moves as wanted for all side * x >= y."""
+    # I_m(c) falls in m = |order|: I_{m+1}/I_m <= c / (2 (m + 1)), Amos (1974).
     if not (isinstance(f, log) and isinstance(f.args[0], sp.besseli)):
         return line.rises_beyond(f, y, side, wanted)
     order, argument = f.args[0].args

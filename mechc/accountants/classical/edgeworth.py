@@ -141,10 +141,8 @@ class EdgeworthAccountant:
         return self._composed.with_infinite(math.log(plus - minus))
 
     def _with_interval(self, epsilon: float, estimate: float) -> Bound:
-        """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds.
-
-        With error="moments" it is the published one: order 1, met with what always holds.
-        """
+        """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds."""
+        # With error="moments" it is the published one: order 1, met with what always holds.
         proven = self._composed.outer(epsilon)
         orders = [1]
         if self._best:

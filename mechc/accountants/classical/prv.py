@@ -137,11 +137,8 @@ class PrvAccountant:
         return window
 
     def _discretise(self, index: int, size: int, tails: Tails) -> tuple[GridLaw, float]:
-        """Algorithm 2: round to the nearest mesh point, then shift to the mean of the loss.
-
-        Returns:
-            The law, and a bound on how far its mean is from that of the truncated loss.
-        """
+        """Algorithm 2: round to the nearest mesh point, then shift to the mean of the loss."""
+        # returns the law, and a bound on how far its mean is from that of the truncated loss
         loss, window = self._laws[index], self._window
         step = 2 * window / size
         mass, _ = loss.cell_masses(mesh(-0.5 * step, step, -size // 2, size + 2))

@@ -235,11 +235,9 @@ def log_variations(tables, atoms, counts, ys, out):  # type: ignore[no-untyped-d
 def _cells(  # type: ignore[no-untyped-def]
     offsets, counts, centred, weight, spread, slack, atoms, tables, end, goal, cells, root, work
 ):
-    """Lay cells from `cells[0, 0]` towards `end`, see `Tilted.decay`, and return how many.
-
-    Rows of `cells` are where they begin and log |phi| in them; `root` is room for a number a step,
-    `work` is that of `turned`.
-    """
+    """Lay cells from `cells[0, 0]` towards `end`, see `Tilted.decay`, and return how many."""
+    # Rows of `cells` are where they begin and log |phi| in them; `root` is room for a number a
+    # step, `work` is that of `turned`.
     left, log_b, count = cells[0], cells[1], 0
     while left[count] < end and count < left.size - 1:
         y, far = left[count], log_b[count : count + 1]
@@ -272,10 +270,8 @@ def _cells(  # type: ignore[no-untyped-def]
 def _saddle(
     slopes: Callable[[float], tuple[float, float]], epsilon: float, limit: float
 ) -> tuple[float, float]:
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
-
-    `slopes` are K' and K'' at a tilt.
-    """
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
+    # `slopes` are K' and K'' at a tilt.
     mean, variance = slopes(0.0)
     gap, variance = epsilon - mean, max(variance, 1e-300)
     root = math.sqrt(gap * gap + 8.0 * variance)

@@ -276,10 +276,8 @@ class ComposedLoss:
         return Bound(exact.lower, exact.upper, exact.upper, method, "proven", detail)
 
     def _settled_interval(self, epsilon: float) -> Interval | None:
-        """Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q.
-
-        There delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
-        """
+        """Beyond ess sup only the mass at infinity counts; below ess inf no output favours Q."""
+        # There delta = 1 - exp(epsilon) Q(p > 0). Far below, delta is one in float64 anyway.
         mass = self._infinite
         if self.log_finite == -math.inf or epsilon == -math.inf:
             return Interval(0.0, 0.0)

@@ -31,10 +31,8 @@ OVER = 2.0  # grid points for every frequency of either sign, at least
 
 @compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True)
 def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
-    """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it.
-
-    The grid has `WIDTH` further points at either end, which belong at the other one.
-    """
+    """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it."""
+    # The grid has `WIDTH` further points at either end, which belong at the other one.
     size = grid.size - 2 * WIDTH
     step = 2.0 * math.pi / size
     far = np.empty(WIDTH + 1)

@@ -356,10 +356,8 @@ class _Grid(NamedTuple):
 
     @classmethod
     def of(cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0) -> _Grid:
-        """Choose a grid, and cut the law at its points or half way between them.
-
-        Points are equally far apart in log(1 + bend X) / bend, or in X.
-        """
+        """Choose a grid, and cut the law at its points or half way between them."""
+        # Points are equally far apart in log(1 + bend X) / bend, or in X.
         law, t = shares.law, shares.steps
         ends = [math.exp(min(end, 700.0)) for end in law.support]
         zero = math.exp(shares.law.log_minus_infinite)

@@ -175,11 +175,9 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
 def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  # type: ignore[no-untyped-def]
-    """Move outward from `start` until the proven side is beyond the target; nan if it never is.
-
-    sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
-    lower bound exceeds it, or 0.
-    """
+    """Move outward from `start` until the proven side is beyond the target; nan if it never is."""
+    # sign 1: an epsilon whose proven upper bound is at most the target; sign -1: one whose proven
+    # lower bound exceeds it, or 0.
     for again in range(OUTWARD):
         epsilon = start + sign * step
         if epsilon <= 0.0 and sign < 0.0:

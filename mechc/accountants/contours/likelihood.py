@@ -319,11 +319,7 @@ def _least(place: float) -> Callable[[Floats], Floats]:
 
 
 def _trimmed(term: Term, place: float) -> Term:
-    """A law of mass one, without the outer panels of the density that do not matter.
-
-    Raises:
-        NumericError: the mass was not one before: the polynomials lack what nothing else shows.
-    """
+    """A law of mass one, without the outer panels of the density that do not matter."""
     table, errors = term.table, term.errors
     middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
     x = middle[:, None] + half[:, None] * NODES

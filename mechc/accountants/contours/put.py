@@ -258,11 +258,9 @@ class Shares:
     " float64)"
 )
 def _cgf(loss, weight, a, n, mean, off, beyond, share):  # type: ignore[no-untyped-def]
-    """Log phi(a)^n and its error by the deviation from 1; the same by that from 1 - a mean.
-
-    `off` is the error of the mean, `beyond` the mass that the nodes do not have, `share` the
-    relative error of weights and of that.
-    """
+    """Log phi(a)^n and its error by the deviation from 1; the same by that from 1 - a mean."""
+    # `off` is the error of the mean, `beyond` the mass that the nodes do not have, `share` the
+    # relative error of weights and of that.
     first, second, whole, noise, less, bends, moved = -beyond, -beyond, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(loss.size):
         u = a * loss[j]

@@ -176,10 +176,8 @@ class Totals(NamedTuple):
 
 
 def _shaky(law: PrivacyLoss) -> Floats:
-    """How many EPS losses on a lattice may be off: they are differences of logs of masses.
-
-    The masses of a table have been rounded themselves.
-    """
+    """How many EPS losses on a lattice may be off: they are differences of logs of masses."""
+    # The masses of a table have been rounded themselves.
     off: Floats = np.abs(law.atom_log_mass) + np.abs(law.atom_log_mass - law.atom_loss)
     return off + 2.0 if law.source is None else off
 
@@ -409,12 +407,9 @@ FACTS = 15
 
 @plain("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
-    """Return what the images add to a sum, as shares of it.
-
-    Returns:
-        Those on the left as far as known, how much they fall with epsilon, their rounding, how much
-        more they may be, a bound on those on the right.
-    """
+    """Return what the images add to a sum, as shares of it."""
+    # returns those on the left as far as known, how much they fall with epsilon, their rounding,
+    # how much more they may be, a bound on those on the right
     c, period = facts[C], facts[PERIOD]
     damped = (c + 1.0) * period
     first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))

@@ -266,10 +266,8 @@ class Chooser:
         self, frozen: ir.Expr, variable: str | None, trials: list[Trial],
         near: Sequence[Trial] = (),
     ) -> Measured:  # fmt: skip
-        """Error class, that near a zero, number of operations, frozen form and error.
-
-        Sums that only the finished module has are not tried, and taken as they are.
-        """
+        """Error class, that near a zero, number of operations, frozen form and error."""
+        # Sums that only the finished module has are not tried, and taken as they are.
         printable = finish_expression(frozen)
         if any(isinstance(node, ir.Helper) for node in ir.walk(printable)):
             return 0, 0, 0, frozen, 0.0

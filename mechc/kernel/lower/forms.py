@@ -94,10 +94,8 @@ def quotients(expr: Expr) -> list[Expr]:
 
 
 def _termwise(expr: Expr) -> list[Expr]:
-    """Quotients of sums one by one: c e/(e + f) as c/(1 + f/e), and as c - c/(1 + e/f).
-
-    The exponential above is divided out, so that no quotient is inf/inf.
-    """
+    """Quotients of sums one by one: c e/(e + f) as c/(1 + f/e), and as c - c/(1 + e/f)."""
+    # The exponential above is divided out, so that no quotient is inf/inf.
     plain, complement = [], []
     for term in Add.make_args(sp.expand(expr)):
         top, bottom = (exponentials(part) for part in rewrite.fraction(spell_out(term)))

@@ -104,11 +104,9 @@ def _density(side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
 
 
 def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Expr, Expr]]:
-    """Logs of what falls to zero at a rounded end of a piece, which doubles may pass.
-
-    With each the same log with its argument as a product, if it is a polynomial: next to such an
-    end a sum has lost its digits.
-    """
+    """Logs of what falls to zero at a rounded end of a piece, which doubles may pass."""
+    # With each the same log with its argument as a product, if it is a polynomial: next to such an
+    # end a sum has lost its digits.
     x = pair.variable
     with mp.workdps(DIGITS):
         vectors = _vectors(case, pair)

@@ -195,11 +195,9 @@ class Sample:
 
 @lru_cache(maxsize=1024)
 def _prepared(expr: Expr, variable: Symbol) -> tuple[Expr, tuple[tuple[Expr, Dummy], ...]]:
-    """The expression with dummies for sums and parts in the parameters alone, and what they are.
-
-    Bessel functions get orders >= 0: mpmath gives up on large negative ones, and for integers the
-    sign does not matter.
-    """
+    """The expression with dummies for sums and parts in the parameters alone, and what they are."""
+    # Bessel functions get orders >= 0: mpmath gives up on large negative ones, and for integers the
+    # sign does not matter.
     expr = expr.replace(besseli, lambda order, z: besseli(Abs(order), z))
     constants: dict[Expr, Dummy] = {node: Dummy() for node in expr.atoms(Sum)}
     expr = expr.xreplace(constants)

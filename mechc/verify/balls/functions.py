@@ -54,11 +54,9 @@ def erfc_bend(u: Any) -> Any:
 
 
 def _erfcx(u: Any) -> Any:
-    """exp(u^2) erfc(u) on a complex ball, by its value in the middle and a bound on its slope.
-
-    From erfcx(u) = 2/sqrt(pi) int_0^oo exp(-t^2 - 2ut) dt, |erfcx'(u)| <= |erfcx'(a)| for every
-    a <= Re u, and erfcx'(a) = 2a erfcx(a) - 2/sqrt(pi).
-    """
+    """exp(u^2) erfc(u) on a complex ball, by its value in the middle and a bound on its slope."""
+    # From erfcx(u) = 2/sqrt(pi) int_0^oo exp(-t^2 - 2ut) dt, |erfcx'(u)| <= |erfcx'(a)| for every a
+    # <= Re u, and erfcx'(a) = 2a erfcx(a) - 2/sqrt(pi).
     middle, lowest = u.mid(), u.real.lower()
     value = (middle * middle).exp() * middle.erfc()
     # an enclosure of the slope must not lose its digits to the difference: it is at most 1/a^2

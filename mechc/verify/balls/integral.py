@@ -59,10 +59,8 @@ def _power_bound(
 
 @lru_cache(maxsize=64)
 def _factored(terms: tuple[Term, ...], x: Symbol) -> tuple[tuple[Expr, Expr], ...]:
-    """The density as a product of powers, of factors of polynomials where there are any.
-
-    Next to a zero that is close by, factors keep the digits that a polynomial loses.
-    """
+    """The density as a product of powers, of factors of polynomials where there are any."""
+    # Next to a zero that is close by, factors keep the digits that a polynomial loses.
     found = []
     for share, function in _factors(terms, x):
         polynomial = function.is_polynomial(x)
@@ -257,10 +255,8 @@ class PieceIntegral(Part):
         return end + side * reach, bound
 
     def _reach(self, a: Any, b: Any, side: int, tiny: Any) -> tuple[Any, Any]:
-        """A distance from a finite end, and a bound on the integral up to there.
-
-        The bound is below `tiny` if the precision allows a distance that short.
-        """
+        """A distance from a finite end, and a bound on the integral up to there."""
+        # The bound is below `tiny` if the precision allows a distance that short.
         best, reason = None, "no bound"
         sides = [(e, t) for e, t in ((a.real, self.piece.p), (b.real, self.piece.q)) if e != 0]
         width, end = self.hi - self.lo, self.piece.lo if side > 0 else self.piece.hi

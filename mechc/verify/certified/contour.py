@@ -150,10 +150,8 @@ class Contour:
         return value, detail
 
     def _aimed(self, epsilon: float, rtols: Sequence[float]) -> tuple[Any, float, dict[str, Any]]:
-        """The ball with errors below the first of `rtols` that few nodes reach, or the last.
-
-        They are shares of what the saddle point promises, whose logarithm comes second.
-        """
+        """The ball with errors below the first of `rtols` that few nodes reach, or the last."""
+        # They are shares of what the saddle point promises, whose logarithm comes second.
         for rtol in rtols:
             c, period, s, size = self.plan(epsilon, rtol)
             with ctx.workprec(64):
@@ -205,10 +203,8 @@ class Contour:
         return [arb(float(k)) for k in self.guide.by_step(c, 2)[:, 0]]
 
     def _sum(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> tuple[Any, Any]:
-        """(h/2 pi) times the sum over |n| <= last, and log M(c) of every step.
-
-        `tolerance` is of moments, relative to M(c).
-        """
+        """(h/2 pi) times the sum over |n| <= last, and log M(c) of every step."""
+        # `tolerance` is of moments, relative to M(c).
         zs = [acb(c, n * h) for n in range(last + 1)]
         terms, sizes = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs], []
         for law, log in zip(self.laws, self._sizes(float(c)), strict=True):

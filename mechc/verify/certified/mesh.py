@@ -295,10 +295,8 @@ class _Placed:
         self.size = max(first + frame.shape[1] for first, frame in self.frames) - self.first
 
     def _weights(self, values: Floats, side: float, most: int, within: Floats) -> Weights:
-        """Whole numbers, rounded down for side -1 and up for 1, where other values are positive.
-
-        The values are sums of at most `most` weights each.
-        """
+        """Whole numbers, rounded down for side -1 and up for 1, where other values are positive."""
+        # The values are sums of at most `most` weights each.
         slack = self.error * 1.01 + 2.0 * U * (most + len(self.blocks) + 64)  # all factors included
         scaled = np.ldexp(values * (1.0 + side * slack), WORD)
         whole = np.floor(scaled) if side < 0.0 else np.ceil(np.nextafter(scaled, np.inf))
@@ -471,14 +469,9 @@ def _composed(rows: Sequence[Weights], counts: Sequence[int]) -> Sum:
 
 
 def _product(a: Sum, b: Sum) -> Sum:
-    """The sum of both, over 2^WORD: rounded down, ends of little weight cut off.
-
-    Where the whole laws exceed a and b by masses of at most lost(a) and lost(b), their product
-    exceeds a * b by at most lost(a) |b| + |a| lost(b) + lost(a) lost(b).
-
-    Raises:
-        NumericError: too many points.
-    """
+    """The sum of both, over 2^WORD: rounded down, ends of little weight cut off."""
+    # Where the whole laws exceed a and b by masses of at most lost(a) and lost(b), their product
+    # exceeds a * b by at most lost(a) |b| + |a| lost(b) + lost(a) lost(b).
     if a.weights.length() + b.weights.length() > MOST_OF_SUM:
         raise NumericError(f"sums on a mesh would take more than {MOST_OF_SUM} points")
     of_a, of_b = a.weights(1), b.weights(1)

@@ -106,10 +106,8 @@ def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tupl
 
 
 def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
-    """L - eps on a box, by the mean value theorem where that is sharper.
-
-    Next to an extremum of L the plain enclosure would need boxes as short as the gap is small.
-    """
+    """L - eps on a box, by the mean value theorem where that is sharper."""
+    # Next to an extremum of L the plain enclosure would need boxes as short as the gap is small.
     plain = loss(box, False).real - epsilon
     if not plain.contains(0):
         return plain
