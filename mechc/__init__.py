@@ -68,13 +68,10 @@ _HOME = {
     for name in names.split()
 }
 _MODULES = {
-    "declare": "mechc.declare",
-    "errors": "mechc.errors",
-    "individual": "mechc.individual",
-    "integrations": "mechc.integrations",
-    "parse": "mechc.declare.text",
+    "declare": "mechc.declare", "errors": "mechc.errors", "individual": "mechc.individual",
+    "integrations": "mechc.integrations", "parse": "mechc.declare.text",
     "reductions": "mechc.reductions",
-}
+}  # fmt: skip
 # without `open`, which `from mechc import *` would put in the place of Python's own
 __all__ = [
     "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",

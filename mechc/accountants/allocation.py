@@ -112,13 +112,9 @@ class Epoch:
     """Bounds on log delta of one epoch in one direction."""
 
     def __init__(
-        self,
-        law: PrivacyLoss,
-        direction: str,
-        steps: int,
-        other: Epoch | None = None,
+        self, law: PrivacyLoss, direction: str, steps: int, other: Epoch | None = None,
         beside: Sequence[tuple[PrivacyLoss, int]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Hold the laws of the loss of one step in that direction; nothing is computed yet.
 
         Args:

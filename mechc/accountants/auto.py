@@ -92,12 +92,9 @@ def able(steps: Sequence[Step]) -> tuple[str, ...]:
     tilted = all(step.loss.strip[1] > 0.0 for step in steps)
     few = count == 1 or (count <= MAX_STEPS and not lacks_moments(steps))
     can = {
-        "auto": True,
-        "contour": tilted,
-        "direct": listed or few,
-        "lattice": tilted and common_lattice(steps) is not None,
-        "pld": tilted and count <= MESHED,
-    }
+        "auto": True, "contour": tilted, "direct": listed or few,
+        "lattice": tilted and common_lattice(steps) is not None, "pld": tilted and count <= MESHED,
+    }  # fmt: skip
     return tuple(name for name, able in can.items() if able)
 
 
@@ -152,14 +149,11 @@ class Facts(NamedTuple):
         total, listed = sum(step.count for step in steps), enumerable(steps)
         most = max((s.loss.atom_loss.size for s in steps), default=0)
         return cls(
-            total=total,
-            distinct=len(steps),
-            plain=most == 0,
+            total=total, distinct=len(steps), plain=most == 0,
             atomic=not any(s.loss.loss.size for s in steps),
-            lattices=all(s.loss.lattice for s in steps),
-            listed=listed,
+            lattices=all(s.loss.lattice for s in steps), listed=listed,
             tables=most > MANY and total > 1 and not listed,
-        )
+        )  # fmt: skip
 
     @property
     def few(self) -> bool:

@@ -296,13 +296,9 @@ def worse(a: Bound, b: Bound) -> Bound:
     elif len(estimates) == 1:  # no mass at all beside no answer
         estimates = []
     return Bound(
-        max(lowers, default=math.nan),
-        max(estimates, default=math.nan),
-        float(np.maximum(a.upper, b.upper)),
-        first.method,
-        status,
-        detail,
-    )
+        max(lowers, default=math.nan), max(estimates, default=math.nan),
+        float(np.maximum(a.upper, b.upper)), first.method, status, detail,
+    )  # fmt: skip
 
 
 def _known(values: tuple[Any, ...]) -> list[float]:

@@ -314,14 +314,10 @@ def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floa
             continue  # the density itself is not resolved
         left = np.isnan(out[2])
         found = run(
-            bands,
-            _payoff(ends[0, 0], width, parts, degree),
-            ends,
+            bands, _payoff(ends[0, 0], width, parts, degree), ends,
             np.array([lowest, width, parts, table.relative, barrier, END_SHARE, widest]),
-            np.array([tilts, k]),
-            counts * step.count,
-            np.exp(targets),
-        )
+            np.array([tilts, k]), counts * step.count, np.exp(targets),
+        )  # fmt: skip
         out[:, left] = found[:, left]
         if np.isnan(out[2]).sum() <= LEFT:
             break  # the first few, next to their largest loss, are as cheap elsewhere

@@ -160,13 +160,10 @@ INSIDE = 0.9  # of the strip of convergence
 def bound(steps: Sequence[Step], epsilon: float) -> Bound:
     """Return bounds on log delta(epsilon) without a transform."""
     return Bound(
-        lower := log_lower(steps, epsilon),
-        upper := max(log_upper(steps, epsilon), lower),
-        upper,
-        "direct",
-        "proven",
+        lower := log_lower(steps, epsilon), upper := max(log_upper(steps, epsilon), lower), upper,
+        "direct", "proven",
         {"limit": "P and Q are too far apart, or the law too extreme, for more than bounds"},
-    )
+    )  # fmt: skip
 
 
 def at_hand(steps: Sequence[Step], epsilon: float, why: str) -> Bound:

@@ -162,12 +162,9 @@ class Composition:
     """An upper and a lower law of a composition, ready for any epsilon near the one it is for."""
 
     def __init__(
-        self,
-        composed: ComposedLoss,
-        laws: Sequence[PrivacyLoss],
-        counts: Sequence[int],
+        self, composed: ComposedLoss, laws: Sequence[PrivacyLoss], counts: Sequence[int],
         epsilon: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Choose a mesh for one epsilon, as fine as the work allowed is, and compose.
 
         Raises:

@@ -77,13 +77,9 @@ class PldAccountant:
     """Proven bounds on delta for any losses, by discretisation on a mesh."""
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        *,
-        rtol: float = 1e-6,
-        max_bytes: int = 2**31,
+        self, steps: Sequence[Step], *, rtol: float = 1e-6, max_bytes: int = 2**31,
         grid: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Prepare a composition.
 
         Args:

@@ -423,13 +423,9 @@ class Recursion:
                 self._floor += found.error
 
     def _repeat(
-        self,
-        table: Tabulated,
-        matrix: tuple[Floats, Floats] | None,
-        turns: int,
-        relative: float,
+        self, table: Tabulated, matrix: tuple[Floats, Floats] | None, turns: int, relative: float,
         floor: float,
-    ) -> tuple[tuple[Floats, Floats] | None, Piecewise | None]:
+    ) -> tuple[tuple[Floats, Floats] | None, Piecewise | None]:  # fmt: skip
         """Return one level more of a repeated step, on panels halved until they resolve it."""
         # The matrix, to nodes and to ends of panels, serves all levels on the same panels; `turns`
         # is how often the step is repeated. The function moves on from level to level: neighbours

@@ -52,14 +52,9 @@ class Sweep(Columns):
     """
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        payoff: Smooth | Lattice,
-        log_delta: float,
-        rtol: float,
-        *,
+        self, steps: Sequence[Step], payoff: Smooth | Lattice, log_delta: float, rtol: float, *,
         recursion: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Keep the steps; nothing is computed before the first question."""
         super().__init__(tuple(s for s in steps if s.count > 0))
         self._payoff, self._target, self._rtol = payoff, log_delta, rtol

@@ -139,12 +139,9 @@ def _fail(ctx: Any, words: str, code: int) -> None:
 
 
 app = typer.Typer(
-    cls=_Group,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="A mechanism compiler for differential privacy.",
-    epilog=EXIT_CODES,
-)
+    cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
+    help="A mechanism compiler for differential privacy.", epilog=EXIT_CODES,
+)  # fmt: skip
 
 
 def run() -> None:

@@ -87,14 +87,10 @@ class Evaluation:
     """
 
     def __init__(
-        self,
-        steps: Mapping[str, Sequence[Step]],
-        method: str,
-        rtol: float,
-        options: tuple[tuple[str, Any], ...] = (),
-        no_lower: str = "",
+        self, steps: Mapping[str, Sequence[Step]], method: str, rtol: float,
+        options: tuple[tuple[str, Any], ...] = (), no_lower: str = "",
         beneath: Evaluation | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Build one accountant for each direction.
 
         Args:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from sys import float_info
 from typing import Any
@@ -81,25 +82,10 @@ def as_array(name: str, values: Any) -> NDArray[np.float64]:
         raise DeclarationError(f"{name}={values!r} is not an array of numbers: {error}") from error
 
 
-def as_epsilon(value: Any) -> float:
-    """Return epsilon as a float, infinite ones included."""
-    return as_number("epsilon", value)
-
-
 def as_finite_epsilon(name: str, value: Any) -> float:
     """Return an epsilon as a float, finite and >= 0."""
     accepted = "a finite number >= 0; where a mass sits at infinite loss give one"
     return as_number(name, value, accepted, 0.0, float_info.max)
-
-
-def as_rate(value: Any) -> float:
-    """Return a false positive rate in [0, 1]."""
-    return as_number("alpha", value, "0 <= alpha <= 1", 0.0, 1.0)
-
-
-def as_log_delta(value: Any) -> float:
-    """Return a log delta <= 0."""
-    return as_number("log_delta", value, "log_delta <= 0", hi=0.0)
 
 
 def as_delta(value: Any) -> float:
@@ -113,14 +99,11 @@ def as_positive_delta(value: Any) -> float:
     return math.log(as_number("delta", value, "0 < delta <= 1", LEAST, 1.0))
 
 
-def as_work(value: Any) -> float:
-    """Return the work a query may take, > 0; inf for any."""
-    return as_number("max_work", value, "max_work > 0", LEAST)
-
-
-def as_order(value: Any) -> float:
-    """Return the order of a Rényi divergence, > 0."""
-    return as_number("orders", value, "orders > 0", LEAST)
+as_epsilon = partial(as_number, "epsilon")  # infinite ones included
+as_rate = partial(as_number, "alpha", accepted="0 <= alpha <= 1", lo=0.0, hi=1.0)
+as_log_delta = partial(as_number, "log_delta", accepted="log_delta <= 0", hi=0.0)
+as_work = partial(as_number, "max_work", accepted="max_work > 0", lo=LEAST)  # inf for any
+as_order = partial(as_number, "orders", accepted="orders > 0", lo=LEAST)  # of a divergence
 
 
 def as_count(count: Any, name: str = "count") -> int:

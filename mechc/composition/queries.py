@@ -173,13 +173,9 @@ class Queries(ABC):
         return {**named, "rtol": as_rtol(named["rtol"])}
 
     def _ask(
-        self,
-        quantity: Quantity,
-        check: Callable[[Any], float],
-        values: Any,
-        question: Callable[[Evaluation, float], Bound],
-        how: dict[str, Any],
-    ) -> Bound:
+        self, quantity: Quantity, check: Callable[[Any], float], values: Any,
+        question: Callable[[Evaluation, float], Bound], how: dict[str, Any],
+    ) -> Bound:  # fmt: skip
         """Ask one evaluation about all points (`values`, each checked), each with so much work."""
         work = how.pop("max_work", MAX_WORK)
         balls = as_flag("certified", quantity in CERTIFIED and how.pop("certified", False))

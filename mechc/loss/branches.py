@@ -629,12 +629,9 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
 # m nodes on exp(vu/2) is v^2m m!^4 / ((2m+1) (2m)!^3), and that on the panel's polynomials
 # P_n, whose coefficients are below 10^(-13 n/15), is share^2m times a derivative: both below 1e-15.
 RULES = (
-    (2, 1 / 1024, 1e-3),
-    (3, 1 / 64, 0.03),
-    (4, 1 / 16, 0.2),
-    (6, 1 / 4, 1.0),
+    (2, 1 / 1024, 1e-3), (3, 1 / 64, 0.03), (4, 1 / 16, 0.2), (6, 1 / 4, 1.0),
     (ORDER, math.inf, math.inf),
-)
+)  # fmt: skip
 _gauss = functools.cache(legendre.leggauss)  # eigenvalues of a matrix
 BLOCK = 2**13  # intervals integrated at once: their nodes stay in the processor's cache
 

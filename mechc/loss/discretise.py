@@ -279,14 +279,10 @@ def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
     )
     mass[mass < _LEAST] = 0.0
     return GridLaw(
-        offset=offset,
-        step=cells.step,
-        first=cells.first - 1,
-        mass=mass,
-        log_infinite=cells.loss.log_infinite,
-        slack=3 * noise + 4 * _label_error(cells.points),
+        offset=offset, step=cells.step, first=cells.first - 1, mass=mass,
+        log_infinite=cells.loss.log_infinite, slack=3 * noise + 4 * _label_error(cells.points),
         inflation=noise,
-    )
+    )  # fmt: skip
 
 
 def _lowest_merged(p: Floats, q: Floats, step: float) -> tuple[Floats, Floats]:

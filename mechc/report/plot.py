@@ -377,12 +377,9 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
 
 Drawn = Callable[["Axes", "Asked", dict[str, Any], Look, str, int], None]
 KINDS: dict[str, Drawn] = {
-    "profile": _profile,
-    "tradeoff": _tradeoff,
-    "steps": _steps,
-    "loss": _loss,
+    "profile": _profile, "tradeoff": _tradeoff, "steps": _steps, "loss": _loss,
     "densities": _densities,
-}
+}  # fmt: skip
 
 
 def _proven_tradeoff(

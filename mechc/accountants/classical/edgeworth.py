@@ -83,15 +83,9 @@ class EdgeworthAccountant:
     """
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        *,
-        rtol: float = 1e-6,
-        order: int = 2,
-        interval: bool = False,
-        error: str = "best",
-        tilted: bool = False,
-    ) -> None:
+        self, steps: Sequence[Step], *, rtol: float = 1e-6, order: int = 2, interval: bool = False,
+        error: str = "best", tilted: bool = False,
+    ) -> None:  # fmt: skip
         """Merge the steps; the expansions are made at the first query."""
         if not isinstance(order, int) or order not in range(1, 9):
             raise DeclarationError(f"order={order!r}: expected an integer from 1 to 8")

@@ -35,14 +35,9 @@ class FourierAccountant:
     """Riemann sum of the convolved density, between rounded-down and rounded-up compositions."""
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        *,
-        rtol: float = 1e-6,
-        n: int = 2**18,
-        window: float | None = None,
-        max_bytes: int = 2**31,
-    ) -> None:
+        self, steps: Sequence[Step], *, rtol: float = 1e-6, n: int = 2**18,
+        window: float | None = None, max_bytes: int = 2**31,
+    ) -> None:  # fmt: skip
         """Prepare a composition.
 
         Args:

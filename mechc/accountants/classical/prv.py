@@ -38,14 +38,9 @@ class PrvAccountant:
     """Two-sided bounds by the mean-matched discretisation of privacy random variables."""
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        *,
-        rtol: float = 1e-6,
-        eps_error: float = 0.01,
-        delta_error: float = 1e-10,
-        max_bytes: int = 2**31,
-    ) -> None:
+        self, steps: Sequence[Step], *, rtol: float = 1e-6, eps_error: float = 0.01,
+        delta_error: float = 1e-10, max_bytes: int = 2**31,
+    ) -> None:  # fmt: skip
         """Choose mesh and window; nothing is transformed before the first query.
 
         Args:

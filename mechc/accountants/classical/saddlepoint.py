@@ -274,13 +274,9 @@ class SaddlepointAccountant:
     """
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        *,
-        rtol: float = 1e-6,
-        variant: str = "msd1",
+        self, steps: Sequence[Step], *, rtol: float = 1e-6, variant: str = "msd1",
         order: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Merge the steps; nothing is computed yet."""
         if variant not in VARIANTS:
             raise DeclarationError(f"variant={variant!r}: expected one of {', '.join(VARIANTS)}")

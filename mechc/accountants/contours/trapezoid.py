@@ -360,14 +360,10 @@ class Contour:
         if not upper < math.inf:
             return None
         detail = {
-            "contour": self.c,
-            "period": self.period,
-            "nodes": float(self.nodes),
-            "right_images": right / share,
-            "left_images": unknown / share,
-            "truncation": tail / share,
-            "rounding": (rounding - tail) / share,
-        }
+            "contour": self.c, "period": self.period, "nodes": float(self.nodes),
+            "right_images": right / share, "left_images": unknown / share,
+            "truncation": tail / share, "rounding": (rounding - tail) / share,
+        }  # fmt: skip
         return Answer(lower, estimate, upper, detail)
 
     def facts(self, n: float = 1.0) -> Floats:
@@ -572,10 +568,7 @@ class Blurred:
         more += (contour.tolerance + contour.rounding) * abs(density)
         density = max(density, 0.0)
         totals = Totals(
-            lower=upper - density,
-            estimate=upper - 0.4 * density,
-            upper=upper,
-            noise=2.0 * (error + more),
-            truncation=(tail + blur.excess * far) * contour.period,
-        )
+            lower=upper - density, estimate=upper - 0.4 * density, upper=upper,
+            noise=2.0 * (error + more), truncation=(tail + blur.excess * far) * contour.period,
+        )  # fmt: skip
         return contour.conclude(epsilon, totals)
