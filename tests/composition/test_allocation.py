@@ -857,3 +857,29 @@ def test_divergences_of_an_epoch_grow_with_their_order_up_to_those_of_one_step()
     assert all(b.upper - b.lower < 0.01 * b.upper for b in known[:4])
     assert known[-1].upper == pytest.approx(3.0 * one(sigma=1.0).renyi(64.0).upper)  # Jensen
     assert event.zcdp().upper == pytest.approx(0.5, rel=1e-12)  # the largest orders decide
+
+
+def test_epochs_of_steps_that_are_not_alike_and_may_be_impossible_without_a_record():
+    """Two kinds of truncated noise, by sampling: X may be 0 in one step and not in another."""
+    kinds, n, rng = ((1.0, 2.0), (2.0, 3.0)), 400_000, np.random.default_rng(3)
+    noise = mechc.load("truncated_laplace")
+    run = 2 * mechc.random_allocation([noise(scale=b, halfwidth=h) for b, h in kinds])
+
+    def ratio(scale, halfwidth, moved):
+        size = -scale * np.log1p(rng.random(n) * np.expm1(-halfwidth / scale))
+        x = np.where(rng.random(n) < 0.5, -size, size) + moved
+        inside = np.abs(x) <= halfwidth
+        x_ratio = np.where(inside, np.exp((np.abs(x) - np.abs(x - 1.0)) / scale), np.inf)
+        return np.where(np.abs(x - 1.0) <= halfwidth, x_ratio, 0.0)
+
+    def epoch(record):
+        chosen = rng.integers(0, 2, n)
+        return sum(ratio(b, h, record * (chosen == i)) for i, (b, h) in enumerate(kinds)) / 2.0
+
+    with np.errstate(divide="ignore"):
+        losses = {"remove": np.log(epoch(1) * epoch(1)), "add": -np.log(epoch(0) * epoch(0))}
+    for direction, loss in losses.items():
+        gains = np.maximum(-np.expm1(np.minimum(0.3 - loss, 0.0)), 0.0)
+        bound = run.delta(0.3, direction=direction)
+        assert bound.upper - bound.lower < 1e-9
+        assert abs(bound.upper - gains.mean()) < 5.0 * gains.std() / n**0.5
