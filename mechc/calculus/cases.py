@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import sympy as sp
 from sympy import Add, Expr, Mul, Pow, S, Symbol, log, oo
@@ -61,11 +62,21 @@ class Atom:
 
 @dataclass(frozen=True)
 class Case:
-    """Pieces and atoms for the parameters with `condition`."""
+    """Pieces and atoms for the parameters with `condition`.
+
+    Attributes:
+        condition: true for exactly one case.
+        pieces: of both laws, in order.
+        atoms: of both laws.
+        p: pieces that tell the density of P, fewer where the order of all is not settled.
+        q: the same for Q.
+    """
 
     condition: Boolean
     pieces: tuple[Piece, ...]
     atoms: tuple[Atom, ...]
+    p: tuple[Piece, ...]
+    q: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,8 @@ def _cases(declaration: Declaration, facts: Facts, ordered: bool) -> list[tuple[
         pieces = _merged(
             _pieces(declaration, facts, ordered), declaration.measure is Measure.LATTICE
         )
-        return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts))))]
+        p, q = _alone(pieces, declaration, facts, ordered)
+        return [(facts, Case(facts.condition, pieces, tuple(_atoms(declaration, facts)), p, q))]
     except Undecided as undecided:
         if len(facts.known) >= MAX_SPLITS:
             raise UnsupportedError(
@@ -184,6 +196,26 @@ def _pieces(
             rate = sample.rate if sample else None
             pieces.append((Piece(a, b, p, q, rate, r), stretch.exprs[2 + len(kept) :]))
     return pieces
+
+
+def _alone(
+    pieces: tuple[Piece, ...], declaration: Declaration, facts: Facts, ordered: bool
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Pieces of P, and of Q, taken apart without the other where both have a formula twice."""
+    formulas = [
+        [f for f, _ in groupby(sides)] for sides in zip(*((s.p, s.q) for s in pieces), strict=True)
+    ]
+    move, x = move_of(declaration), declaration.variable
+    if move is None or all(len(set(found)) == len(found) for found in formulas):
+        return pieces, pieces
+    alone = replace(declaration, p=declaration.q, construction=None)
+    q = _merged(_pieces(alone, facts, ordered), declaration.measure is Measure.LATTICE)
+    p = [
+        replace(piece, lo=_less(piece.lo, -move), hi=_less(piece.hi, -move),
+                p=tuple(term.subs(x, x - move) for term in piece.p))
+        for piece in q
+    ]  # fmt: skip
+    return tuple(p), q
 
 
 def _less(end: Expr, move: Expr) -> Expr:

@@ -9,7 +9,7 @@ Where neither of the others settles all pieces the case stays whole and its regi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sympy import And, Basic, Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
@@ -190,10 +190,11 @@ def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> 
 def _under(case: Case, relation: Basic) -> Case:
     """The case with one more condition; an equation also eliminates a parameter."""
     condition = And(case.condition, relation)
-    pieces = case.pieces
+    pieces = [case.pieces, case.p, case.q]
     for symbol, value in eliminations(relation).items():
-        pieces = tuple(_substitute(piece, symbol, value) for piece in pieces)
-    return type(case)(condition=condition, pieces=pieces, atoms=case.atoms)
+        pieces = [tuple(_substitute(piece, symbol, value) for piece in law) for law in pieces]
+    both, p, q = pieces
+    return replace(case, condition=condition, pieces=both, p=p, q=q)
 
 
 def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:

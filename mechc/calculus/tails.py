@@ -162,14 +162,17 @@ def _at_end(
     if limit is not None and not limit.is_infinite:
         return 0, None, f"as {x} -> {end} the loss tends to {limit}" if end.is_infinite else None
     y, approach = end_point(x, end, at.from_right)
-    expansion = Expansion(y, facts)
-    loss = expansion.series(region.loss.subs(x, approach))  # type: ignore[union-attr]
-    if not expansion.limit_of(loss).is_infinite:
-        return 0, None, None
-    stretch = log(y) if end.is_infinite else -log(y)
-    mass = expansion.series(log_sum(region.p, x).subs(x, approach) + stretch)
-    side = expansion.sign(loss.lead[0])
-    return side, _reach(mass, loss, expansion), _unbounded(x, end, mass, loss, expansion)
+
+    def seen(expansion: Expansion) -> tuple[int, Expr | None, str | None]:
+        loss = expansion.series(region.loss.subs(x, approach))  # type: ignore[union-attr]
+        if not expansion.limit_of(loss).is_infinite:
+            return 0, None, None
+        stretch = log(y) if end.is_infinite else -log(y)
+        mass = expansion.series(log_sum(region.p, x).subs(x, approach) + stretch)
+        side = expansion.sign(loss.lead[0])
+        return side, _reach(mass, loss, expansion), _unbounded(x, end, mass, loss, expansion)
+
+    return Expansion(y, facts).leading(seen)
 
 
 def _term_by_term(region: Region, x: Symbol, end: _End, facts: Facts) -> tuple[Expr, Expr]:

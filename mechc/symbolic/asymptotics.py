@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
@@ -30,6 +30,8 @@ from mechc.symbolic.rewrite import factored
 from mechc.symbolic.signs import proved, sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
+FEW = 1  # tried first: leading terms are all that a limit needs, unless they cancel
+T = TypeVar("T")
 
 
 class Unknown(Exception):
@@ -118,10 +120,11 @@ _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
 class Expansion:
     """Expansions along one symbol y -> +oo under given facts: their algebra, then functions."""
 
-    def __init__(self, y: Symbol, facts: Facts) -> None:
-        """Series in `y`, orders compared by `facts`."""
+    def __init__(self, y: Symbol, facts: Facts, terms: int = TERMS) -> None:
+        """Series in `y`, orders compared by `facts`, of so many terms."""
         self.y = y
         self.facts = facts
+        self.terms = terms
 
     def limit_of(self, series: Series) -> Expr:
         """Limit of a series."""
@@ -216,9 +219,9 @@ class Expansion:
         """Sum over k of coefficient(k) * small**k for a series that tends to zero."""
         if not small.terms and not small.errors:
             return self.collect([(coefficient(0), ONE)])
-        left_out = orders(small)[0] ** S(TERMS)
+        left_out = orders(small)[0] ** S(self.terms)
         total, power = Series(()), Series(((S.One, ONE),), (left_out,))
-        for k in range(TERMS):
+        for k in range(self.terms):
             total = self.add(total, self.scale(power, _normal(coefficient(k))))
             power = self.multiply(power, small)
         return self.collect(total.terms, self.largest((*total.errors, *orders(power))))
@@ -269,7 +272,14 @@ class Expansion:
 
     def limit(self, expr: Expr) -> Expr:
         """Limit of an expression as y -> +oo (+-oo allowed)."""
-        return self.limit_of(self.series(expr))
+        return self.leading(lambda few: few.limit_of(few.series(expr)))
+
+    def leading(self, seen: Callable[[Expansion], T]) -> T:
+        """What leading terms show: from few terms, or from more where those do not tell."""
+        try:
+            return seen(Expansion(self.y, self.facts, FEW))
+        except Unknown:
+            return seen(self)
 
     def _exp(self, a: Series) -> Series:
         """Exp of linear, logarithmic, constant and vanishing parts."""
@@ -350,7 +360,7 @@ class Expansion:
                 raise Unknown("the largest exponentials cancel")
             return self.add(best, self.collect([(log(mass), ONE)], (VANISHING,)))
         fast = all(gap.terms and gap.lead[1].power.is_positive for gap in gaps if gap.terms)
-        return self.add(best, Series((), (Order(power=-S(TERMS)) if fast else VANISHING,)))
+        return self.add(best, Series((), (Order(power=-S(self.terms)) if fast else VANISHING,)))
 
     def _log_mix(self, weight: Expr, difference: Expr) -> Series:
         inner = self.series(difference)
@@ -437,7 +447,7 @@ class Expansion:
             return self.collect([(value, ONE)], (VANISHING,))
         u = Dummy("u")
         derivatives = [type(expr)(u)]
-        for _ in range(TERMS):
+        for _ in range(self.terms):
             derivatives.append(sp.diff(derivatives[-1], u))
         small = self.add(inner, self.collect([(-end, ONE)]))
         return self.compose(small, lambda k: derivatives[k].subs(u, end) / sp.factorial(k))

@@ -186,9 +186,8 @@ def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
 def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
     """Sign of the slope near an end; a limit of zero says nothing."""
     y, approach = end_point(x, end, from_right)
-    expansion = Expansion(y, facts)
-    lead, _ = expansion.series(slope.subs(x, approach)).lead
-    return sign(lead, facts)
+    slope = slope.subs(x, approach)
+    return sign(Expansion(y, facts).leading(lambda few: few.series(slope).lead[0]), facts)
 
 
 def monotone_parts(

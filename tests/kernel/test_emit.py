@@ -8,10 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from built_in import source
+from built_in import as_python, source
+from sympy import Abs, Piecewise
 
+from mechc.declare import additive, positive, real
 from mechc.kernel import cache, ir
 from mechc.kernel.cache import sealed
+from mechc.kernel.compiler import compile_declaration
 from mechc.kernel.emit import emit
 from mechc.kernel.ir import Function, Module, Root, Series
 from mechc.kernel.lower.context import identifiers
@@ -185,3 +188,29 @@ def test_only_math_functions_that_numba_has():
 )
 def test_parameter_names_never_clash(names, expected):
     assert identifiers(names) == expected
+
+
+def test_laws_that_overlap_in_any_order_are_told_apart_from_each_other():
+    """Triangles of symbolic width: each density has its own pieces, and ends have names."""
+    x, w, d = real("x"), positive("w", typical=(0.5, 5)), positive("d", default=1, typical=(0.1, 9))
+    noise = Piecewise(((w - Abs(x)) / w**2, Abs(x) < w), (0, True))
+    text = compile_declaration(
+        additive("triangles", noise=noise, variable=x, sensitivity=d, parameters=(w, d))
+    )
+    of = {part.partition("(")[0]: part for part in re.split(r"\ndef ", text)}
+    assert "d" not in re.findall(r"theta|\b[dw]\b", of["log_q"].partition("theta")[2])
+    assert [line for line in text.splitlines() if "if x < " in line and " if " in line[12:]] == []
+    kernel = as_python(text, {"__name__": "triangles"})
+    for width, move in ((2.0, 0.5), (2.0, 3.0), (2.0, 5.0)):
+        theta, xs = np.array([width, move]), np.linspace(-3.0, 9.0, 97) + 1e-3
+        q, p = (np.maximum(width - abs(at), 0.0) / width**2 for at in (xs, xs - move))
+        for name, density in (("log_q", q), ("log_p", p)):
+            found, many = np.array([kernel[name](at, theta) for at in xs]), np.empty(xs.size)
+            with np.errstate(divide="ignore"):
+                kernel[f"{name}_many"](xs, theta, many)
+                assert found == pytest.approx(np.log(density), rel=1e-13, abs=1e-13)
+            assert (found == many).all() or found == pytest.approx(many, rel=1e-14)
+        found = np.array([kernel["loss"](at, theta) for at in xs])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = np.log(p) - np.log(q)
+        assert found == pytest.approx(expected, rel=1e-11, abs=1e-13, nan_ok=True)

@@ -33,11 +33,14 @@ def density_chain(
     """
     name, x = context.calculus.pair.name, context.calculus.pair.variable
     spans = []
-    for piece in case.pieces:
+    for piece in case.p if side == "p" else case.q:
         where = f"{name}: log {side} on ({piece.lo}, {piece.hi})"
         terms = piece.p if side == "p" else piece.q
         terms = tuple(Term(t.weight, t.log_density.xreplace(forms)) for t in terms)
         spans.append((piece.lo, piece.hi, log_of_terms(terms, x, context.at_x.at(where))))
+    last = case.pieces[-1].hi
+    if spans and spans[-1][1] != last:  # an end of one law alone is none of the support
+        spans.append((spans[-1][1], last, ir.MINUS_INF))
     return _chain(spans, ir.MINUS_INF, context)
 
 
@@ -72,8 +75,10 @@ def _chain(spans: Sequence[Span], outside: ir.Expr, context: Context) -> ir.Bloc
         guard = ir.Compare("<=" if closed else "<", X, context.constant(hi))
         arms.append((guard, ir.Block((), value)))
         end = hi
-    arms.append((None, ir.Block((), outside)))
-    return ir.Block((), ir.Chain(tuple(arms)))
+    otherwise = ir.Block((), outside)
+    while arms and arms[-1][1] == otherwise:
+        arms.pop()
+    return ir.Block((), ir.Chain((*arms, (None, otherwise))))
 
 
 def _merged(spans: Sequence[Span], lattice: bool) -> list[Span]:

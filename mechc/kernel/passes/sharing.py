@@ -1,7 +1,8 @@
 """Common subexpressions get a name; what does not depend on x leaves the loop.
 
 `share` works within one guard: an operation is named where it is first certainly evaluated, never
-in front of a guard or a `Select` that might protect it. `hoist` moves expressions in parameters
+in front of a guard or a `Select` that might protect it, but for ends of intervals, which are chosen
+among parameters and protect nothing. `hoist` moves expressions in parameters
 alone out of the loop of an array function. That may evaluate one that its guard would have
 skipped, which costs a little time and nothing else: kernels are compiled without exceptions.
 """
@@ -31,7 +32,9 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         lifted: how many operations of all arms have names already.
     """
     if isinstance(block.tail, ir.Chain):
-        several = len(block.tail.arms) > 1
+        ends, block = _ends_named(block, lifted)
+        lifted += len(ends)
+        several = len(block.tail.arms) > 1  # type: ignore[union-attr]
         common = sorted(_everywhere(block), key=_size, reverse=True) if several else []
         names: dict[Expr, ir.Local] = {}
         for value in common:
@@ -46,7 +49,7 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         )
         inner, values = share_all(tuple(names), "v")
         lets = zip(names.values(), values, strict=True)
-        return Block((*block.lets, *inner, *lets), ir.Chain(arms))
+        return Block((*block.lets, *ends, *inner, *lets), ir.Chain(arms))
     sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
     named = []
     for name, value in block.lets:
@@ -55,6 +58,25 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         sharer.names[value] = name
     tail = sharer.rewrite(block.tail)
     return Block((*named, *sharer.take()), tail)
+
+
+def _ends_named(block: Block, lifted: int) -> tuple[Lets, Block]:
+    """Names for the choices among parameters alone that guards compare with, and the block then."""
+    assert isinstance(block.tail, ir.Chain)
+    choices = {
+        node
+        for guard, _ in block.tail.arms
+        for node in ir.walk(guard or ir.ZERO)
+        if isinstance(node, ir.Select) and not any(isinstance(n, ir.Var) for n in ir.walk(node))
+    }
+    names: dict[Expr, ir.Local] = {}
+
+    def renamed(expr: Expr) -> Expr:
+        return ir.transform(expr, lambda node: names.get(node, node))
+
+    for value in sorted(choices, key=lambda value: (_size(value), repr(value))):
+        names[renamed(value)] = ir.Local(f"u{lifted + len(names)}")
+    return tuple((name, value) for value, name in names.items()), ir.map_block(block, renamed)
 
 
 def _everywhere(block: Block) -> set[Expr]:
