@@ -36,6 +36,7 @@ from mechc.individual.budget import (
     dense,
     in_range,
     integer,
+    log_target,
     number,
     real_array,
 )
@@ -139,10 +140,7 @@ class IndividualAccountant(TakesTurns):
         integer("people", people, 1)  # before anything is compiled
         journal, self._meshed = integer("journal", journal), integer("mesh", mesh)
         self.rtol = self._tolerance(number("rtol", rtol))
-        family = mechanism
-        if not isinstance(mechanism, Family):
-            family = Family.of(mechanism, parameter, span)
-        self.family: Family = family
+        family = self.family = Family.of(mechanism, parameter, span)
         check_one_of("spacing", spacing, ("geometric", "linear", "measured"))
         if not isinstance(splines, (bool, np.bool_)):
             raise DeclarationError(f"splines={splines!r} (expected True or False)")
@@ -291,9 +289,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: no such method.
         """
-        if not 1e-250 <= number("delta", delta) < 1.0:
-            raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        query = Query(math.log(delta), math.nan, self._tolerance(rtol))
+        query = Query(log_target(delta), math.nan, self._tolerance(rtol))
         return self._answer(query, method, rows, progress, Quantity.EPSILON)
 
     @in_turn

@@ -99,33 +99,21 @@ def first_invalid(values: Floats) -> int:
     return -1
 
 
-@subroutine("uint64(float64, float64, boolean)")
-def _units(value, scale, squared):  # type: ignore[no-untyped-def]
-    """Return the integer that stands for a step: rounded up when squared, rounded down if not."""
-    if not squared:
-        return np.uint64(np.int64(np.floor(value * scale)))
-    m = np.uint64(np.int64(np.ceil(value * scale)))
-    # the product can underflow to zero under a huge budget: a step is never free
-    return max(m, np.uint64(value > 0.0))
-
-
-@subroutine("uint64(float64, float64, uint64, boolean)")
-def _low_word(value, scale, units, squared):  # type: ignore[no-untyped-def]
-    """Return the lower 64 bits of units^2, or of (units + fraction) 2^62 rounded up."""
+@subroutine("UniTuple(uint64, 2)(float64, float64, boolean)")
+def _words(value, scale, squared):  # type: ignore[no-untyped-def]
+    """Return the upper and lower 64 bits of what stands for a step: never less than it, or free."""
     if squared:
-        return units * units
+        m = np.uint64(np.int64(np.ceil(value * scale)))
+        # the product can underflow to zero under a huge budget: a step is never free
+        m = max(m, np.uint64(value > 0.0))
+        a, b = m >> _U32, m & _LOW
+        return a * a + ((np.uint64(2) * a * b + ((b * b) >> _U32)) >> _U32), m * m
+    units = np.uint64(np.int64(np.floor(value * scale)))
     fraction = np.uint64(np.int64(np.ceil((value * scale - np.float64(units)) * _FRACTION)))
     free = value > 0.0 and units == np.uint64(0) and fraction == np.uint64(0)
-    return (units << np.uint64(62)) + fraction + np.uint64(free)
-
-
-@subroutine("uint64(uint64, uint64, boolean)")
-def _high_word(units, low, squared):  # type: ignore[no-untyped-def]
-    """Return the upper 64 bits that belong to `_low_word`."""
-    if squared:
-        a, b = units >> _U32, units & _LOW
-        return a * a + ((np.uint64(2) * a * b + ((b * b) >> _U32)) >> _U32)
-    return (units >> np.uint64(2)) + np.uint64(low < (units << np.uint64(62)))
+    whole = units << np.uint64(62)
+    low = whole + fraction + np.uint64(free)
+    return (units >> np.uint64(2)) + np.uint64(low < whole), low
 
 
 @compiled(
@@ -138,10 +126,9 @@ def charge(  # type: ignore[no-untyped-def]
     """Add step i to total i wherever the sum stays within the budget; say where it did."""
     for i in range(values.size):  # no early exits: this loop runs at memory speed
         value = min(values[i], budget)
-        units = _units(value, scale, squared)
-        low = _low_word(value, scale, units, squared)
+        high, low = _words(value, scale, squared)
         new_low = totals[i, 1] + low
-        new_high = totals[i, 0] + _high_word(units, low, squared) + np.uint64(new_low < low)
+        new_high = totals[i, 0] + high + np.uint64(new_low < low)
         fits = new_high < cap_high or (new_high == cap_high and new_low <= cap_low)
         fits = fits and values[i] <= budget
         totals[i, 0] = new_high if fits else totals[i, 0]
@@ -194,6 +181,13 @@ def number(name: str, value: float) -> float:
     except OverflowError:
         raise DeclarationError(f"{name} is larger than any double (expected a number)") from None
     return math.nextafter(found, -math.inf) if found > value else found
+
+
+def log_target(delta: float) -> float:
+    """Return the log of a delta that individual epsilons can be asked at."""
+    if not 1e-250 <= number("delta", delta) < 1.0:
+        raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
+    return math.log(delta)
 
 
 def allocate(

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
-from mechc.individual.budget import as_floats
+from mechc.individual.budget import as_floats, log_target
 from mechc.individual.family import Family
 from mechc.individual.storage import PathLike, StateError
 from mechc.protocol import Floats
@@ -70,17 +70,11 @@ class Results:
     def open(
         cls, path: PathLike, people: int, chunk: int, about: dict[str, Any], pieces: int = 0
     ) -> Self:
-        """Create the results of a run, or continue those of the same run.
-
-        Args:
-            path: ends in ".zarr" or ".parquet"; URLs of fsspec in the latter.
-            people: number of rows.
-            chunk: rows in every chunk but the last.
-            about: JSON-serialisable facts that must match when a run is continued.
-            pieces: number of chunks where they are of any size, for Parquet.
+        """Create the results of a run, or continue those of the run with the same facts `about` it.
 
         Raises:
-            DeclarationError: another format.
+            DeclarationError: the path ends in neither ".zarr" nor ".parquet", or is a URL and not
+                the latter.
             StateError: the results there are those of another run.
             UnsupportedError: the library for the format is not installed.
         """
@@ -130,13 +124,9 @@ class Results:
     def write(
         self, index: int, columns: Floats, given: str = "", names: NDArray[Any] | None = None
     ) -> None:
-        """Write a chunk, then the note that it is complete.
+        """Write a chunk, shape (3, rows), then the note that it is complete, and of which steps.
 
-        Args:
-            index: number of the chunk.
-            columns: shape (3, rows of the chunk).
-            given: digest of the steps.
-            names: identifiers of the people, shape (rows,), for Parquet.
+        Identifiers of the people, shape (rows,), go into Parquet files.
         """
         if self._is_zarr:
             group = library("zarr").open_group(self.path, mode="r+")
@@ -244,28 +234,16 @@ def library(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What a worker needs to know of a chunk of people, and of what everybody is asked.
-
-    Attributes:
-        index: its number.
-        results: where answers go.
-        family: the mechanism along its parameter.
-        counts: how often each step is repeated.
-        delta: the delta of the epsilons.
-        options: rtol, buckets and journal of `IndividualAccountant`, as far as they were given.
-        source: a Dask object that is computed to steps of shape (people, steps), or the path of a
-            Parquet file of rows.
-        names: identifiers of the people, None where there are none or where the rows have them.
-    """
+    """What a worker needs to know of a chunk of people, and of what everybody is asked."""
 
     index: int
     results: Results
     family: Family
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # how often each step is repeated
     delta: float
-    options: dict[str, Any]
-    source: Any
-    names: NDArray[Any] | None
+    options: dict[str, Any]  # of `IndividualAccountant`, as far as they were given
+    source: Any  # what Dask computes to steps, (people, steps), or the path of a file of rows
+    names: NDArray[Any] | None  # of the people, None where there are none or the rows have them
 
     def run(self) -> int:
         """Account for the chunk, or see that its steps are still the same; return its number.
@@ -309,12 +287,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Run:
-    """A population cut into chunks, and what everybody in it is asked.
-
-    Attributes:
-        pieces: the chunks.
-        results: where answers go.
-    """
+    """A population cut into chunks, and what everybody in it is asked."""
 
     pieces: Sequence[Chunk]
     results: Results
@@ -336,11 +309,8 @@ class Run:
         """Begin a run, or continue that of the same arguments; see `account` for them."""
         if unknown := options.keys() - OPTIONAL:
             raise DeclarationError(f"unknown {sorted(unknown)} (expected rtol, buckets, journal)")
-        if not 1e-250 <= delta < 1.0:
-            raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-        family = mechanism
-        if not isinstance(mechanism, Family):
-            family = Family.of(mechanism, parameter, span)
+        log_target(delta)
+        family = Family.of(mechanism, parameter, span)
         rows = isinstance(steps, str | os.PathLike) and (
             Path(steps).suffix == ".parquet" or any(Path(steps).glob("*.parquet"))
         )
@@ -396,10 +366,7 @@ class Run:
         return cls.open(mechanism, words.pop("steps"), words.pop("output"), **words)
 
     def chunk(self, index: int) -> None:
-        """Account for one chunk here; nothing is computed if that has been done.
-
-        Args:
-            index: number of the chunk.
+        """Account for the chunk of a number here; nothing is computed if that has been done.
 
         Raises:
             DeclarationError: there is no such chunk, or a value among the steps is not acceptable.

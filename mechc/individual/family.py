@@ -56,15 +56,10 @@ class Family:
     ) -> None:
         """Determine which end of the span is the private one and check the order.
 
-        Args:
-            name: for messages.
-            parameter: name of the free parameter.
-            law: parameter value and direction to privacy loss.
-            directions: subset of ("remove", "add"); one if they mirror each other.
-            span: positive ends of the parameter range.
-            identity: what tells families of the same name apart in files.
-            claim: what the pairs stand for.
-            key: digest of all that the laws depend on; without one nothing is shared with others.
+        `law` is the privacy loss of a parameter value in one of the directions "remove" and "add",
+        of which one is enough if they mirror each other; `identity` tells families of the same name
+        apart in files, `key` is the digest of all that laws depend on: without one nothing is
+        shared with others.
 
         Raises:
             DeclarationError: the span is not an interval of positive numbers.
@@ -90,18 +85,15 @@ class Family:
 
     @classmethod
     def of(cls, mechanism: Any, parameter: str, span: tuple[float, float]) -> Family:
-        """Return the family of a mechanism with all parameters bound but one.
-
-        Args:
-            mechanism: a mechanism, or what `mechc.load` accepts.
-            parameter: the one left open.
-            span: positive ends of its range.
+        """Return the family of a mechanism with all parameters bound but one; families stay.
 
         Raises:
             DeclarationError: no such parameter, or it is bound, or another one has no value.
         """
         from mechc.composition.mechanism import load
 
+        if isinstance(mechanism, Family):
+            return mechanism
         loaded = load(mechanism)
         names = [p.name for p in loaded.parameters]
         if parameter not in names or parameter in loaded.bound:

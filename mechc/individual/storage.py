@@ -27,7 +27,7 @@ import json
 import os
 import struct
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -65,31 +65,19 @@ def write(path: PathLike, kind: str, meta: Mapping[str, Any], arrays: Arrays) ->
     header = json.dumps({"kind": kind, "meta": dict(meta), "arrays": described}).encode()
     parts: list[Any] = [_PREFIX.pack(_MAGIC, VERSION, len(header)), header]
     parts += [a.reshape(-1).view(np.uint8).data for a in plain.values()]
-    digest = hashlib.sha256()
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        for part in parts:
-            digest.update(part)
-            file.write(part)
-        file.write(digest.digest())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[str]:
-    """Yield the name of a file that takes the place of another one if the body succeeds.
-
-    Raises:
-        StateError: no file can be made there.
-    """
-    target = as_path(path)
+    digest, target = hashlib.sha256(), as_path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise StateError(f"state file {target}: cannot be written ({error.strerror})") from error
-    os.close(handle)
     try:
-        yield temporary
+        with open(handle, "wb") as file:
+            for part in parts:
+                digest.update(part)
+                file.write(part)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
