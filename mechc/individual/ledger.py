@@ -400,25 +400,19 @@ class Journal:
         """Return the steps as arrays for a state file; none once it has given up."""
         if not self.complete:
             return {}
-        sparse = [where for where, _, _ in self._steps if where is not None]
-        rows = [(count, values.size, where is not None) for where, values, count in self._steps]
-        return {
-            "journal": np.array(rows, np.int64).reshape(-1, 3),
-            "journal_people": np.concatenate([np.empty(0, np.int64), *sparse]),
-            "journal_values": np.concatenate([np.empty(0), *(v for _, v, _ in self._steps)]),
-        }
+        found = {"counts": np.array([count for _, _, count in self._steps], np.int64)}
+        for i, (where, values, _) in enumerate(self._steps):
+            found[f"values {i}"] = values
+            if where is not None:
+                found[f"people {i}"] = where
+        return found
 
     def read(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `arrays` returned; gives up if that was nothing, or too much."""
         self._steps, self._left = [], self._limit
-        self.complete = self._limit > 0 and "journal" in arrays
-        if not self.complete:
-            return
-        people, values = arrays["journal_people"], arrays["journal_values"]
-        for count, size, sparse in arrays["journal"].tolist():
-            part, values = values[:size], values[size:]
-            where, people = (people[:size], people[size:]) if sparse else (None, people)
-            self.add(where, part, count)
+        self.complete = self._limit > 0 and "counts" in arrays
+        for i, count in enumerate(arrays["counts"].tolist() if self.complete else ()):
+            self.add(arrays.get(f"people {i}"), arrays[f"values {i}"], count)
 
     def agree(self, rows: Rows, others: Rows) -> bool:
         """Return whether some people took the same steps as others, one for one."""
