@@ -244,10 +244,6 @@ class Epoch:
         """Return bounds on the epsilon of a delta, which prove nothing, if there are.
 
         Where the contour tells delta badly about where it is.
-
-        Args:
-            log_delta: natural log of delta.
-            near: epsilon of one step.
         """
         if self.ratio.listed is not None or not 0.0 < near < FARTHEST:
             return None
@@ -330,12 +326,7 @@ def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:
 
 
 def lattice(law: PrivacyLoss, upper: bool) -> PrivacyLoss:
-    """Return a law on a lattice above, or below, one of atoms.
-
-    Args:
-        law: of a loss.
-        upper: delta is to be no smaller.
-    """
+    """Return a law on a lattice above, or below, one of atoms."""
     if law.source is not None:  # of one step, which is above without rounding
         return law
     lo, hi = law.support

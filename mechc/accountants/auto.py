@@ -60,11 +60,6 @@ def explained(method: str, steps: Sequence[Step], error: MechcError) -> Unsuppor
     """Return the error with the method in front and, behind, those to use instead.
 
     That a method does not settle is a refusal like any other: the methods behind do.
-
-    Args:
-        method: the method that was asked for.
-        steps: what it was asked about.
-        error: its reason.
     """
     others = [name for name in able(steps) if name != method]
     use = ", ".join(others[1:]) + " or " * (len(others) > 1) + "".join(others[:1])
@@ -286,10 +281,6 @@ class Auto:
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return epsilon where delta is the target, by the first method.
-
-        Args:
-            log_delta: natural log of delta.
-            near: an epsilon close by.
 
         Returns:
             None where that method does not invert, or steps lack moments.

@@ -239,14 +239,7 @@ def revealed(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:
 
 
 def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float) -> Bound:
-    """Take from the lower side of an answer for revealed steps what they may have added.
-
-    Args:
-        answer: the answer for the revealed steps.
-        steps: the revealed steps.
-        epsilon: where it was asked for.
-        bound: the loss beyond which they reveal.
-    """
+    """Take from the lower side of an answer for revealed steps what they may have added."""
     count = sum(step.count for step in steps)
     added = math.log(count) - bound + log_add(epsilon, 0.0)
     for step in steps:

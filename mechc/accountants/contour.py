@@ -405,9 +405,6 @@ class ContourAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta(epsilon) with bounds.
 
-        Args:
-            epsilon: any real number.
-
         Raises:
             UnsupportedError: the loss has no exponential moments.
             NumericError: the quadrature does not settle.
@@ -427,10 +424,6 @@ class ContourAccountant:
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return epsilon where delta is the target, one row of a contour.
-
-        Args:
-            log_delta: natural log of delta.
-            near: an epsilon close by.
 
         Returns:
             None where that is not to be had from one contour.

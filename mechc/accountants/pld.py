@@ -114,9 +114,6 @@ class PldAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction.
 
-        Args:
-            epsilon: any finite real number.
-
         Returns:
             A bound with status "proven". The estimate is where the two discretisation errors,
             which are known to leading order, cancel.
@@ -633,11 +630,6 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
 
 def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float, float]:
     """Bound the images of H(epsilon) in the aliased payoff of a composed grid law.
-
-    Args:
-        total: the composition, with the window's probes.
-        window: where it was taken.
-        epsilon: the query.
 
     Returns:
         Logs of (a lower bound on the left images, an upper bound on them, an upper bound on the

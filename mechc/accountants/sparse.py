@@ -403,10 +403,6 @@ class Bracket:
     def invert(self, epsilon: float, wanted: float) -> bool:
         """Choose contour and period for epsilon and evaluate M' on it.
 
-        Args:
-            epsilon: the query.
-            wanted: log of what may be neglected.
-
         Returns:
             False where too many frequencies would be needed.
 

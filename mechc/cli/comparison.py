@@ -97,13 +97,7 @@ def figure(found: Answers, what: str, title: str, path: Path) -> None:
 
 
 def table(found: Answers, what: str, claim: Claim | None) -> Group:
-    """Return `answers` for a terminal: lower, estimate, upper, time.
-
-    Args:
-        found: the answers.
-        what: the quantity that was asked for.
-        claim: of the run.
-    """
+    """Return `answers` for a terminal: lower, estimate, upper, time."""
     shown = Table("method", f"{what} lower", "estimate", "upper", "ms", "status", box=None)
     for name, (answer, seconds) in found.items():
         time_text = f"{1e3 * seconds:.2f}"

@@ -336,12 +336,7 @@ class AllocationEvaluation(Evaluation):
     is_rough_first = True  # laws on grids are made for the place of the answer alone
 
     def __init__(self, event: AllocatedEvent, directions: Sequence[str]) -> None:
-        """Take the laws of one step.
-
-        Args:
-            event: the epoch.
-            directions: "remove", "add" or both.
-        """
+        """Take the laws of one step."""
         epochs = _epochs(event.allocated)
         self._epochs = {d: epochs[d] for d in directions}
         # a search begins with one step of each kind, of which the epoch reveals no more

@@ -114,12 +114,7 @@ def _most(event: Use, directions: Iterable[str], order: float) -> float:
 
 
 def zcdp(composition: Run, direction: str) -> Bound:
-    """Return bounds on the smallest rho with D_alpha <= rho alpha for all alpha > 1.
-
-    Args:
-        composition: the run.
-        direction: "both", "remove" or "add".
-    """
+    """Return bounds on the smallest rho with D_alpha <= rho alpha for all alpha > 1."""
     whole = composition.evaluation("auto", direction)
     if whole.log_infinite_range()[0] > -math.inf:
         return Bound(math.inf, math.inf, math.inf, "renyi", "proven", {"order": math.inf})
@@ -384,10 +379,6 @@ class Point:
 def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
     """Return bounds on f(alpha), the smaller of the directions.
 
-    Args:
-        evaluation: the run by one method.
-        alpha: false positive rate in [0, 1].
-
     Raises:
         UnsupportedError: the method refuses where the maximum is.
     """
@@ -557,10 +548,6 @@ def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
 
     Power is also inf over epsilon of delta(epsilon) + e^epsilon fpr, so that any epsilon gives an
     upper bound; that one has its digits where 1 - f has lost them.
-
-    Args:
-        evaluation: the run by one method.
-        fpr: false positive rate in [0, 1].
     """
     found = false_negative(evaluation, fpr)
     lower, middle, upper = (1.0 - float(s) for s in (found.upper, found.estimate, found.lower))
@@ -585,10 +572,6 @@ def bayes_risk(evaluation: Evaluation, prior: float) -> Bound:
 
     The smallest prior FNR + (1 - prior) FPR over all tests is prior (1 - delta(epsilon)) at
     epsilon = log((1 - prior) / prior), by the definition of delta as a supremum over tests.
-
-    Args:
-        evaluation: the run by one method.
-        prior: in [0, 1].
     """
     if prior in (0.0, 1.0):
         return Bound(

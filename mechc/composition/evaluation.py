@@ -300,13 +300,7 @@ class Evaluation:
         return self.method == "auto"
 
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
-        """Return epsilon by a method that inverts, "proven" only if that is right as it is.
-
-        Args:
-            direction: "remove" or "add".
-            log_delta: natural log of delta.
-            near: an epsilon close by.
-        """
+        """Return epsilon by a method that inverts, "proven" only if that is right as it is."""
         accountant = self._accountant(direction)
         if not isinstance(accountant, registry.Inverts):
             return None

@@ -409,10 +409,6 @@ class Setting:
     ) -> tuple[Event, Bound]:
         """Return one release with the least noise that meets the target, and all releases' delta.
 
-        Args:
-            mechanism: perhaps partly bound.
-            known: what `stretched` found.
-
         Raises:
             UnsupportedError: it is not additive noise, or none meets the target.
         """

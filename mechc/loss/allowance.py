@@ -51,9 +51,6 @@ _ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 def spend(units: float) -> None:
     """Count work that is about to be done.
 
-    Args:
-        units: how much.
-
     Raises:
         OutOfWorkError: the query that is being answered may not take so much.
     """
@@ -77,10 +74,6 @@ def allowed() -> float:
 @contextmanager
 def limited(max_work: float, method: str) -> Iterator[Allowance]:
     """Run the body with so much work; within another query, with what that has left.
-
-    Args:
-        max_work: how much.
-        method: the accountant asked for, for messages.
 
     Yields:
         What is left of it.

@@ -319,15 +319,7 @@ def _densities(
 
 
 def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index: int = 0) -> None:
-    """Draw p and q, atoms as lines.
-
-    Args:
-        axes: where to draw.
-        kernel: of the mechanism.
-        theta: its parameters.
-        label: name of the mechanism.
-        index: which colour comes first.
-    """
+    """Draw p and q, atoms as lines."""
     x = outputs(kernel, theta)
     for i, (word, many) in enumerate((("p", kernel.log_p_many), ("q", kernel.log_q_many))):
         out = np.empty_like(x)

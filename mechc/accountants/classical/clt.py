@@ -93,9 +93,6 @@ class CltAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Return the estimate of log delta at epsilon.
 
-        Args:
-            epsilon: any real number, not nan.
-
         Raises:
             UnsupportedError: see `mu`.
         """

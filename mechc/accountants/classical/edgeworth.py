@@ -100,9 +100,6 @@ class EdgeworthAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon.
 
-        Args:
-            epsilon: any real number, not nan.
-
         Raises:
             UnsupportedError: a moment does not exist, or the loss is a lattice that the normal
                 law cannot smooth.

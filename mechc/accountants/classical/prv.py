@@ -65,9 +65,6 @@ class PrvAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Bound log delta(epsilon) in one direction by Theorem 5.5.
 
-        Args:
-            epsilon: any finite real number.
-
         Returns:
             A bound with status "proven"; lower is -inf where delta_error exceeds the value.
 

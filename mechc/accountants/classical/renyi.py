@@ -67,9 +67,6 @@ class RenyiAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon; the estimate is the upper bound.
 
-        Args:
-            epsilon: any real number, not nan.
-
         Raises:
             UnsupportedError: the divergence is infinite for every order above one.
         """

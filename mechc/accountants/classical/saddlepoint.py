@@ -291,9 +291,6 @@ class SaddlepointAccountant:
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta at epsilon.
 
-        Args:
-            epsilon: any real number, not nan.
-
         Raises:
             UnsupportedError: the variant cannot answer: no saddle point, a lattice too coarse for
                 a density, a series that does not converge.

@@ -450,13 +450,7 @@ class AtomicPart:
     """
 
     def __init__(self, law: Law, tilted: Tilted, fitted: Oscillation) -> None:
-        """List the sums that A and B need, where they are few enough.
-
-        Args:
-            law: the composition.
-            tilted: where it is tilted.
-            fitted: the same as atoms and polynomials.
-        """
+        """List the sums that A and B need, where they are few enough."""
         self.law, self._c = fitted, tilted.c
         self._counts = law.counts
         weights = [fitted.atoms(i)[1] for i in range(law.counts.size)]
@@ -530,12 +524,7 @@ class BesideAtoms(Contour):
     """A contour whose nodes carry only what has several densities."""
 
     def __init__(self, atomic: AtomicPart, *arguments: Any) -> None:
-        """Fix the contour.
-
-        Args:
-            atomic: the part in closed form.
-            *arguments: those of Contour.
-        """
+        """Fix the contour."""
         super().__init__(*arguments)
         self.atomic = atomic
         self._remainder = np.empty(0, np.complex128)
