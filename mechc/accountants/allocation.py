@@ -23,7 +23,17 @@ import numpy as np
 from mechc.accountants.bound import Bound, Place
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
-from mechc.accountants.contours.put import CLOSE, LASTING, Factors, Puts, Shares
+from mechc.accountants.contours.likelihood import RARE
+from mechc.accountants.contours.put import (
+    CAP,
+    CLOSE,
+    EDGE,
+    LASTING,
+    WIDTH,
+    Factors,
+    Shares,
+    Term,
+)
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
 from mechc.loss.allowance import OutOfWorkError, apart
@@ -39,7 +49,10 @@ FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and 
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
 KINDS, COARSE = 12, 1e-9  # of more kinds of steps such a delta, over e^epsilon, needs no density
-FEW, LASTS = 10, 20  # steps whose law is made first; the same where contours do not fade
+MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
+CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
+FEW, LASTS, SOME = 10, 20, 40  # steps whose law is made first; the same where contours do not fade
+NEGLIGIBLE = 28.0  # nats below the answer
 FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
 MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
@@ -59,6 +72,7 @@ class Ratio:
     def __init__(self, factors: Factors) -> None:
         """Hold the laws; contours are laid when they are asked for."""
         self.factors, self.shares = factors, factors[0][0]
+        self._by_top: dict[tuple[float, float, int], list[Term]] = {}
         self._between: dict[int, Between] = {}
 
     @cached_property
@@ -86,14 +100,14 @@ class Ratio:
         return math.sqrt(max(float(self.whole.rough.roughly(0.0)[0, 2]), 1e-300))
 
     @cached_property
-    def whole(self) -> Puts:
-        """Puts on W."""
-        return Puts(self.factors)
+    def whole(self) -> Term:
+        """W itself."""
+        return Term(self.factors)
 
     def put(self, c: Floats, at: float) -> Floats:
         """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
         means = [n / shares.steps * sum(shares.mean) for shares, n in self.factors]
-        rows, mean = self.whole.put(c, at), sum(means)
+        rows, mean = self.whole.payoff(c, 1, at), sum(means)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
         rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
@@ -102,10 +116,68 @@ class Ratio:
 
     def chernoff(self, c: float) -> float:
         """Log of an upper bound on a put."""
-        size, rows = self.whole.rows
+        size, rows = self.whole.rows(1)
         k, t = rows[:, 0], float(self.shares.steps)
         off = t * (2.0 * self.shares.error + FLOOR * np.exp(np.minimum(-k / t, 600.0)))
         return float(np.min(k + off + size * c - np.log(size) - 1.0)) + 1e-12
+
+    def call(self, c: float) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""
+        shares, t, none = self.shares, self.shares.steps, math.exp(DEEPEST)
+        mean, off = shares.mean
+        b = likelihood.cap(shares, RARE)[0]
+        if b == math.inf:
+            law = shares.law
+            top = law.support[1] if shares.continuous else law.atom_loss.max(initial=-math.inf)
+            if not top < CAP:
+                return 0.0, math.nan, math.inf
+            return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
+        log_u = CLOSE * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE)
+        q, p = replace(shares, log_cap=log_u).above
+        some = -math.expm1(t * math.log1p(-q))
+        # E[W; some] = mean - (mean - p) (1 - q)^(t-1), with q at most 1 / (ct)
+        found = (p - mean * q + (mean - p) * some) / (1.0 - q) - c * some
+        error = (shares.error + 16.0 * EPS) * (p + (2.0 + c) * some) + 2.0 * off * some
+        b, most = min(b, log_u - APART), 0
+        q, p = replace(shares, log_cap=b).above
+        rest = t * q * (mean + off) + p  # E[W; more than `most` are large]
+        while rest > max(none, 1e-13 * found) and most < min(MANY, t - 1):
+            most += 1
+            rest = (t * q) ** most / math.factorial(most) * (p + t * q / (most + 1))
+        rest *= math.exp((most + 1.0) * shares.error)
+        return self._summed(c, self._terms(b, log_u, most), found, error, rest + none)
+
+    def _summed(
+        self, c: float, terms: list[Term], found: float, error: float, rest: float
+    ) -> tuple[float, float, float]:
+        """Add terms to what is found already."""
+        lower, estimate, upper = max(found - error, 0.0), found, found + error + rest
+        bounds = [term.chernoff(c, -1) for term in terms]
+        order = sorted(range(len(terms)), key=lambda i: (terms[i].drawn > 1, -bounds[i]))
+        for i in order:
+            if lower > 0.0 and bounds[i] < math.log(lower) - NEGLIGIBLE:
+                upper += math.exp(bounds[i]) * 1.01
+                continue
+            row = np.exp(terms[i].payoff(np.array([c]), -1, c)[0])
+            lower, estimate, upper = lower + row[0], estimate + row[1], upper + row[2]
+        return float(lower) * (1.0 - CALLED), float(estimate), float(upper) * (1.0 + CALLED)
+
+    def _terms(self, b: float, log_u: float, most: int) -> list[Term]:
+        """By the number of large X, from b to U."""
+        key = b, log_u, most
+        if key not in self._by_top:
+            shares, t = self.shares, self.shares.steps
+            small, large = replace(shares, log_cap=b), replace(shares, log_floor=b, log_cap=log_u)
+            found = [Term(((small, t),))]
+            for m in range(1, most + 1):
+                ways = math.lgamma(t + 1.0) - math.lgamma(t - m + 1.0) - math.lgamma(m + 1.0)
+                parts = [large]
+                if m == 1:  # one by size, each with a saddle point where the answer is
+                    ends = np.linspace(b, log_u, math.ceil((log_u - b) / APART) + 1).tolist()
+                    parts = [replace(shares, log_floor=lo, log_cap=hi) for lo, hi in pairwise(ends)]
+                found += [Term(((small, t - m), (part, m)), ways) for part in parts]
+            self._by_top[key] = [term for term in found if term.log_mean > DEEPEST - 10.0]
+        return self._by_top[key]
 
 
 class Epoch:
@@ -192,6 +264,20 @@ class Epoch:
             estimate = float(found[1])
             if alike and self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
+            wide = not (self.adding or is_narrow(lower, upper, epsilon))
+            atoms = not self.ratio.shares.continuous  # else the density tells sooner
+            if (
+                alike
+                and wide
+                and atoms
+                and epsilon > 0.0
+                and not (self.steps <= SOME and self.exact)
+            ):
+                call = np.array(self.ratio.call(math.exp(epsilon)))
+                with np.errstate(divide="ignore"):
+                    found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))
+                lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
+                estimate = float(found[1])
         if not is_narrow(lower, upper, epsilon):
             each = [law.hockey_stick_log(epsilon)[2] + law.density_error for law, _ in self.laws]
             upper = min(upper, self._mean(each))  # Jensen's inequality

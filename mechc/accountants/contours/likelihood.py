@@ -174,7 +174,7 @@ def by_contours(shares: Shares) -> Likelihood:
     Raises:
         NumericError: phi fades too slowly, or images do not.
     """
-    least, top = _cap(shares)
+    least, top = cap(shares, RARE)
     small = Small(replace(shares, log_cap=least, width=0.0))
     q, p = small.shares.above
     t, sd = float(shares.steps), small.sd
@@ -478,18 +478,25 @@ def _edges(lo: float, hi: float, sd: float, middle: float) -> Floats:
     return edges
 
 
-def _cap(shares: Shares) -> tuple[float, float]:
+def cap(shares: Shares, rare: float) -> tuple[float, float]:
     """Log X beyond which there are so few that they are large; and the top."""
-    if shares.law.atom_loss.size:
+    law = shares.law
+    if shares.continuous and law.atom_loss.size:
         return math.inf, math.inf
-    panels = replace(shares, log_cap=CAP, width=0.0).panels
-    log_x, log_mass = shares.masses(panels)
+    if shares.continuous:
+        panels = replace(shares, log_cap=CAP, width=0.0).panels
+        log_x, log_mass = shares.masses(panels)
+        ends = shares.sign * panels.losses_at_ends()
+    else:
+        log_x, log_mass = (each[:, None] for each in shares.points)
+        ends = log_x
+    each = np.exp(log_mass).sum(axis=1)
     order = np.argsort(-log_x.min(axis=1))
-    beyond = shares.steps * np.cumsum(np.exp(log_mass).sum(axis=1)[order])
-    count = int(np.searchsorted(beyond, RARE))
+    beyond = shares.steps * np.cumsum(each[order])
+    count = int(np.searchsorted(beyond, rare))
     if count == 0 or not beyond[count - 1] > 1e-60:
         return math.inf, math.inf
-    least = float((shares.sign * panels.losses_at_ends())[order[:count]].min())
+    least = float(ends[order[:count]].min())
     top = float(log_x.max())
     return (least, top) if top > least + NARROW else (math.inf, math.inf)
 
