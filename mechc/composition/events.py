@@ -288,20 +288,28 @@ class Composition(Queries):
             self.adjacency = beside.adjacency
         else:
             self.adjacency = joined(claims, "composition")
-        if any(claim.group for _, claim in claims):
+        if self.adjacency is Adjacency.REPLACE or any(claim.group for _, claim in claims):
             self._require_sensitivities()
         self._used: set[str] = set()
 
     def _require_sensitivities(self) -> None:
-        """Refuse sensitivities that were left at that of one record, beside groups of several."""
-        group = next(event for event, _ in self.parts if event.claim.group)
+        """Refuse sensitivities left at that of one record that comes, beside other neighbours."""
+        groups = [event for event, _ in self.parts if event.claim.group]
+        replaced = [event for event, _ in self.parts if event.adjacency is Adjacency.REPLACE]
         for event, _ in self.parts:
-            single = isinstance(event, Event) and "sensitivity" in event.defaulted
-            if single and not event.claim.group:
+            if not isinstance(event, Event) or "sensitivity" not in event.defaulted:
+                continue
+            what = f"composition: {event} has the default sensitivity, of one record"
+            if groups and not event.claim.group:
+                size = groups[0].claim.group
                 raise DeclarationError(
-                    f"composition: {event} has the default sensitivity, of one record, but "
-                    f"neighbours of {group} differ in {group.claim.group} (expected sensitivity= "
-                    f"of such neighbours, or mechc.group(m, {group.claim.group}))"
+                    f"{what}, but neighbours of {groups[0]} differ in {size} (expected "
+                    f"sensitivity= of such neighbours, or mechc.group(m, {size}))"
+                )
+            if replaced and event.adjacency is Adjacency.ANY:
+                raise DeclarationError(
+                    f"{what} that comes or goes, but neighbours of {replaced[0]} replace one "
+                    "(expected sensitivity= of replacing it, twice a clipping norm)"
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -135,7 +135,7 @@ class KernelSource:
         self._find_ends()
         if checked:
             self._check_masses()
-        if not on_lattice and len(rows) < len(kernel.BRANCHES):
+        if not on_lattice and not 0 < len(kernel.BRANCHES) <= len(rows):
             self._reveal(*self._between_doubles(rows))
         for tail in self._tails.values():
             with np.errstate(divide="ignore"):  # where nothing is moved

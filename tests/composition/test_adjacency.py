@@ -55,7 +55,7 @@ def test_relations_are_not_mixed(other):
 @pytest.mark.parametrize("event", [adding, replacing])
 def test_any_joins_either(event, gaussian):
     table = mechc.from_pmfs(*HALVES)
-    run = 2 * event() + gaussian(sigma=2.0) + table
+    run = 2 * event() + gaussian(sigma=2.0, sensitivity=2.0) + table
     assert table.adjacency == "any"
     assert run.adjacency is event().adjacency
     assert run.delta(0.5).adjacency is event().adjacency
@@ -315,6 +315,15 @@ def test_the_sensitivity_of_a_subset_has_to_be_given(gaussian):
 
 def test_samplers_say_which_norm_their_sensitivity_is(gaussian):
     replaced = mechc.without_replacement(gaussian, 0.1)(sigma=1.0, sensitivity=2.0)
+    for other in (replaced, mechc.load("randomized_response")(epsilon=1.0)):
+        for run in (
+            lambda o=other: 3 * gaussian(sigma=1.0) + o,
+            lambda o=other: o + gaussian(sigma=1.0),
+        ):
+            with pytest.raises(DeclarationError, match="twice a clipping norm"):
+                run()
+        both = gaussian(sigma=1.0, sensitivity=2.0) + other
+        assert both.adjacency == "replace" and both.delta(1.0).lower >= other.delta(1.0).lower
     assert "twice a clipping norm" in str(replaced.delta(1.0).claim)
     draws = mechc.with_replacement(gaussian, dataset_size=50, batch_size=2)(sigma=1.0)
     for clipped in (replacing(), draws):
