@@ -256,7 +256,7 @@ class KernelSource:
         # These show in the table when a parameter moves by ulps of the largest; they lie at an end.
         ulps = MOVED * EPS * float(np.abs(self.theta).max(initial=0.0))
         near = self.theta + ulps * np.vstack([np.eye(self.theta.size), -np.eye(self.theta.size)])
-        if max(len(self.kernel.branches(moved)) for moved in near) <= len(rows):
+        if max((len(self.kernel.branches(moved)) for moved in near), default=0) <= len(rows):
             return LogMass(), LogMass()
         ends = np.unique(rows[:, :2][np.isfinite(rows[:, :2]) & (rows[:, :2] != 0.0)])
         sides = np.concatenate([np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf)])

@@ -184,6 +184,8 @@ def test_what_is_revealed_between_two_doubles():
     for moved in (1e-10, 1e-15, 1e-16, 5e-17, 1e-30, 1e-300):
         found = mechc.load("uniform")(halfwidth=1.0, sensitivity=moved).delta(0.0)
         assert found.lower <= 0.5 * moved <= found.upper
+        seen = mechc.truncate(mechc.load("uniform")(halfwidth=1.0, sensitivity=moved), -3.0, 3.0)
+        assert seen.delta(0.0).lower <= 0.5 * moved <= seen.delta(0.0).upper
         many = (3 * mechc.load("uniform")(halfwidth=1.0, sensitivity=moved)).delta(0.0)
         assert many.lower <= 1.5 * moved <= many.upper * (1 + 1e-9)
         cut = mechc.load("truncated_laplace")(scale=1.0, halfwidth=5.0, sensitivity=moved)
