@@ -264,15 +264,10 @@ class Epoch:
             estimate = float(found[1])
             if alike and self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
-            wide = not (self.adding or is_narrow(lower, upper, epsilon))
-            atoms = not self.ratio.shares.continuous  # else the density tells sooner
-            if (
-                alike
-                and wide
-                and atoms
-                and epsilon > 0.0
-                and not (self.steps <= SOME and self.exact)
-            ):
+            atoms = alike and not (self.adding or self.ratio.shares.continuous)
+            listed = self.steps <= SOME and self.exact is not None
+            # of continuous noise the density tells sooner
+            if atoms and not listed and epsilon > 0.0 and not is_narrow(lower, upper, epsilon):
                 call = np.array(self.ratio.call(math.exp(epsilon)))
                 with np.errstate(divide="ignore"):
                     found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))

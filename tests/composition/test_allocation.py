@@ -242,11 +242,25 @@ def test_the_density_of_w_next_to_a_sum_with_34_digits():
 )
 def test_calls_by_terms_agree_with_the_density(sigma, steps, epsilon):
     epoch = Epoch(gaussian(sigma=sigma).loss("remove"), "remove", steps)
-    lower, _, upper = epoch.log_delta(epsilon)
+    lower, _, upper = np.log(epoch.ratio.call(math.exp(epsilon)))
     least, _, most = epoch.exact.hockey_stick_log(epsilon)
     error = epoch.exact.density_error
     assert lower <= most + error and least - error <= upper
     assert upper - lower < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epsilon"), [(0.666142, 148, 5.5), (1.5, 100, 2.0), (2.0, 50, 3.0)]
+)
+def test_deep_deltas_of_discrete_noise_are_narrow(sigma, steps, epsilon):
+    event = mechc.load("discrete_gaussian")(sigma=sigma)
+    epoch = mechc.random_allocation(event, steps=steps)
+    found = epoch.log_delta(epsilon=epsilon, direction="remove")
+    assert found.upper - found.lower < 1e-4
+    # at most that of one step, at least that of one step at eps + log t
+    assert found.lower <= event.log_delta(epsilon=epsilon, direction="remove").upper
+    further = event.log_delta(epsilon=epsilon + math.log(steps), direction="remove")
+    assert found.upper >= further.lower
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
