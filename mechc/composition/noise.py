@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mechc.verify.certified.noise import CertifiedNoise, Interval
 
 AGREEMENT = 1e-12  # relative error that halved panels leave
-SEEN = 1e-3  # of the mass of all outcomes that may not be found
+SEEN = 1e-6  # of the mass of all outcomes that may not be found
 TURNS = 60  # of a search for the largest density
 FAR = 1e150  # where the power of a tail is read off
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
@@ -136,15 +136,17 @@ class Noise:
     def mean(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean."""
         noise, certified = self._asked(values, certified)
-        return _proven(noise._balls.mean(noise._about)) if certified else noise._moment(1, 0.0)
+        return _proven(noise._balls.mean(noise._about)) if certified else noise._mean
 
     def variance(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the variance about the mean."""
         noise, certified = self._asked(values, certified)
         if certified:
             return _proven(noise._balls.variance(noise._about))
-        mean = noise.mean()
-        return Moment(math.inf) if math.isinf(mean) else noise._moment(2, float(mean))
+        mean = float(noise._mean)
+        if math.isinf(mean):
+            return Moment(math.inf)
+        return noise._integral(lambda x, q: (x - mean) ** 2 * q, 2)
 
     def standard_deviation(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the root of the variance."""
@@ -224,7 +226,7 @@ class Noise:
     @property
     def _about(self) -> float:
         """A number near the mean, or the median where there is no mean."""
-        mean = float(self._moment(1, 0.0))
+        mean = float(self._mean)
         return mean if math.isfinite(mean) else self._median
 
     @cached_property
@@ -251,10 +253,13 @@ class Noise:
         same = np.array_equal(self._log_density(x), self._log_density(-x))
         return self.event.mechanism.symmetric and same
 
-    def _moment(self, order: int, about: float) -> Moment:
-        if order == 1 and self._even and self._power() > 2.0:
+    @cached_property
+    def _mean(self) -> Moment:
+        if self._even and self._power() > 2.0:
             return Moment(0.0, method="symmetry")
-        return self._integral(lambda x, q: (x - about) ** order * q, order)
+        top = self._top  # far from 0 the mass that sums lack would count too often
+        found = self._integral(lambda x, q: (x - top) * q, 1)
+        return Moment(top + found, found.error + EPS * abs(top))
 
     def _power(self) -> float:
         """The heavier of the powers at which the tails fall; infinite for light ones."""
@@ -289,15 +294,20 @@ class Noise:
 
     @cached_property
     def _marks(self) -> list[float]:
-        """Where the density may bend or break, ends of branches; and where it may be narrow."""
-        kernel, theta = self.event.mechanism.kernel, np.array(self.event.theta)
-        ends = {0.0, *(float(x) for x in kernel.breakpoints(theta) if math.isfinite(x))}
-        lo, hi = min(ends), max(ends)
-        return sorted(ends | ({self._top(lo, hi)} if lo < hi else set()))
+        """Where the density may bend or break, ends of branches, and its top."""
+        return sorted({self._top, *self._ends})
 
-    def _top(self, lo: float, hi: float) -> float:
-        """Where the density is largest between two ends, if it has one top there."""
-        for _ in range(TURNS):
+    @cached_property
+    def _ends(self) -> list[float]:
+        kernel, theta = self.event.mechanism.kernel, np.array(self.event.theta)
+        return [0.0, *(float(x) for x in kernel.breakpoints(theta) if math.isfinite(x))]
+
+    @cached_property
+    def _top(self) -> float:
+        """Where the density is largest between the ends, if it has one top there."""
+        lo, hi = min(self._ends), max(self._ends)
+        x = np.full(3, lo)
+        for _ in range(TURNS if lo < hi else 0):
             x = lo + (hi - lo) * np.array([0.25, 0.5, 0.75])
             x = np.rint(x) if self.lattice else x
             first, middle, last = self._log_density(x).tolist()
