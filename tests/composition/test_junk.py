@@ -297,8 +297,8 @@ def _swept(function, usual, kinds):
             if (word, kind) == ("mechanisms", "None"):  # that is all of them
                 continue
             try:
-                ordinary = word in ("count", "other", "spec") and function.__name__[:2] == "__"
-                if ordinary:
+                name = getattr(function, "__name__", "__compared__")  # made by partialmethod
+                if word in ("count", "other", "spec") and name[:2] == "__":
                     sound(partial(function, junk))
                 else:
                     sound(partial(function, **{**known, word: junk}))
