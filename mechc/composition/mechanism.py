@@ -58,6 +58,12 @@ class Mechanism:
         self.transforms = transforms
         self.bound = dict(bound or {})
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute once: claims and whatever else follows are not handed in."""
+        if name in vars(self) or isinstance(getattr(type(self), name, None), cached_property):
+            raise AttributeError(f"{self.name}: {name} does not change")
+        object.__setattr__(self, name, value)
+
     @cached_property
     def name(self) -> str:
         """Name for people, such as "poisson(gaussian)"."""

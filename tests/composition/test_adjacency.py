@@ -362,3 +362,11 @@ def test_claims_cannot_be_handed_in():
             claim_of(declaration)
         with pytest.raises(DeclarationError, match="not those"):
             mechc.load(declaration).kernel  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["claim", "origin", "transforms", "bound", "adjacency"])
+def test_claims_are_not_handed_in(gaussian, name):
+    for made in (gaussian, mechc.poisson(gaussian, 0.1)):
+        with pytest.raises(AttributeError):
+            setattr(made, name, made.claim)
+        assert getattr(made, name) is not made.claim or name == "claim"
