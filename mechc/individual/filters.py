@@ -17,13 +17,11 @@ sum_j rho_j <= R almost surely makes the run (lambda, R)-RDP. The budget R is wh
 target. Gaussian steps have rho = lambda mu^2 / 2; both the filter and the conversion lose
 against the GDP filter, whose budget is exact for them.
 
-Odometer: what has been released so far is how private (section C.5 of the 2023 paper). The budget
-is cut into increments. Steps are charged to a filter whose budget is the current increment; a
-step that does not fit closes the segment and opens the next one. At that moment the outputs of
-all closed segments may be released, and they are B_m-GDP with B_m^2 = Delta_1^2 + ... +
-Delta_m^2, although the number of steps in each segment was adaptive. It follows the worst case
-over people: the times at which a personal odometer released something would themselves depend on
-that person's data.
+Odometer (section C.5 of the 2023 paper): steps are charged to a filter whose budget is the current
+increment; a step that does not fit closes the segment and opens the next one. The outputs of all
+closed segments are then B_m-GDP with B_m^2 = Delta_1^2 + ... + Delta_m^2, although the number of
+steps in each was adaptive. It follows the worst case over people: the times at which a personal
+odometer released something would themselves depend on that person's data.
 """
 
 from __future__ import annotations

@@ -267,12 +267,14 @@ def solve(  # type: ignore[no-untyped-def]
     work, last, facts = np.empty((3, n)), np.zeros(FIRST_B + 1), np.zeros(FACTS)
     facts[C], facts[PERIOD], facts[LOWEST] = c, period, -np.inf
     right, slack = images.shape[1], SLACK * (abs(target) + 4.0)
+    if only:  # a guess needs no images
+        images = np.empty((images.shape[0], 0))
     for p in range(out.shape[0]):
         more = beside[p, right:]
         out[p, :3], out[p, 3:] = np.nan, np.inf
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
             continue
-        images[1] = beside[p, :right]
+        images[1] = beside[p, : images.shape[1]]
         about = (growth, phase, band, g, work, facts)
         most, noise, tables = _prepare(nodes[p], more, terms, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]

@@ -1,4 +1,4 @@
-"""Random people of ten families: every interval meets the one of the plain accountant.
+"""Random people of ten families: every interval contains that of the plain accountant.
 
 A thousand of them in all with MECHC_PEOPLE=100 in the environment, 20 of each without it.
 """
@@ -16,6 +16,7 @@ from mechc.errors import UnsupportedError
 from mechc.individual import IndividualAccountant
 
 DELTA = 1e-6
+ENDS = 1e-12  # of epsilon: where both are as narrow as rounding allows, ends are so far apart
 
 
 def declared():
@@ -62,7 +63,7 @@ def people(rng, span, count):
 
 
 def check(name, count, seed, **options):
-    """Intervals of the accountant and of whole compositions have a point in common."""
+    """Intervals of the accountant contain those of whole compositions, up to `ENDS`."""
     make, parameter, span = FAMILIES[name]
     mechanism, rng = make(), np.random.default_rng(seed)
     steps, repeats = people(rng, span, count)
@@ -79,8 +80,10 @@ def check(name, count, seed, **options):
         except UnsupportedError:  # the work allowed is used up
             refused += 1
             continue
-        assert bound.lower[person] <= exact.upper and exact.lower <= bound.upper[person]
-        assert math.isfinite(bound.upper[person])
+        lower, upper = bound.lower[person], bound.upper[person]
+        assert lower <= exact.upper and exact.lower <= upper
+        assert lower * (1 - ENDS) <= exact.lower and exact.upper <= upper * (1 + ENDS)
+        assert math.isfinite(upper)
     assert refused <= count // 10
     return bound.detail["relative_width"]
 
