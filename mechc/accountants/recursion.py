@@ -172,11 +172,9 @@ def assemble(
     good = error <= relative * least
     share = error[good] / np.maximum(least[good], 1e-300)
     return Piecewise(
-        edges,
-        np.ascontiguousarray(coefficients),
-        float(share.max(initial=0.0)),
+        edges, np.ascontiguousarray(coefficients), float(share.max(initial=0.0)),
         float(error[~good].max(initial=0.0)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

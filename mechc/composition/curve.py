@@ -62,11 +62,9 @@ def epsilon_curve(
             table, methods = np.full((3, distinct.size), math.nan), set()
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
     found = one_by_one(
-        distinct[alone],
-        max_work,
-        method,
+        distinct[alone], max_work, method,
         lambda n: epsilon.epsilon((composition * n).evaluation(**how), log_delta),
-    )
+    )  # fmt: skip
     answered = alone[sorted(found)]
     singles = [found[i] for i in sorted(found)]
     for i, answer in zip(answered, singles, strict=True):

@@ -280,11 +280,9 @@ class Evaluation:
         return Bound(
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
-            upper if math.isnan(upper) else min(max(upper, floor), 0.0),
-            answer.method,
-            answer.status,
-            answer.detail,
-        )
+            upper if math.isnan(upper) else min(max(upper, floor), 0.0), answer.method,
+            answer.status, answer.detail,
+        )  # fmt: skip
 
     def _ask(self, direction: str, epsilon: float, target: float | None) -> Bound:
         """The accountant's answer; of "auto" the first that steers a search, if there is one."""

@@ -57,11 +57,9 @@ class Event(Queries):
     """Distinct steps with counts, where a record takes part in one of them."""
 
     def __init__(
-        self,
-        mechanism: Described,
-        theta: tuple[float, ...],
+        self, mechanism: Described, theta: tuple[float, ...],
         defaulted: frozenset[str] = frozenset(),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Bind validated parameters; users call the mechanism instead."""
         self.mechanism = mechanism
         self.theta = theta

@@ -48,11 +48,9 @@ class Mechanism:
     """
 
     def __init__(
-        self,
-        origin: build.Origin,
-        transforms: tuple[Transform, ...] = (),
+        self, origin: build.Origin, transforms: tuple[Transform, ...] = (),
         bound: Mapping[str, float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Combine the parts; users call `load` and the samplers instead."""
         self.origin = origin
         self.transforms = transforms

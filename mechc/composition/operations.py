@@ -434,13 +434,11 @@ def truncated_poisson(
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
     tau = min(tau * (1.0 + ROUNDING), 1.0)
     return mixture(
-        [plain, poisson(_twice_as_far(event), replacing)],
-        [1.0 - tau, tau],
-        step=CUT_STEP,
+        [plain, poisson(_twice_as_far(event), replacing)], [1.0 - tau, tau], step=CUT_STEP,
         adjacency="add_remove",
         assumed=(f"batches of more than {most} records are cut uniformly at random (T12)",),
         beneath=poisson(event, min(kept * (1.0 - ROUNDING), q)),
-    )
+    )  # fmt: skip
 
 
 def _reached(k: int, n: int, q: float) -> float:

@@ -170,11 +170,9 @@ class CurveEvaluation(Evaluation):
     """Upper bounds on log delta of a composition in which some steps are curves."""
 
     def __init__(
-        self,
-        curves: Sequence[tuple[CurveEvent, int]],
-        steps: dict[str, Sequence[Step]],
+        self, curves: Sequence[tuple[CurveEvent, int]], steps: dict[str, Sequence[Step]],
         method: str,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Combine curves with the steps whose pair is known.
 
         Raises:

@@ -90,12 +90,10 @@ class Entrant:
         """Return it in plain numbers and words."""
         return {
             "mechanism": self.name,
-            "parameters": {} if self.event is None else self.event.parameters,
-            **self.errors,
-            "bound": None if self.bound is None else self.bound.record(),
-            "seconds": self.seconds,
+            "parameters": {} if self.event is None else self.event.parameters, **self.errors,
+            "bound": None if self.bound is None else self.bound.record(), "seconds": self.seconds,
             "why": self.why,
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,6 @@ def limited(calls: int) -> Iterator[None]:
 
     A profiler that is running is suspended meanwhile.
 
-    Args:
-        calls: how many.
-
     Raises:
         OutOfFuelError: they did not suffice.
     """

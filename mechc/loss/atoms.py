@@ -157,11 +157,9 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
     with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
         loss = np.where(np.isfinite(loss), loss, log_p - log_q)
     return (
-        np.ascontiguousarray(loss[both]),
-        np.ascontiguousarray(log_p[both]),
-        log_total(log_p[p & ~q]),
-        log_total(log_q[q & ~p]),
-    )
+        np.ascontiguousarray(loss[both]), np.ascontiguousarray(log_p[both]),
+        log_total(log_p[p & ~q]), log_total(log_q[q & ~p]),
+    )  # fmt: skip
 
 
 def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> float:

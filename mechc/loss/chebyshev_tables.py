@@ -387,10 +387,8 @@ def _resolve(
     heavy = mass > light
     good = rough <= ACCEPTED * least
     return _Branch(
-        c_loss[heavy],
-        c_weight[heavy],
+        c_loss[heavy], c_weight[heavy],
         float((rough[heavy & good] / least[heavy & good]).max(initial=0.0)),
         float(mass[~heavy].sum() + rough[heavy & ~good].sum()),
-        float(lo[heavy].min(initial=math.inf)),
-        float(hi[heavy].max(initial=-math.inf)),
-    )
+        float(lo[heavy].min(initial=math.inf)), float(hi[heavy].max(initial=-math.inf)),
+    )  # fmt: skip

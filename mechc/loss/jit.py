@@ -31,11 +31,9 @@ class Compiled:
     """
 
     def __init__(
-        self,
-        py_func: Callable[..., Any],
-        signatures: str | list[str] | None,
+        self, py_func: Callable[..., Any], signatures: str | list[str] | None,
         options: dict[str, Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Remember what to compile."""
         functools.update_wrapper(self, py_func)
         self.py_func = py_func

@@ -39,10 +39,6 @@ MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a s
 def sign(expr: Expr, facts: Facts) -> int:
     """Sign of an expression for all parameters (and variables) of the facts.
 
-    Args:
-        expr: real expression.
-        facts: what may be used.
-
     Returns:
         -1, 0 or +1: strictly negative, identically zero, strictly positive.
 

@@ -146,11 +146,9 @@ class FourierAccountant:
         detail = {
             "riemann_sum": math.exp(self._composed.with_infinite(log_estimate)),
             "discretisation": 2 * abs(math.exp(log_estimate) - math.exp(log_finer)),
-            "tail": self._beyond,
-            "periodisation": self._beyond + self._cut,
-            "points": self._coarse.size,
-            "window": self.window,
-        }
+            "tail": self._beyond, "periodisation": self._beyond + self._cut,
+            "points": self._coarse.size, "window": self.window,
+        }  # fmt: skip
         middle = min(max(self._composed.with_infinite(log_estimate), bottom), top)
         return Bound(bottom, middle, top, "fourier", "proven", detail)
 

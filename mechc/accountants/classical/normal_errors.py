@@ -179,12 +179,10 @@ def standardised_moments(composed: ComposedLoss, t: float) -> Standardised:
     spread3 = float(weights @ table[:, 2] ** 1.5) / variance**1.5
     k3 = composed.lyapunov(t) * math.sqrt(composed.count)
     return Standardised(
-        n=float(composed.count),
-        skewness=float(weights @ table[:, 3]) / variance**1.5,
-        k3=k3,
+        n=float(composed.count), skewness=float(weights @ table[:, 3]) / variance**1.5, k3=k3,
         k4=float(weights @ (table[:, 4] + 3.0 * table[:, 2] ** 2)) / variance**2,
         k3_tilde=k3 + spread3,
-    )
+    )  # fmt: skip
 
 
 def independent_bound(moments: Standardised, e: float) -> float:

@@ -65,12 +65,7 @@ class Oracle:
     """
 
     def __init__(self, declaration: Declaration, theta: Sequence[float]) -> None:
-        """Bind the parameters.
-
-        Args:
-            declaration: the pair.
-            theta: one finite double for each parameter.
-        """
+        """Bind the parameters."""
         self.declaration = declaration
         self.theta = tuple(float(v) for v in theta)
         symbols = [p.symbol for p in declaration.parameters]

@@ -169,12 +169,7 @@ class Fading:
     """
 
     def __init__(self, oracle: Oracle, a: Any) -> None:
-        """Prove them from where the transform has faded.
-
-        Args:
-            oracle: of one step.
-            a: real part, an exact ball.
-        """
+        """Prove them from where the transform has faded."""
         integrand = Ratios(a)
         self._rows = decays(oracle, integrand)
         self.whole = abs(moments(oracle, integrand, arb(1), 0, arb(1), arb(1e-12))[0])
