@@ -82,9 +82,7 @@ def waved(
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
 EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np.arange(13, 308)])
-# in scales: as far and as fine as a normal law of nearly that scale is resolved with
-AROUND = np.array([-16.0, -8.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0])
-AROUND = np.append(AROUND, -AROUND[-2::-1])
+AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
