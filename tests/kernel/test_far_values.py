@@ -144,3 +144,19 @@ def test_losses_of_replace_samples_keep_their_digits(x: float) -> None:
 
         exact = mp.log(mixed(d) / mixed(-d))
         assert min(abs(found - exact), abs(found + exact)) <= 4 * 2.0**-52 * abs(exact)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1e2, 1e4, 3.6e5])
+def test_loss_of_a_sample_of_a_gaussian_with_a_short_exponential_tail(sigma):
+    """The squares of the arguments of erfc, 2.5e9 at most, cancel inside of the mixture too."""
+    kernel = mechc.poisson(mechc.load("exponentially_modified_gaussian")).kernel
+    theta, xs = np.array([sigma, 1.0, 1.0, 0.1]), sigma * np.array([-6.0, -2.4, -0.3, 0.7, 5.0])
+    found = np.empty(xs.size)
+    kernel.loss_many(xs, theta, found)
+    for x, loss in zip(xs.tolist(), found.tolist(), strict=True):
+        with mpmath.workdps(40):
+            moved, here = (
+                mpmath.erfc((sigma - (mpmath.mpf(x) - d) / sigma) / mpmath.sqrt(2)) for d in (1, 0)
+            )
+            exact = mpmath.log1p((mpmath.e * moved / here - 1) * mpmath.mpf(0.1))
+        assert abs(loss - exact) < 4e-15 * max(1.0, abs(x) / sigma)

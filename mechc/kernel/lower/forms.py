@@ -69,6 +69,11 @@ def completed(expr: Expr, variable: Symbol) -> Expr:
 
 def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     """The squares of the arguments taken out of log(erfc(u)) where u > 0, so that they cancel."""
+    if isinstance(expr, log_mix):  # of a sample, inside the loss of what is sampled
+        rate, inner = expr.args
+        found = scaled_tails(inner, variable)
+        arms = found.args if isinstance(found, sp.Piecewise) else ()
+        return sp.Piecewise(*((log_mix(rate, f), when) for f, when in arms)) if arms else expr
     tails = [node for node in expr.atoms(log) if isinstance(node.args[0], sp.erfc)]
     moving = sorted((node for node in tails if node.has(variable)), key=sp.default_sort_key)
     if not moving or not isinstance(expr, Add):
