@@ -82,6 +82,7 @@ def waved(
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
 EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np.arange(13, 308)])
+NOTHING = -700.0  # log of a mass that is not looked for so
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 CLIMB = np.linspace(0.0, 1.0, 17)
@@ -109,10 +110,13 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     for many in (kernel.log_p_many, kernel.log_q_many):
         density = _density(many, theta)
         for every in (False, True):  # mass may lie closer than the nearest, or farther out
-            points, nearest, scales, log_scales = _places(lo, hi, every)
-            values = density(points)
-            best = int((values + log_scales).argmax()) if points.size else 0
-            if points.size and OFFSETS[1] < scales[best] < OFFSETS[-2]:
+            places = _places(lo, hi, every)
+            logs = density(places[0])
+            top = int((logs + places[3]).argmax()) if logs.size else 0
+            if every and not (logs.size and logs[top] + places[3][top] > NOTHING):
+                break  # what falls that far from one double to the next is not resolved either
+            (points, nearest, scales, _), values, best = places, logs, top
+            if logs.size and OFFSETS[1] < scales[best] < OFFSETS[-2]:
                 break
         if not np.isfinite(values).any():
             continue
