@@ -312,6 +312,15 @@ class Auto:
                 return None
         return None
 
+    def log_reversed(self, epsilon: float) -> float:
+        """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand.
+
+        Args:
+            epsilon: any real number.
+        """
+        asked = (a for a in self._built.values() if isinstance(a, registry.BoundsReversed))
+        return min((accountant.log_reversed(epsilon) for accountant in asked), default=0.0)
+
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
         best: Bound | None = None
         narrowest, refusals, blunt, tried = "", [], {}, set()

@@ -31,7 +31,7 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import far_law, truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.fft import log1mexp
+from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_complement, with_infinite
@@ -433,6 +433,28 @@ class ContourAccountant:
             return None
         sides = found.lower, found.estimate, found.upper
         return Bound(*sides, "contour", "proven", dict(found.detail))
+
+    def log_reversed(self, epsilon: float) -> float:
+        """Return an upper bound on log delta(epsilon) of the reversed pair by the contours at hand.
+
+        It is 1 - exp(epsilon) (1 - delta(-epsilon)), of which most digits cancel.
+
+        Args:
+            epsilon: any real number.
+
+        Returns:
+            The bound, 0 where no contour tells.
+        """
+        least, size = 0.0, math.exp(min(epsilon, 700.0))
+        for known, _ in self._forward.contours:
+            if type(known) is not Contour or not isinstance(known.payoff, Smooth):
+                continue
+            answer = known.answer(-epsilon)
+            if answer is not None:
+                rest = -math.expm1(min(log_add(self._log_infinite, answer.upper), 0.0))
+                rounding = 4.0 * EPS * (1.0 + size)
+                least = min(least, math.log(max(1.0 - size * rest, 0.0) + rounding))
+        return least
 
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate

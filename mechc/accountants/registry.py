@@ -50,6 +50,14 @@ class AnswersRoughly(Protocol):
         """Return bounds on log delta(epsilon), narrow enough to steer a search."""
 
 
+@runtime_checkable
+class BoundsReversed(Protocol):
+    """What an accountant may offer besides: a bound for the reversed pair, by what it has."""
+
+    def log_reversed(self, epsilon: float) -> float:
+        """Return an upper bound on log delta(epsilon) of the reversed pair, 0 where it has none."""
+
+
 Accounts = Callable[..., Accountant]
 """The class of an accountant: steps, rtol and its options in."""
 

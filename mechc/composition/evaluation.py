@@ -173,12 +173,19 @@ class Evaluation:
     ) -> float | None:
         """Return a bound on log delta that costs little, None if that is above `level`.
 
-        By Chernoff's bound, of the first tilts that do, or of the best.
+        By what has been evaluated for the other direction, or by Chernoff's bound, of the first
+        tilts that do, or of the best.
         """
         steps, known = self.steps[direction], self._about_masses(direction)
         infinite = known.infinite.log + known.infinite.error
         if not infinite < level:
             return None
+        try:
+            bound = self._log_reversed(direction, epsilon) + CERTAIN
+            if bound <= level:
+                return bound
+        except (NumericError, OutOfWorkError):
+            pass
         epsilon -= self._loss_shift(direction, epsilon)
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return None
@@ -192,6 +199,21 @@ class Evaluation:
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
+
+    def _log_reversed(self, direction: str, epsilon: float) -> float:
+        """Log of a bound on delta by what the first direction has evaluated, 0 without any."""
+        first = self.directions[0]
+        accountant = self._accountants.get(first)
+        steps, others = self.steps[direction], self.steps[first]
+        if not isinstance(accountant, registry.BoundsReversed) or len(steps) != len(others):
+            return 0.0
+        for own, other in zip(steps, others, strict=True):
+            if own.count != other.count or not own.loss.is_reversal_of(other.loss):
+                return 0.0
+        for side in (direction, first):
+            if not self._about_masses(side).is_plain or self._loss_shift(side, epsilon):
+                return 0.0
+        return accountant.log_reversed(epsilon)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.

@@ -496,6 +496,11 @@ class PrivacyLoss:
             raise UnsupportedError(f"{self.label}: the loss has atoms, it has no density")
         return branches.density(self.source, loss, self.is_reversed)
 
+    def is_reversal_of(self, other: PrivacyLoss) -> bool:
+        """Whether this is the law of the other's pair reversed, both of one kernel."""
+        same = self.source is not None and self.source is other.source
+        return same and self.is_reversed is not other.is_reversed
+
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
         if self.source is not None:
