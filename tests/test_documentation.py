@@ -19,6 +19,7 @@ def blocks(page):
     return [(m.group(1), m.group(2)) for m in BLOCK.finditer(page.read_text("utf-8"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_python_blocks_run_and_print_what_they_say(page, tmp_path, monkeypatch):
     if page.name in NEEDS:

@@ -90,6 +90,7 @@ def test_mixed_lattices_against_the_list_of_all_atoms():
     assert bound.lower <= float(total.log()) <= bound.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_one_step_of_noise_on_half_a_million_integers(epsilon):
     """Discrete Gaussian and Laplace noise of scale 10^4 against plain sums over the integers."""

@@ -267,6 +267,7 @@ def test_declarations_of_groups_claim_nothing_on_samples(step):
         claim_of(transform.apply(grouped, step))
 
 
+@pytest.mark.slow
 def test_a_group_sampled_record_by_record_against_brute_force():
     """Bin(5, .01) members are in the sample; each moves a Gaussian of scale .3 by one."""
     rate, sigma, size = 0.01, 0.3, 5

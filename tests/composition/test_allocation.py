@@ -818,6 +818,7 @@ def test_deltas_below_what_the_law_of_few_steps_holds_end_at_the_largest_loss(lo
     assert event.log_delta(found.lower, direction="remove").upper >= log_delta
 
 
+@pytest.mark.slow
 def test_epochs_of_noise_whose_likelihood_ratio_has_a_least_value_do_not_warn():
     """Its density has a pole there: no contour resolves the law of an epoch, and none pretends."""
     event = mechc.random_allocation(mechc.load("balanced_gaussian"), steps=50)(sigma=2.2)

@@ -101,6 +101,7 @@ def test_rho_of_laplace_noise(gap):
     assert bound.upper <= 5 * gap**2
 
 
+@pytest.mark.slow
 def test_rho_of_gaussian_noise_whatever_is_sampled(gaussian):
     contains((10 * gaussian(sigma=3.0)).zcdp(), 10 / 18)
     contains((5 * mechc.load("discrete_gaussian")(sigma=3.0, sensitivity=2)).zcdp(), 5 * 4 / 18)

@@ -211,6 +211,7 @@ def test_post_processing_needs_an_output():
         mechc.post_process(2 * event, [0.0])
 
 
+@pytest.mark.slow
 def test_epsilon_at_a_largest_loss_that_has_been_rounded():
     """log(0.375) - log(0.625) in doubles is above or below the real loss; three times it too."""
     event = mechc.from_pmfs([2 / 7, 5 / 7], [0.5, 0.5])

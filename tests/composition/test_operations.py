@@ -193,6 +193,7 @@ def test_shorter_random_moves_may_reveal_more_of_heavy_tails():
     assert most_likely(10.0, 10.0) > 101 > 90 > most_likely(10.0, 12.0)
 
 
+@pytest.mark.slow
 def test_lists_of_any_length():
     mixture = mechc.load("mixture_of_gaussians")
     one = mixture(sigma=2.0, sensitivities=[1.0], weights=[1.0])

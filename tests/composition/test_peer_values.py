@@ -60,6 +60,7 @@ def test_dp_accounting_agrees(name):
             assert found.upper == pytest.approx(known, rel=1e-5, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_moves_of_zero_bound_the_loss_of_adding():
     """N(0) against a mixture that holds it with probability 0.4: the loss is at most log 2.5."""
     event, _ = PAIRS["mixture of gaussians"]()

@@ -212,6 +212,7 @@ def test_a_curve_cannot_be_mixed():
         mechc.mixture([mechc.zcdp(0.1)], [1.0]).delta(1.0)
 
 
+@pytest.mark.slow
 def test_drawing_with_replacement_has_the_profile_of_the_theorem():
     """Balle, Barthe, Gaboardi 2018, Theorem 10, with the closed profiles of Gaussian groups."""
     n, m, sigma, epsilon = 100, 4, 2.0, 1.5

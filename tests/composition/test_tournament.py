@@ -82,6 +82,7 @@ def test_the_best_truncation_is_that_of_the_literature():
     assert "truncated_laplace(" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_between_laplace_and_gaussian(laplace, gaussian):
     found = mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, count=10)
     ends = mechc.tournament(target=TARGET, count=10, mechanisms=[laplace, gaussian])

@@ -277,6 +277,7 @@ def test_a_loss_in_which_double_exponentials_cancel():
     assert pair.kernel.loss(-100.0, np.empty(0)) == pytest.approx(math.log(p / q), rel=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_a_loss_with_waves_without_end(direction):
     """Nodes far out see waves of it only; limits do not exist, and delta is 0 beyond 2.1."""
@@ -356,6 +357,7 @@ def test_uniform_laws_smoothed_by_a_difference_of_logistic_functions():
     assert made.kernel.BRANCHES == ("increasing on (-oo, oo)",)
 
 
+@pytest.mark.slow
 def test_powers_of_a_parabola_known_up_to_their_constant():
     """Beta noise: next to its ends x rounds, and P and Q and the loss must agree there."""
     made = load(noise="shape(max(w**2 - x**2, 0)**(g - 1/2))", support=("-w", "w"))
@@ -363,6 +365,7 @@ def test_powers_of_a_parabola_known_up_to_their_constant():
     brackets(made(w=300.0, g=0.8, sensitivity=1.0).delta(0.0), truth, 1e-8)
 
 
+@pytest.mark.slow
 def test_samples_of_mixtures_rise_and_fall_as_the_mixtures_do():
     """Beyond its largest loss, known in closed form, delta is nothing, which nodes cannot say."""
     made = load(noise="(exp(-abs(x-h)/w) + 2*exp(-abs(x)/w) + exp(-abs(x+h)/w))/(8*w)")

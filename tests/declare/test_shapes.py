@@ -184,6 +184,7 @@ def test_sums_of_powers_end_by_euler_and_maclaurin():
         assert log_density(noise, [0.0], power)[0] == pytest.approx(truth, abs=1e-14)
 
 
+@pytest.mark.slow
 def test_lattice_noise_with_tails_that_are_powers_composes():
     """Delta of one step in closed form but for a sum; thirty steps have a lower bound as well."""
     noise = additive(

@@ -152,6 +152,7 @@ def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian)
     assert np.allclose(delta[0], acc.delta(0.5).upper[0], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_bounds_hold_where_no_contour_serves():
     """Losses of a thousand, deltas smaller than doubles, epsilons whose exponential is infinite."""
     made = mechc.load("gaussian")

@@ -4,6 +4,7 @@ import math
 
 import mpmath
 import numpy as np
+import pytest
 
 import mechc
 from mechc.individual import IndividualAccountant
@@ -49,6 +50,7 @@ def test_one_sampled_step_has_a_closed_form():
         assert sampled_gaussian_delta(0.01, sigma, lower) >= 1e-6
 
 
+@pytest.mark.slow
 def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     """Every person takes 20 single steps whose noise differs by a factor of a hundred."""
     steps = log_uniform(np.random.default_rng(0), (20, 2))

@@ -135,6 +135,7 @@ def test_mass_at_infinity_of_a_composition():
     assert composed([]).log == -math.inf
 
 
+@pytest.mark.slow
 def test_a_lattice_that_cannot_be_widened_does_not_pretend():
     law = mechc.load("skellam")(rate=2.0).loss("remove")
     before = law.generating(1.0)

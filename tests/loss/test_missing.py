@@ -25,6 +25,7 @@ def one_step(epsilon, rate):
     return rate * (p - math.exp(least) * q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.9172])
 def test_poles_at_both_ends(epsilon):
     event = questions.load("betas", "poisson")(**BETAS, sampling_rate=0.1)
