@@ -129,18 +129,22 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
     noise = LATTICE_ULP * EPS * float(np.abs(loss).max())
     gaps = np.diff(loss)
     step = float(gaps.min())
-    off = np.abs(gaps - step * np.round(gaps / step))
-    fits = (off <= noise * np.maximum(1.0, gaps / step)) & (step > 1e3 * noise)
-    first = gaps.size if fits.all() else int(np.argmin(fits))
-    for gap in gaps[first:]:  # those before are multiples of the smallest
-        a, b = float(gap), step
+    while step > 1e3 * noise:
+        fits = np.abs(gaps - step * np.round(gaps / step)) <= noise * np.maximum(1.0, gaps / step)
+        if fits.all():
+            break
+        first = int(np.argmin(fits))  # those before are multiples of the step
+        gap, gaps = float(gaps[first]), gaps[first + 1 :]
+        a, b = gap, step
         for _ in range(64):
             if b <= 1e3 * noise:
                 return None
             a, b = b, abs(a - b * round(a / b))
-            if b <= noise * max(1.0, float(gap) / a):
+            if b <= noise * max(1.0, gap / a):
                 break
         step = a
+    else:
+        return None
     index = np.round((loss - loss[0]) / step)
     if index[-1] > 1e7:
         return None

@@ -623,10 +623,13 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
         elif p != -math.inf and not p - q <= epsilon:  # balls that overlap are not decided
             part = p.exp() - (epsilon + q).exp()
             total += part if p - q > epsilon else arb(0).union(part)
-    error, work = arb(0), []
+    error, work, beyond = arb(0), [], -math.inf
     for piece, s in zip(pair.pieces, panels, strict=True):
         if piece.log_p is None:
             continue
+        for end, last in ((piece.lo, s.lo.argmin()), (piece.hi, s.hi.argmax())):
+            if math.isinf(float(end)):
+                beyond = max(beyond, float(log_sum(s.p[last])))
         for lo, hi, p, q in zip(s.lo, s.hi, s.p, s.q, strict=True):
             with np.errstate(invalid="ignore"):
                 loss = np.where(np.isneginf(p), -np.inf, p - q)
@@ -652,6 +655,8 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
         total, error = total + value, error + miss
     low, high = (total - error).lower(), (total + error).upper()
     logs = [float(v.log().mid()) if v > 0 else -math.inf for v in (low, high)]
+    if beyond > logs[1] - 30.0:
+        raise Undecided("what lies beyond the last panel may matter")
     return tuple(v + s * 4 * ULP * max(abs(v), 1.0) if v > -math.inf else v
                  for v, s in zip(logs, (-1, 1), strict=True))  # fmt: skip
 
