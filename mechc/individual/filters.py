@@ -27,6 +27,7 @@ odometer released something would themselves depend on that person's data.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -70,14 +71,14 @@ class _Saved(TakesTurns):
     _moves: ClassVar[tuple[str, ...]] = ("steps",)  # attributes that change besides the totals
 
     @property
+    @abstractmethod
     def _facts(self) -> dict[str, Any]:
         """Arguments that make the like of this with nothing spent."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _charged(self) -> _Filter:
         """Whose totals are saved."""
-        raise NotImplementedError
 
     @in_turn
     def save(self, path: PathLike) -> None:

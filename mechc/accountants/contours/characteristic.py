@@ -511,11 +511,12 @@ class Tilted:
         left, log_b = cells[0, : count + 1], cells[1, :count]
         left[count] = min(left[count], edge)
         highest, total = -math.inf, 0.0
-        if left[count] < edge:  # by total variation alone, far out in dyadic cells
-            y = left[count] * (DYADIC if math.isinf(edge) else np.ones(1))
-            bounds = self._log_variations(y)
+        if left[count] < edge:  # by total variation alone, to infinity in dyadic cells
+            y = left[-1] * DYADIC if math.isinf(edge) else left[-1:]
             shares = 0.5 / y if math.isinf(edge) else 1.0 / y - 1.0 / edge
-            shares[-1] *= 2.0 if math.isinf(edge) else 1.0
+            if math.isinf(edge):
+                shares[-1] = 1.0 / y[-1]
+            bounds = self._log_variations(y)
             highest, total = float(bounds[0]), float((np.exp(bounds) * shares).sum())
         beyond = math.exp(highest) / start
         suprema = np.maximum.accumulate(np.append(highest, log_b[::-1]))[:0:-1]

@@ -82,7 +82,7 @@ def waved(
 
 OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
 EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np.arange(13, 308)])
-NOTHING = -700.0  # log of a mass that is not looked for so
+NOTHING = -700.0  # log of a mass below which no scale outside of OFFSETS is taken
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 CLIMB = np.linspace(0.0, 1.0, 17)
