@@ -29,7 +29,6 @@ from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.splines import SHARE, Brackets, Grid, basis, spline_coefficients, subdivision
 from mechc.individual.storage import NOWHERE, Shelf
-from mechc.loss import moments
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.protocol import Floats
 
@@ -306,8 +305,7 @@ class _Row:
                     self._t = self._t[:begin]
                 continue
             self._loss, stride = loss, _STRIDE
-            masses = (loss.log_finite, loss.log_q_finite)
-            k, _, bend, error = moments.generating_at(*loss.nodes(), *masses, self._t[begin:end])
+            k, _, bend, error = loss.generating_function.at(self._t[begin:end])
             part = np.stack([k, error + loss.tolerance, bend])
             useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
             self.values = np.append(self.values, part[:, :useful], axis=1)

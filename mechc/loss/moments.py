@@ -17,7 +17,6 @@ from mechc.loss.jit import compiled, subroutine
 from mechc.loss.rounding import EPS
 from mechc.protocol import Floats
 
-AT_ONCE = 20_000  # nodes times tilts in one array
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing
 
 _TAYLOR = np.array([1.0 / math.factorial(n) for n in range(14)])
@@ -96,111 +95,127 @@ def excess(x):  # type: ignore[no-untyped-def]
     return x * x * series
 
 
-def generating(
-    loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float, t: float
-) -> Floats:
-    """Return [K, K', K'', rounding of K] at real t for one step; see `generating_at`."""
-    return generating_at(loss, log_weight, log_p_mass, log_q_mass, np.array([t], float))[:, 0]
+class GeneratingFunction(NamedTuple):
+    """K of one step at any real tilt, from its nodes and the known masses M(0) and M(-1).
 
+    K comes from the deviation of M from the chord between the masses, M(t) = M(0) - t (M(-1) -
+    M(0)) + sum w (exp(tL) - 1 + t (exp(-L) - 1)). For t >= 0 no term of that sum is negative, and
+    small losses enter quadratically: a step with K of 1e-12 keeps its relative accuracy, which a
+    composition of 1e12 steps needs. The rounding bound takes kernels to be good to 4 ulp: log p is
+    off by |log p| ulp, exp(tL) by |tL| ulp.
 
-def generating_at(
-    loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float, tilts: Floats
-) -> Floats:
-    """Return rows K, K', K'', rounding of K at real tilts for one step.
-
-    The masses M(0) and M(-1) are known, so K comes from the deviation of M from the chord between
-    them, M(t) = M(0) - t (M(-1) - M(0)) + sum w (exp(tL) - 1 + t (exp(-L) - 1)). For t >= 0 no
-    term of that sum is negative, and small losses enter quadratically: a step with K of 1e-12
-    keeps its relative accuracy, which a composition of 1e12 steps needs. The rounding bound takes
-    kernels to be good to 4 ulp: log p is off by |log p| ulp, exp(tL) by |tL| ulp.
+    Attributes:
+        nodes: losses L, log weights, weights w, and w (exp(-L) - 1 + L), shape (4, n).
+        known: M(0) - 1, M(-1) - M(0), and the largest log of a term of M(-1); infinite where the
+            masses are too far from one to be of use.
     """
-    here = log_weight > -math.inf
-    v, lw = loss[here], log_weight[here]
-    bottom = float((lw - v).max(initial=-math.inf))  # the largest log of a term of M(-1)
-    masses = log_p_mass > -1e-3 and log_q_mass > -1e-3
-    out, at_once = np.empty((tilts.size, 4)), max(AT_ONCE // max(v.size, 1), 1)
-    with np.errstate(all="ignore"):  # of no nodes, or no number, nothing is known
-        known = _Chord.of(v, lw, log_p_mass, log_q_mass) if masses and bottom < _SMALL else None
-        for some in range(0, tilts.size, at_once):
-            out[some : some + at_once] = _generated(
-                v, lw, tilts[some : some + at_once], known, bottom
-            )
-    return out.T
 
-
-class _Chord(NamedTuple):
-    """What the deviation from the chord needs at any tilt: p, p (exp(-L) - 1 + L), M(0), M(-1)."""
-
-    p: Floats
-    back: Floats
-    mass: float
-    difference: float
+    nodes: Floats
+    known: tuple[float, float, float]
 
     @classmethod
-    def of(cls, v: Floats, lw: Floats, log_p_mass: float, log_q_mass: float) -> _Chord:
-        p = np.exp(lw)
-        # p may be zero, and an exponential beyond doubles, where their product is neither
-        far = -v >= _FAR
-        back = np.where(far, np.exp(lw - v) - p * (1.0 - v), p * _excesses(-v))
+    def of(
+        cls, loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float
+    ) -> GeneratingFunction:
+        """Prepare the nodes and the logs of the masses M(0) and M(-1)."""
+        here = log_weight > -math.inf
+        nodes = np.zeros((4, np.count_nonzero(here)))
+        nodes[0], nodes[1] = loss[here], log_weight[here]
+        np.exp(nodes[1], out=nodes[2])
+        bottom = float((nodes[1] - nodes[0]).max(initial=-math.inf))
+        if not (log_p_mass > -1e-3 and log_q_mass > -1e-3 and bottom < _SMALL):
+            return cls(nodes, (0.0, 0.0, math.inf))
+        terms = np.empty((5, len(nodes.T)))
+        _deviations(nodes, -1.0, terms)
+        nodes[3] = terms[0]
         lost = math.expm1(log_p_mass)
-        return cls(p, back, lost, math.expm1(log_q_mass) - lost)
+        return cls(nodes, (lost, math.expm1(log_q_mass) - lost, bottom))
+
+    def at(self, tilts: Floats) -> Floats:
+        """Return rows K, K', K'', rounding of K at real tilts, shape (4, tilts)."""
+        out = np.empty((tilts.size, 4))
+        _generated(self.nodes, *self.known, tilts, np.empty((5, len(self.nodes.T))), out)
+        return out.T
 
 
-def _excesses(x: Floats) -> Floats:
-    """As `excess`, of many numbers."""
-    series = np.zeros(x.shape)
-    for coefficient in _EXCESS.tolist():
-        series *= x
-        series += coefficient
-    small: Floats = x * x * series
-    large = np.abs(x) > 0.5
-    return np.where(large, np.expm1(x) - x, small) if large.any() else small
+@subroutine("float64(float64[::1])")
+def _total(x):  # type: ignore[no-untyped-def]
+    """Return the sum of numbers, which it overwrites, to a few roundings however many there are."""
+    n = x.size
+    while n > 1:
+        half = (n + 1) // 2
+        for j in range(n - half):
+            x[j] += x[half + j]
+        n = half
+    return x[0] if n else 0.0
 
 
-def _generated(v: Floats, lw: Floats, tilts: Floats, known: _Chord | None, bottom: float) -> Floats:
-    """K, K', K'', rounding of K at every tilt, shape (tilts, 4)."""
-    t = tilts[:, None]
-    y = t * v
-    at = lw + y
-    top = largest = np.maximum.reduce(at, axis=1, initial=-math.inf)
-    # between the known masses M may be far below them, and a chord would cancel
-    inside = (tilts > -1.0) & (tilts < 0.0)
-    if inside.any():
-        # under Q a node can matter whose weight under P is zero in float64
-        seen = (lw > -700.0) | (np.maximum(lw - v, at[inside]) > -100.0)
-        largest = top.copy()
-        largest[inside] = np.where(seen, np.maximum(y[inside], -v), 0.0).max(axis=1, initial=0.0)
-    sizes = np.minimum(np.abs(lw), _FARTHEST)
-    by_chord = np.maximum(top, largest) < (_SMALL if known is not None else -math.inf)
-    by_chord &= bottom < _SMALL
-    if known is None or not by_chord.all():
-        if by_chord.any():
-            out = np.empty((tilts.size, 4))
-            for some, chord in ((by_chord, known), (~by_chord, None)):
-                out[some] = _generated(v, lw, tilts[some], chord, bottom)
-            return out
-        w = np.exp(at - top[:, None])
-        total = np.add.reduce(w, axis=1)
-        k, mean = top + np.log(total), np.add.reduce(w * v, axis=1) / total
-        noise = w * (8.0 + 4.0 * (sizes + np.minimum(np.abs(y), _FARTHEST)))
-        noise = np.add.reduce(noise, axis=1)
-        mean += np.add.reduce(w * (v - mean[:, None]), axis=1) / total
-    else:
-        p, far, over = known.p, y >= _FAR, _excesses(y)
-        ahead, rise, w, ulps = p * over, p * (over + y), p * np.exp(y), 8.0 * np.abs(y) + 32.0
-        if far.any():
-            grown = np.exp(at)
-            ahead = np.where(far, grown - p * (1.0 + y), ahead)
-            rise, w = np.where(far, grown - p, rise), np.where(far, grown, w)
-            ulps = np.where(far, 4.0 * np.abs(y) + 8.0, ulps)
-        step = ahead + t * known.back
-        total, turn = (np.add.reduce(z, axis=1) for z in (w, v * rise + known.back))
-        change = known.mass - tilts * known.difference + np.add.reduce(step, axis=1)
-        noise = np.add.reduce(np.abs(step) * (ulps + 4.0 * sizes), axis=1) + 4.0 * np.abs(change)
-        k, mean = np.log1p(change), (turn - known.difference) / (1.0 + change)
-    distance = v - mean[:, None]  # of no weight it may be beyond doubles when squared
-    spread = np.add.reduce(w * distance * distance, axis=1) / total
-    return np.stack([k, mean, spread, EPS * (noise / total + 2.0 * np.abs(k))], axis=1)
+@compiled("void(float64[:,::1], float64, float64[:,::1])", fastmath={"contract"})
+def _deviations(nodes, t, out):  # type: ignore[no-untyped-def]
+    """Write what every node adds, with y = tL, to sums at a real tilt.
+
+    To the deviation from the chord, w (exp(y) - 1 - y) + t back; to what rounding may change of it,
+    in EPS; to M'(t) but for the slope of the chord; to M(t), w exp(y), twice.
+    """
+    v, lw, p, back = nodes[0], nodes[1], nodes[2], nodes[3]
+    change, noise, turn, weight, again = out[0], out[1], out[2], out[3], out[4]
+    for j in range(v.size):  # w may be zero, and an exponential beyond doubles, not both at once
+        y = t * v[j]
+        change[j] = y if y < _FAR else lw[j] + y
+    exponentials(change, weight)
+    for j in range(v.size):
+        y, e = t * v[j], weight[j] if change[j] > LEAST else 0.0
+        far, series = y >= _FAR, 0.0
+        for n in range(_EXCESS.size):
+            series = series * y + _EXCESS[n]
+        over = e - 1.0 - y if abs(y) > 0.5 else y * y * series
+        ahead = e - p[j] * (1.0 + y) if far else p[j] * over
+        rise = e - p[j] if far else p[j] * (over + y)
+        ulps = 4.0 * y + 8.0 if far else 8.0 * abs(y) + 48.0
+        weight[j] = again[j] = e if far else p[j] * e
+        change[j] = ahead + t * back[j]
+        noise[j] = abs(change[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
+        turn[j] = v[j] * rise + back[j]
+
+
+@compiled(
+    "void(float64[:,::1], float64, float64, float64, float64[::1], float64[:,::1], float64[:,::1])"
+)
+def _generated(nodes, lost, slope, bottom, tilts, work, out):  # type: ignore[no-untyped-def]
+    """Write K, K', K'', rounding of K at every tilt to `out`; `work` is room for five a node."""
+    v, lw = nodes[0], nodes[1]
+    w, more = work[3], work[4]
+    for m in range(tilts.size):
+        t, top, largest = tilts[m], -math.inf, -math.inf
+        for j in range(v.size):
+            top = max(top, lw[j] + t * v[j])
+        if -1.0 < t < 0.0:  # between the known masses M may be far below them: a chord would cancel
+            for j in range(v.size):
+                # under Q a node can matter whose weight under P is zero in float64
+                if lw[j] > -700.0 or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
+                    largest = max(largest, max(t * v[j], -v[j]))
+        if max(top, largest, bottom) < _SMALL:
+            _deviations(nodes, t, work)
+            change, noise = lost - t * slope + _total(work[0]), _total(work[1])
+            total, noise = _total(more), noise + 4.0 * abs(change)
+            k, mean = math.log1p(change), (_total(work[2]) - slope) / (1.0 + change)
+        else:
+            for j in range(v.size):
+                work[0, j] = lw[j] + t * v[j] - top
+            exponentials(work[0], w)
+            for j in range(v.size):
+                more[j] = w[j] = w[j] if work[0, j] > LEAST else 0.0
+                sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
+                work[0, j], work[1, j] = w[j] * v[j], w[j] * (8.0 + 4.0 * sizes)
+            total, noise = _total(more), _total(work[1])
+            k, mean = top + math.log(total), _total(work[0]) / total
+            for j in range(v.size):
+                more[j] = w[j] * (v[j] - mean)
+            mean += _total(more) / total
+        for j in range(v.size):  # of no weight a distance may be beyond doubles when squared
+            more[j] = w[j] * (v[j] - mean) * (v[j] - mean)
+        out[m, 0], out[m, 1], out[m, 2] = k, mean, _total(more) / total
+        out[m, 3] = EPS * (noise / total + 2.0 * abs(k))
 
 
 @compiled(

@@ -364,9 +364,18 @@ class PrivacyLoss:
         law = self.covering(min(t, -1.0), max(t, 0.0))
         if -1.0 < t < 0.0 and law.apart:
             raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
-        loss, log_weight = law.nodes()
-        k = moments.generating(loss, log_weight, self.log_finite, self.log_q_finite, t)
-        return float(k[0]), float(k[1]), float(k[2]), float(k[3]) + self.unresolved(t)
+        row = law.generating_function.at(np.array([t], np.float64))[:, 0].tolist()
+        k, mean, bend, rounding = row
+        return k, mean, bend, rounding + self.unresolved(t)
+
+    @property
+    def generating_function(self) -> moments.GeneratingFunction:
+        """K of the finite part at any tilt that the nodes of the moment cover."""
+        if "generating" not in self._memo:
+            known = *self.nodes(), self.log_finite, self.log_q_finite
+            self._memo["generating"] = moments.GeneratingFunction.of(*known)
+        found: moments.GeneratingFunction = self._memo["generating"]
+        return found
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that no node resolves."""

@@ -33,7 +33,7 @@ from mechc.accountants.contours.saddle import tilt
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
 from mechc.loss.jit import compiled, subroutine
-from mechc.loss.moments import exponentials, generating, sum_tilted, waves
+from mechc.loss.moments import exponentials, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
 from mechc.protocol import Floats
@@ -370,26 +370,16 @@ class Law:
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
-        k, first, second, error = 0.0, 0.0, 0.0, self.unresolved(t)
-        rows = zip(
-            self.counts.tolist(), pairwise(self.offsets.tolist()), self._log_mass, strict=True
-        )
-        for count, (a, b), (p, q) in rows:
-            row = generating(self.loss[a:b], self.log_weight[a:b], p, q, float(t)).tolist()
-            k, first, second = k + count * row[0], first + count * row[1], second + count * row[2]
-            error += count * row[3]
-        return k, first, second, error
+        at = np.array([t], np.float64)
+        rows = np.array([s.loss.generating_function.at(at)[:, 0] for s in self.steps])
+        k, first, second, error = (math.fsum(row) for row in (self.counts * rows.T).tolist())
+        return k, first, second, error + self.unresolved(t)
 
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
         if not self._open:
             return 0.0
         return math.fsum(s.count * s.loss.unresolved(t) for s in self._open)
-
-    @cached_property
-    def _log_mass(self) -> list[tuple[float, float]]:
-        """Logs of P(L < inf) and Q(p > 0) of each step."""
-        return [(s.loss.log_finite, s.loss.log_q_finite) for s in self.steps]
 
     @cached_property
     def _open(self) -> tuple[Step, ...]:
