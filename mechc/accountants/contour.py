@@ -34,7 +34,7 @@ from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Latti
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.infinite_mass import composed, log_complement, with_infinite
+from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
 
@@ -91,7 +91,7 @@ class Side(Columns):
         self._rtol = rtol
         self.contours: list[Known] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
-        self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
+        self.log_q = sum(s.count * s.loss.log_covered for s in steps)
 
     def finite(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered."""
@@ -197,6 +197,8 @@ class Side(Columns):
     def choose(self, epsilon: float) -> Placement:
         """Contour and period that need the fewest nodes (docs/numerics.md, section 4)."""
         t0, f2 = self.saddle(epsilon)
+        if math.isinf(t0):
+            raise NumericError("losses are too small for a tilt")
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
         before = BEFORE * t0
         bends = self._law.roughly(before, sharp)[:, 2]

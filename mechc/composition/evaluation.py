@@ -29,6 +29,7 @@ from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
 
+NEAREST = 1e-290  # closer ones have too few digits to be halved
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
@@ -369,7 +370,7 @@ class Evaluation:
     def _log_above(self, direction: str, loss: float, target: float | None) -> float:
         """Log of a bound on P(L > loss), by delta at a place below it that all nearby share."""
         room = min(abs(loss) / AWAY, self.largest_loss_in(direction)[0] - loss)
-        if not 0.0 < room < FARTHEST:
+        if not NEAREST < room < FARTHEST:
             return 0.0
         step = math.ldexp(1.0, math.frexp(room)[1] - HALVINGS)
         place = direction, (math.floor(loss / step) - 1.0) * step

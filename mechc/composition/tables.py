@@ -53,7 +53,8 @@ from mechc.protocol import Floats, Measure, ParameterInfo
 if TYPE_CHECKING:
     from mechc.protocol import Kernel
 
-LEAST = 1e-300  # quotient that doubles hold to all their digits
+LEAST, LOG_LEAST = 1e-300, -690.0  # quotient that doubles hold to all their digits, and its log
+UNDERFLOW = 2e-323  # what a smaller number may be off
 MOST_INTEGERS = 4_000_000
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
 MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
@@ -274,6 +275,7 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
     # a rounding of the loss moves the mixed one by d mixed / d loss times as much
     inherited = np.exp(np.minimum(log_r + toward - mixed, 0.0)) * np.abs(loss)
     error = law.loss_error + EPS * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
+    error += UNDERFLOW if log_r < LOG_LEAST else 0.0
     if adding:
         losses, masses = np.append(-mixed, -log_rest), np.append(log_p, law.log_infinite)
         infinite = (-math.inf, log_r + law.log_minus_infinite)

@@ -459,7 +459,7 @@ def log_hockey_sticks(
     parts = panels.lo + np.arange(PARTS)[:, None] / PARTS * (panels.hi - panels.lo)
     edges = np.concatenate([parts.ravel(), panels.hi, *cuts])
     edges = np.unique(edges[np.isfinite(edges)])
-    middle = 0.5 * (edges[1:] + edges[:-1])
+    middle = 0.5 * edges[1:] + 0.5 * edges[:-1]
     inside = np.zeros(middle.size, np.bool_)
     for row in np.unique(panels.region).tolist():
         own = panels.region == row
@@ -500,7 +500,7 @@ class _Density(NamedTuple):
     def on(cls, source: KernelSource, lo: Floats, hi: Floats, reverse: bool) -> _Density:
         """Evaluate on these panels, of Q and its loss if reversed."""
         half = 0.5 * (hi - lo)
-        x = np.ascontiguousarray((0.5 * (lo + hi)[:, None] + half[:, None] * NODES).ravel())
+        x = np.ascontiguousarray(((0.5 * lo + 0.5 * hi)[:, None] + half[:, None] * NODES).ravel())
         log_f = np.empty(x.size)
         density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
         density(x, source.theta, log_f)
@@ -574,7 +574,7 @@ def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
         quadrature = quadrature.covering(0.0, 0.0)
         ends += [quadrature.lo, quadrature.hi]
     edges = np.unique(np.concatenate(ends))
-    middle = 0.5 * (edges[1:] + edges[:-1])
+    middle = 0.5 * edges[1:] + 0.5 * edges[:-1]
     inside = ((rows[:, :1] < middle) & (middle < rows[:, 1:])).any(axis=0)
     return np.append(edges[:-1][inside], few[0]), np.append(edges[1:][inside], few[1])
 
@@ -585,7 +585,7 @@ def _even(source: KernelSource, rows: Floats) -> Mask:
     lo, hi = rows[even].T
     even[even] = hi - lo <= FEW_DOUBLES * EPS * np.maximum(np.abs(lo), np.abs(hi))
     lo, hi = rows[even].T
-    x = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
+    x = (0.5 * lo + 0.5 * hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
     log_f, level = np.empty(x.size), np.ones(len(x), np.bool_)
     for many in (source.kernel.log_p_many, source.kernel.log_q_many):
         many(x.ravel(), source.theta, log_f)

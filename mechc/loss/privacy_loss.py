@@ -345,14 +345,26 @@ class PrivacyLoss:
     @property
     def log_finite(self) -> float:
         """Log of the finite mass P(L < inf)."""
-        return log_complement(self.log_infinite)
+        return self._log_rest(self.log_infinite, 0.0)
+
+    @property
+    def log_covered(self) -> float:
+        """Log of Q(p > 0)."""
+        return self._log_rest(self.log_minus_infinite, 1.0)
+
+    def _log_rest(self, log_mass: float, under_q: float) -> float:
+        """Log of all mass but this one, P(L = inf) or Q(p = 0)."""
+        if self.source is None and not self.loss.size and log_mass > -math.log(2.0):
+            # a table's mass next to one has none of the digits that are left for its atoms
+            return moments.log_total(self.atom_log_mass - under_q * self.atom_loss)
+        return log_complement(log_mass)
 
     @property
     def log_q_finite(self) -> float:
         """Log of Q(p > 0), which is K(-1); nan for plain atoms, whose masses only sum roughly."""
         if self.source is None and not self.loss.size:
             return math.nan
-        return log_complement(self.log_minus_infinite)
+        return self.log_covered
 
     def generating(self, t: float) -> tuple[float, float, float, float]:
         """Return K(t), K'(t), K''(t) of the finite part, and what rounding may change of K(t).

@@ -42,7 +42,7 @@ DERIVATIVE = np.ascontiguousarray(_SLOPES @ _ANALYSIS)  # values at nodes -> d/d
 
 def nodes(lo: Floats, hi: Floats) -> Floats:
     """Nodes of panels from lo to hi, shape (panels, 16)."""
-    x: Floats = (0.5 * (lo + hi))[:, None] + (0.5 * (hi - lo))[:, None] * NODES
+    x: Floats = (0.5 * lo + 0.5 * hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
     return x
 
 

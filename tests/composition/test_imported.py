@@ -315,6 +315,31 @@ def test_rounding_of_a_loss_beside_a_far_smaller_delta():
     assert event.log_delta(epsilon, direction="remove").upper >= truth
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_a_mass_next_to_one_leaves():
+    """Three uses: the double next to one has three digits of the 1.2e-13 that P shares with Q."""
+    p, q = [1 - 1.1635636600379346e-13, 1.1635636600379346e-13], [0.0, 1.0]
+    run = 3 * mechc.from_pmfs(p, q)
+    largest = -3 * math.log(p[1])
+    for gap in (-1e-3, -1e-9, 1e-9, 1e-3):
+        truth = math.log(-math.expm1(gap)) if gap < 0.0 else -math.inf
+        for method in ("auto", "contour", "direct", "renyi"):
+            found = run.log_delta(largest + gap, direction="add", method=method)
+            assert found.lower - 1e-5 <= truth <= found.upper + 1e-5
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_rates_below_all_normal_doubles(count):
+    """Losses are numbers without digits, next to which delta is whatever their rounding allows."""
+    p, q, rate = (0.75, 0.25), (0.25, 0.75), 5e-324
+    run = count * mechc.poisson(mechc.from_pmfs(p, q), rate)
+    truth = {1: 0.5, 2: 0.75, 3: 0.84375}[count]  # of the rate
+    found = run.log_delta(0.0)
+    assert found.lower <= math.log(truth) + math.log(rate) <= found.upper
+    assert found.upper < -700.0
+
+
 def test_the_relation_goes_through_dp_accounting():
     pytest.importorskip("dp_accounting")
     from dp_accounting import NeighboringRelation

@@ -76,8 +76,8 @@ class CltAccountant:
         """The Gaussian parameter of the finite part.
 
         Raises:
-            UnsupportedError: the loss has no variance, or is a lattice that a normal law cannot
-                smooth.
+            UnsupportedError: the loss has no variance, is a lattice that a normal law cannot
+                smooth, or is not positive in the mean, to the digits of doubles.
         """
         composed = self._composed
         _, mean, variance = composed.cumulants(0.0, 2)
@@ -88,7 +88,10 @@ class CltAccountant:
             )
         composed.refuse_lattice(0.0, _METHOD)
         sd = math.sqrt(float(variance))
-        return 2.0 * (float(mean) - composed.log_finite + composed.log_covered) / sd
+        mu = 2.0 * (float(mean) - composed.log_finite + composed.log_covered) / sd
+        if not mu > 0.0:
+            raise UnsupportedError(f"{_METHOD}: the loss has too few digits for a normal law")
+        return mu
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return the estimate of log delta at epsilon.

@@ -95,7 +95,8 @@ def hermite_coefficients(lambdas: Floats, order: int) -> Floats:
     for s in range(1, order + 1):
         for m in range(1, s + 1):
             g = lambdas[m - 1] / math.factorial(m + 2)
-            c[s, m + 2 :] += (m / s) * g * c[s - m, : c.shape[1] - m - 2]
+            with np.errstate(over="ignore", invalid="ignore"):  # a failed expansion is no number
+                c[s, m + 2 :] += (m / s) * g * c[s - m, : c.shape[1] - m - 2]
     return c
 
 
@@ -104,8 +105,9 @@ def hermite_values(z: Floats, degree: int) -> Floats:
     out = np.ones((degree + 1, *np.shape(z)))
     if degree > 0:
         out[1] = z
-    for j in range(1, degree):
-        out[j + 1] = z * out[j] - j * out[j - 1]
+    with np.errstate(over="ignore", invalid="ignore"):  # far out
+        for j in range(1, degree):
+            out[j + 1] = z * out[j] - j * out[j - 1]
     return out
 
 

@@ -21,7 +21,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.fft import distinct, log1mexp, log_add
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
-from mechc.loss.infinite_mass import composed, log_complement, rounded
+from mechc.loss.infinite_mass import composed, rounded
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import U
 from mechc.protocol import Floats
@@ -76,14 +76,9 @@ class ComposedLoss:
         self.support = lo - 8 * U * abs(lo), hi + 8 * U * abs(hi)
         self._infinite = composed(steps)
         self.log_infinite = self._infinite.log
-        self.log_finite = self._log_complement([law.log_infinite for law in self._laws])
-        self.log_covered = self._log_complement([law.log_minus_infinite for law in self._laws])
+        self.log_finite = math.fsum(k * law.log_finite for k, law in laws)
+        self.log_covered = math.fsum(k * law.log_covered for k, law in laws)
         self._memo: dict[tuple[float, int], Floats] = {}
-
-    def _log_complement(self, log_masses: list[float]) -> float:
-        return math.fsum(
-            float(k) * log_complement(m) for k, m in zip(self.counts, log_masses, strict=True)
-        )
 
     @cached_property
     def _support_error(self) -> float:

@@ -40,7 +40,6 @@ from mechc.accountants.contours.placement import Placement
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.allowance import spend
-from mechc.loss.infinite_mass import log_complement
 from mechc.loss.jit import compiled, plain
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -232,7 +231,7 @@ class Contour:
         self.payoff = payoff
         steps = law.steps
         self.log_mass = sum(s.count * s.loss.log_finite for s in steps)
-        self.log_q = sum(s.count * log_complement(s.loss.log_minus_infinite) for s in steps)
+        self.log_q = sum(s.count * s.loss.log_covered for s in steps)
         self.lowest = sum(s.count * s.loss.support[0] for s in steps)
         self.most = payoff.nodes(self.period)
         self.h = 2.0 * math.pi / self.period
@@ -483,6 +482,7 @@ def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
 
 
 RANK = 32  # uniforms in the mean
+FARTHEST = 1e150  # of z: its square is a number
 LOST = 1e-11  # size of Phi at the last frequency
 WIDEST = 20.0  # width of the shift, in units of 1 and of 1 / c, beyond which nothing is left
 DIRECT = 1e-2  # below this size of x, log((1 - exp(-x)) / x) is a series
@@ -546,12 +546,14 @@ class Blurred:
         self._factor: Complexes = np.empty(0, np.complex128)
 
     def answer(self, epsilon: float) -> Answer | None:
-        """Return bounds at epsilon, None where that is too far or the sums are not positive."""
+        """Return bounds at epsilon, None where that or z is too far, or the sums are not positive."""
         contour, blur = self.contour, self.blur
         start = contour.weight(epsilon)
         if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
+        if not max(contour.c, y.max(initial=0.0)) < FARTHEST:
+            return None
         spend(WAVE * y.size)
         z = np.asarray(contour.c + 1j * y, np.complex128)
         if self._factor.size != y.size:  # the same for every epsilon
