@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from sys import float_info
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,20 @@ LEAST_RTOL = 1e-30
 LEAST = math.ulp(0.0)  # positive double
 
 NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)
+
+
+class SetOnce:
+    """What holds attributes that do not change: claims, and whatever follows, are not handed in."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute that has no value yet, or is private."""
+        known = getattr(type(self), name, None)
+        held = hasattr(self, name) if isinstance(known, MemberDescriptorType) else known is not None
+        if (held and not name.startswith("_")) or name in getattr(self, "__dict__", ()):
+            raise AttributeError(f"{self}: {name} does not change")
+        object.__setattr__(self, name, value)
 
 
 def as_number(

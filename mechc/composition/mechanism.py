@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @public
-class Mechanism:
+class Mechanism(inputs.SetOnce):
     """A mechanism whose parameters are still open, or bound in part.
 
     Attributes:
@@ -55,12 +55,6 @@ class Mechanism:
         self.origin = origin
         self.transforms = transforms
         self.bound = dict(bound or {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute once: claims and whatever else follows are not handed in."""
-        if name in vars(self) or isinstance(getattr(type(self), name, None), cached_property):
-            raise AttributeError(f"{self.name}: {name} does not change")
-        object.__setattr__(self, name, value)
 
     @cached_property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mechc.accountants.bound import Bound, Quantity, as_table, folded
 from mechc.composition.inputs import (
+    SetOnce,
     as_delta,
     as_epsilon,
     as_log_delta,
@@ -57,7 +58,7 @@ MEANT_QUERIES = {  # words of other libraries, and what they are here
 
 
 @public
-class Queries(ABC):
+class Queries(SetOnce, ABC):
     """The queries that `Event` and `Composition` share.
 
     Keyword arguments of all of them:

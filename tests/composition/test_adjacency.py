@@ -371,3 +371,15 @@ def test_claims_are_not_handed_in(gaussian, name):
         with pytest.raises(AttributeError):
             setattr(made, name, made.claim)
         assert getattr(made, name) is not made.claim or name == "claim"
+
+
+@pytest.mark.parametrize(
+    "name", ["claim", "adjacency", "mechanism", "theta", "defaulted", "parts", "upper_only"]
+)
+def test_attributes_of_events_and_compositions_do_not_change(gaussian, name):
+    event = gaussian(sigma=1.0)
+    table = mechc.from_pmfs([0.5, 0.5], [0.4, 0.6], adjacency="replace")
+    allocated = mechc.random_allocation(gaussian, steps=4)(sigma=1.0)
+    for made in (event, 3 * event, event + gaussian(sigma=2.0), table, allocated, mechc.zcdp(0.1)):
+        with pytest.raises(AttributeError):
+            setattr(made, name, getattr(made, name, None))

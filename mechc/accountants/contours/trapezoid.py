@@ -546,7 +546,7 @@ class Blurred:
         self._factor: Complexes = np.empty(0, np.complex128)
 
     def answer(self, epsilon: float) -> Answer | None:
-        """Return bounds at epsilon, None where that or z is too far, or the sums are not positive."""
+        """Return bounds at epsilon; None where it or z is too far, or sums are not positive."""
         contour, blur = self.contour, self.blur
         start = contour.weight(epsilon)
         if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
