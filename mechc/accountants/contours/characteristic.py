@@ -193,7 +193,6 @@ TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step 
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
-AT_ONCE = 1_000_000  # nodes times levels in one array
 HALVINGS = 8  # of a cell on which phi is bounded
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
@@ -597,23 +596,36 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
     Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
     node, or of every panel of nodes.
     """
-    w, space = weight.ravel(), spacing.ravel()
-    with np.errstate(all="ignore"):  # the most where there is mass on no length
-        density = np.where(space > 0.0, w / space, np.where(w > 0.0, math.inf, 0.0))
-        squares = np.where(space > 0.0, w * density, 0.0).sum()
-    levels = 0.25 * squares / max(w.sum(), 1e-300) * STRIDE ** np.arange(LEVELS)
-    per = w.size // max(branch.size, 1)
-    # down to zero at the end of a branch, up from it at the next
-    ends = per * ((branch[1:] != branch[:-1]).nonzero()[0] + 1)
-    place, rise = np.arange(w.size), np.zeros(w.size + ends.size + 2)
-    rise[place + 1 + np.searchsorted(ends, place, side="right")] = density
-    # from the first level above all of the density on nothing changes
-    seen = min(int(np.searchsorted(levels, density.max(initial=0.0))) + 1, LEVELS)
-    table, at_once = np.empty((LEVELS, 2)), max(AT_ONCE // max(w.size, 1), 1)
-    for some in range(0, seen, at_once):
-        level = levels[some : min(some + at_once, seen), None]
-        table[some : some + len(level), 0] = np.abs(np.diff(np.minimum(rise, level))).sum(axis=1)
-        table[some : some + len(level), 1] = np.maximum(w - level * space, 0.0).sum(axis=1)
-    table[seen:] = table[seen - 1]
-    found: Floats = SAMPLED * table
-    return found
+    table = np.empty((LEVELS, 2))
+    _variation(weight.ravel(), spacing.ravel(), branch, table)
+    return table
+
+
+@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
+def _variation(weight, spacing, branch, table):  # type: ignore[no-untyped-def]
+    """See `variation`: of densities cut off at levels, and of what lies above these."""
+    total, squares = 0.0, 0.0
+    for j in range(weight.size):
+        total += weight[j]
+        if spacing[j] > 0.0:
+            squares += weight[j] * (weight[j] / spacing[j])
+    level, nodes = 0.25 * squares / max(total, 1e-300), weight.size // max(branch.size, 1)
+    for g in range(LEVELS):
+        turned, above, before, highest = 0.0, 0.0, 0.0, 0.0
+        for j in range(weight.size):
+            w, space = weight[j], spacing[j]
+            # the most where there is mass on no length
+            density = w / space if space > 0.0 else math.inf if w > 0.0 else 0.0
+            highest = max(highest, density)
+            cut = min(density, level)
+            # down to zero at the end of a branch, up from it at the next
+            if j > 0 and j % nodes == 0 and branch[j // nodes] != branch[j // nodes - 1]:
+                turned, before = turned + before, 0.0
+            turned, before = turned + abs(cut - before), cut
+            above += max(w - level * space, 0.0)
+        table[g, 0], table[g, 1] = SAMPLED * (turned + before), SAMPLED * above
+        if level > highest:  # from there on nothing changes
+            for m in range(g + 1, LEVELS):
+                table[m, 0], table[m, 1] = table[g, 0], table[g, 1]
+            break
+        level *= STRIDE

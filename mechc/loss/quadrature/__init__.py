@@ -24,7 +24,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels
+from mechc.loss.quadrature.resolution import SILENT, Far, Panels, Verdict
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses, nodes
 from mechc.protocol import Kernel
@@ -44,6 +44,7 @@ MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
+AMID = ORDER // 2  # node of a panel at which ...
 BESIDE = 2.0**-34  # half widths of a panel between doubles on which its loss is a straight line
 WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
@@ -185,16 +186,17 @@ class Quadrature:
         """
         if self._mass_of:
             return 0.0
-        x, place = 0.5 * (self.lo + self.hi), np.maximum(-self.lo, self.hi)
+        x, at, place = self.x[:, AMID], self.loss[:, AMID], np.maximum(-self.lo, self.hi)
         unit, moved = np.spacing(place), BESIDE * self._theta
         beside = np.rint(BESIDE * self.half / unit) * unit
         for i, (_, _, _, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
             moved[i] *= not integer
-        low, at, high = (
+        low, high = (
             losses(self._kernel, self._theta + side * moved, x + side * beside)
-            for side in (-1.0, 0.0, 1.0)
+            for side in (-1.0, 1.0)
         )
         noise = SEEN * np.abs(low - 2.0 * at + high)
+        noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
         # nan where a loss is not finite; next to an end that moves it is no straight line
         noise[~((noise > GOOD * np.abs(at)) & (self.half > WIDE * place))] = 0.0
         if not noise.any():
@@ -216,47 +218,41 @@ class Quadrature:
         unit, report = np.full(count, np.nan), np.empty((self.region.size, count, 2, 3))
         at = f"at parameters {self._theta.tolist()}"
         while rounds and work < MAX_WORK:
-            region, lo, hi, log_p, loss = now
+            _, lo, hi, log_p, loss = now
             rounds, work = rounds - 1, work + lo.size
             spend(SUMMED * lo.size * count)
-            found = resolution.judged(now, tilts, self._goal, unit, report)
+            found = resolution.judge(now, self._rows, tilts, self._goal, unit, report)
             if found is None:
                 break
-            wanted, logs, share, parts = found
-            edges, reached = resolution.grow(region, lo, hi, self._rows, share)
-            settled = wanted == lo.size and not edges
-            if settled and not self._mass_of:
-                edges = self._far_modes(reached, tilts, logs)
-            if settled and not edges and not resolution.summits(now, tilts, logs, parts):
+            if found.settled and not self._lacks_modes(now, found, tilts):
                 narrow, error, affinity = resolution.finish(
-                    lo, hi, log_p, loss, tilts, logs, report
+                    lo, hi, log_p, loss, tilts, found.logs, report
                 )
                 if narrow > resolution.MOST_NARROW:
                     break
                 self._hold(now)
-                self.log_totals, self.error = logs, error
+                self.log_totals, self.error = found.logs, error
                 return rounds, affinity
-            if any(math.isinf(outward[-1]) for outward in edges.values()):
+            if np.isinf(found.edges).any():
                 raise NumericError(
                     f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
                 )
-            towards = resolution.towards_ends(region, lo, hi, self._rows, parts)
-            now, origin = self._laid(now, parts, towards, edges)
-            fresh = origin < 0
-            spend(JUDGED * ORDER * count * int(fresh.sum()))
-            report = report.take(origin, axis=0)
-            report[fresh, 0, 0, 0] = -1.0
+            now, report, fresh = self._laid(now, report, found.parts, found.edges)
+            spend(JUDGED * ORDER * count * fresh)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels {at}, tilts "
             f"({tilts[0]:g}, {tilts[-1]:g})"
         )
 
-    def _far_modes(self, reached: Floats, tilts: Floats, logs: Floats) -> Edges:
-        """Edges up to the farthest point with mass beyond panels that reach so far."""
-        if reached.tobytes() != self._far.reached.tobytes():  # nan, of no panels, equals itself
-            spend(SEARCHED * ORDER * self.region.size * tilts.size)
-            self._far = panels.beyond(reached, self._rows, self._at)
-        return resolution.far_modes(tilts, logs, self._far)
+    def _lacks_modes(self, now: Panels, found: Verdict, tilts: Floats) -> bool:
+        """Whether there may be modes beyond panels that seem to suffice, or between their nodes."""
+        if not self._mass_of:
+            if found.reached.tobytes() != self._far.reached.tobytes():  # nan equals itself there
+                spend(SEARCHED * ORDER * self.region.size * tilts.size)
+                self._far = panels.beyond(found.reached, self._rows, self._at)
+            if resolution.far_modes(tilts, found.logs, self._far, found.edges):
+                return True
+        return resolution.summits(now, tilts, found.logs, found.parts)
 
     @SILENT
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
@@ -281,7 +277,8 @@ class Quadrature:
         other = copy(self)
         if parts.sum() == parts.size:
             return other
-        other._hold(self._laid(self._panels, parts, np.zeros_like(parts), {})[0])
+        no_report, no_edges = np.empty((0, 0, 2, 3)), resolution.no_edges(self._rows)
+        other._hold(self._laid(self._panels, no_report, parts, no_edges)[0])
         return other
 
     @property
@@ -295,25 +292,24 @@ class Quadrature:
         self.region, self.lo, self.hi, self.log_p, self.loss = panels
 
     def _laid(
-        self, old: Panels, parts: Integers, towards: Integers, edges: Edges
-    ) -> tuple[Panels, Integers]:
-        """Cut panels and add others, see `resolution.lay`, with values; and where they were.
+        self, old: Panels, report: Floats, parts: Integers, edges: Floats
+    ) -> tuple[Panels, Floats, int]:
+        """Cut panels and add others, see `resolution.lay`, with values; and how many are new.
 
         Raises:
             NumericError: these are too many.
         """
-        if int(parts.sum()) > resolution.MAX_PANELS:
+        graded = bool(report.size)
+        *laid, report, new, x = resolution.lay(*old, report, self._rows, parts, edges, graded)
+        now = Panels(*laid)
+        if not now.lo.size:
             raise NumericError(
                 f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                 f"panels at parameters {self._theta.tolist()}"
             )
-        region, lo, hi, origin = resolution.lay(*old[:3], parts, towards, edges)
-        new = (origin < 0).nonzero()[0]
-        log_p, loss = old.log_p.take(origin, axis=0), old.loss.take(origin, axis=0)
-        x = nodes(lo[new], hi[new])
         at = self._at(x.ravel())
-        log_p[new], loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
-        return Panels(region, lo, hi, log_p, loss), origin
+        now.log_p[new], now.loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
+        return now, report, new.size
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
