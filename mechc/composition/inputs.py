@@ -41,9 +41,15 @@ class SetOnce:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute that has no value yet, or is private."""
-        known = getattr(type(self), name, None)
-        held = hasattr(self, name) if isinstance(known, MemberDescriptorType) else known is not None
-        if (held and not name.startswith("_")) or name in getattr(self, "__dict__", ()):
+        kind = type(self)
+        known = getattr(kind, name, None)
+        try:  # not by hasattr, which asks `__getattr__` for words that were meant
+            held = known is not None
+            if isinstance(known, MemberDescriptorType):
+                known.__get__(self, kind)
+        except AttributeError:
+            held = False
+        if (held and not name.startswith("_")) or (kind.__dictoffset__ and name in vars(self)):
             raise AttributeError(f"{self}: {name} does not change")
         object.__setattr__(self, name, value)
 
