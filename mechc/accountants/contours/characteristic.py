@@ -21,7 +21,7 @@ waves for proofs of decay go through the vector units of the processor (`moments
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -266,36 +266,55 @@ def _cells(  # type: ignore[no-untyped-def]
     return count
 
 
-def _saddle(
-    slopes: Callable[[float], tuple[float, float]], epsilon: float, limit: float
-) -> tuple[float, float]:
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
-    # `slopes` are K' and K'' at a tilt.
-    mean, variance = slopes(0.0)
+@subroutine(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[:,::1], float64[:,:,::1])"
+)
+def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no-untyped-def]
+    """K' and K'' at the tilt t[0]."""
+    sum_tilted(offsets, loss, log_weight, t, work, out)
+    first, second = 0.0, 0.0
+    for i in range(counts.size):
+        first += counts[i] * out[0, i, 1]
+        second += counts[i] * out[0, i, 2]
+    return first, second
+
+
+@compiled(
+    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
+    " float64[:,::1], float64[:,:,::1])"
+)
+def _saddle(offsets, counts, loss, log_weight, epsilon, limit, work, out):  # type: ignore[no-untyped-def]
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
+
+    The second is not positive where the saddle point is beyond doubles.
+    """
+    t, low, high = np.zeros(1), 0.0, limit
+    mean, variance = _slopes(offsets, counts, loss, log_weight, t, work, out)
     gap, variance = epsilon - mean, max(variance, 1e-300)
     root = math.sqrt(gap * gap + 8.0 * variance)
     guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-    low, high, t, bend = 0.0, limit, limit, np.nan
+    t[0], bend = limit, math.nan
     for turn in range(TURNS):
-        slope, bend = slopes(t)
-        slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
-        bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
+        slope, bend = _slopes(offsets, counts, loss, log_weight, t, work, out)
+        slope -= epsilon + 1.0 / t[0] + 1.0 / (t[0] + 1.0)
+        bend += (1.0 / t[0]) * (1.0 / t[0]) + (1.0 + t[0]) ** -2
         if turn == 0:
             if not slope > 0.0:
                 break
-            t = min(guess, 0.9 * limit)
+            t[0] = min(guess, 0.9 * limit)
             continue
-        low, high = (t, high) if slope < 0.0 else (low, t)
-        if not bend * t > 0.0:
-            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
-        step = -slope / (bend * t)
+        low, high = (t[0], high) if slope < 0.0 else (low, t[0])
+        if not bend * t[0] > 0.0:
+            return t[0], 0.0
+        step = -slope / (bend * t[0])
         if abs(step) < CLOSE or high - low <= 1e-6 * high:
             break
-        new = t * math.exp(min(1.5, max(-3.0, step)))
+        new = t[0] * math.exp(min(1.5, max(-3.0, step)))
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-        t = new
-    return t, bend
+        t[0] = new
+    return t[0], bend
 
 
 @compiled(
@@ -407,19 +426,12 @@ class Law:
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
         spend(30.0 * self.loss.size)
-        work, out, at = (
-            np.empty((2, self.loss.size)),
-            np.empty((1, self.counts.size, 4)),
-            np.empty(1),
-        )
-
-        def slopes(t: float) -> tuple[float, float]:
-            at[0] = t
-            sum_tilted(self.offsets, self.loss, self.log_weight, at, work, out)
-            _, first, second, _ = (self.counts @ out[0]).tolist()
-            return first, second
-
-        return _saddle(slopes, epsilon, limit)
+        work, out = np.empty((2, self.loss.size)), np.empty((1, self.counts.size, 4))
+        nodes = self.offsets, self.counts, self.loss, self.log_weight
+        t, bend = _saddle(*nodes, float(epsilon), float(limit), work, out)
+        if bend <= 0.0:
+            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
+        return t, bend
 
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
@@ -532,14 +544,13 @@ class Tilted:
 
         Infinite where it never does, as with atoms.
         """
-        low, high = -60.0, 60.0
-        if not self._log_variations(np.array([2.0**high]))[0] < goal:
-            return math.inf
-        while high - low > 0.01:  # to a percent
-            middle = 0.5 * (low + high)
-            below = self._log_variations(np.array([2.0**middle]))[0] < goal
-            low, high = (low, middle) if below else (middle, high)
-        return float(2.0**high)
+        highest = 0.0
+        for further in (np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0):  # to a percent
+            below = self._log_variations(2.0 ** (highest + further)) < goal
+            if not below.any():
+                return math.inf
+            highest += float(further[int(below.argmax())])
+        return float(2.0**highest)
 
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:
