@@ -21,7 +21,7 @@ waves for proofs of decay go through the vector units of the processor (`moments
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -266,55 +266,36 @@ def _cells(  # type: ignore[no-untyped-def]
     return count
 
 
-@subroutine(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,:,::1])"
-)
-def _slopes(offsets, counts, loss, log_weight, t, work, out):  # type: ignore[no-untyped-def]
-    """K' and K'' at the tilt t[0]."""
-    sum_tilted(offsets, loss, log_weight, t, work, out)
-    first, second = 0.0, 0.0
-    for i in range(counts.size):
-        first += counts[i] * out[0, i, 1]
-        second += counts[i] * out[0, i, 2]
-    return first, second
-
-
-@compiled(
-    "UniTuple(float64, 2)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
-    " float64[:,::1], float64[:,:,::1])"
-)
-def _saddle(offsets, counts, loss, log_weight, epsilon, limit, work, out):  # type: ignore[no-untyped-def]
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there.
-
-    The second is not positive where the saddle point is beyond doubles.
-    """
-    t, low, high = np.zeros(1), 0.0, limit
-    mean, variance = _slopes(offsets, counts, loss, log_weight, t, work, out)
+def _saddle(
+    slopes: Callable[[float], tuple[float, float]], epsilon: float, limit: float
+) -> tuple[float, float]:
+    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
+    # `slopes` are K' and K'' at a tilt.
+    mean, variance = slopes(0.0)
     gap, variance = epsilon - mean, max(variance, 1e-300)
     root = math.sqrt(gap * gap + 8.0 * variance)
     guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-    t[0], bend = limit, math.nan
+    low, high, t, bend = 0.0, limit, limit, np.nan
     for turn in range(TURNS):
-        slope, bend = _slopes(offsets, counts, loss, log_weight, t, work, out)
-        slope -= epsilon + 1.0 / t[0] + 1.0 / (t[0] + 1.0)
-        bend += (1.0 / t[0]) * (1.0 / t[0]) + (1.0 + t[0]) ** -2
+        slope, bend = slopes(t)
+        slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
+        bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
         if turn == 0:
             if not slope > 0.0:
                 break
-            t[0] = min(guess, 0.9 * limit)
+            t = min(guess, 0.9 * limit)
             continue
-        low, high = (t[0], high) if slope < 0.0 else (low, t[0])
-        if not bend * t[0] > 0.0:
-            return t[0], 0.0
-        step = -slope / (bend * t[0])
+        low, high = (t, high) if slope < 0.0 else (low, t)
+        if not bend * t > 0.0:
+            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
+        step = -slope / (bend * t)
         if abs(step) < CLOSE or high - low <= 1e-6 * high:
             break
-        new = t[0] * math.exp(min(1.5, max(-3.0, step)))
+        new = t * math.exp(min(1.5, max(-3.0, step)))
         if not low < new < high:
             new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-        t[0] = new
-    return t[0], bend
+        t = new
+    return t, bend
 
 
 @compiled(
@@ -426,12 +407,19 @@ class Law:
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
         spend(30.0 * self.loss.size)
-        work, out = np.empty((2, self.loss.size)), np.empty((1, self.counts.size, 4))
-        nodes = self.offsets, self.counts, self.loss, self.log_weight
-        t, bend = _saddle(*nodes, float(epsilon), float(limit), work, out)
-        if bend <= 0.0:
-            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
-        return t, bend
+        work, out, at = (
+            np.empty((2, self.loss.size)),
+            np.empty((1, self.counts.size, 4)),
+            np.empty(1),
+        )
+
+        def slopes(t: float) -> tuple[float, float]:
+            at[0] = t
+            sum_tilted(self.offsets, self.loss, self.log_weight, at, work, out)
+            _, first, second, _ = (self.counts @ out[0]).tolist()
+            return first, second
+
+        return _saddle(slopes, epsilon, limit)
 
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.

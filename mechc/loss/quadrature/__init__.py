@@ -24,7 +24,7 @@ from mechc.errors import NumericError
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import SILENT, Far, Panels, Verdict
+from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses, nodes
 from mechc.protocol import Kernel
@@ -49,6 +49,7 @@ BESIDE = 2.0**-34  # half widths of a panel between doubles on which its loss is
 WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
 SEEN = 2.0  # ... times what was seen there: less than that may be off everywhere alike
+NO_REPORT = np.empty((0, 1, 2, 3))
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
@@ -233,11 +234,12 @@ class Quadrature:
                 self._hold(now)
                 self.log_totals, self.error = found.logs, error
                 return rounds, affinity
-            if np.isinf(found.edges).any():
+            if any(math.isinf(outward[-1]) for outward in found.edges.values()):
                 raise NumericError(
                     f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
                 )
-            now, report, fresh = self._laid(now, report, found.parts, found.edges)
+            towards = resolution.towards_ends(now, self._rows, found.parts)
+            now, report, fresh = self._laid(now, report, found.parts, towards, found.edges)
             spend(JUDGED * ORDER * count * fresh)
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels {at}, tilts "
@@ -277,8 +279,7 @@ class Quadrature:
         other = copy(self)
         if parts.sum() == parts.size:
             return other
-        no_report, no_edges = np.empty((0, 0, 2, 3)), resolution.no_edges(self._rows)
-        other._hold(self._laid(self._panels, no_report, parts, no_edges)[0])
+        other._hold(self._laid(self._panels, NO_REPORT, parts, np.zeros_like(parts), {})[0])
         return other
 
     @property
@@ -292,21 +293,19 @@ class Quadrature:
         self.region, self.lo, self.hi, self.log_p, self.loss = panels
 
     def _laid(
-        self, old: Panels, report: Floats, parts: Integers, edges: Floats
+        self, old: Panels, report: Floats, parts: Integers, towards: Integers, edges: Edges
     ) -> tuple[Panels, Floats, int]:
         """Cut panels and add others, see `resolution.lay`, with values; and how many are new.
 
         Raises:
             NumericError: these are too many.
         """
-        graded = bool(report.size)
-        *laid, report, new, x = resolution.lay(*old, report, self._rows, parts, edges, graded)
-        now = Panels(*laid)
-        if not now.lo.size:
+        if int(parts.sum()) > resolution.MAX_PANELS:
             raise NumericError(
                 f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                 f"panels at parameters {self._theta.tolist()}"
             )
+        now, report, new, x = resolution.lay(old, report, parts, towards, edges)
         at = self._at(x.ravel())
         now.log_p[new], now.loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
         return now, report, new.size

@@ -11,18 +11,22 @@ calls.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled, subroutine
+from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
 from mechc.loss.rounding import EPS, U
 from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS, nodes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Edges = dict[
+    tuple[int, int], list[float]
+]  # outwards from the lower (0) or upper (1) end of a branch
 
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
@@ -35,7 +39,6 @@ FINEST, LEAST_WIDTH = 4e-16, 1e-300  # a panel is not halved below this share of
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 MAX_PANELS = 60_000
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
-MOST_EDGES = DOUBLINGS + 1  # outwards from an end, which is the first; nan where there are no more
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
@@ -88,55 +91,13 @@ def log_totals(log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
     return out[:, 0, 0]
 
 
-@subroutine(
-    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64[:,::1],"
-    " float64[:,:,::1])"
-)
-def _grow(region, lo, hi, rows, share, reached, edges):  # type: ignore[no-untyped-def]
-    """Write from where to where branches reach, and edges outwards from ends whose panel matters.
-
-    The new panels are each as long as all before, as many as are needed if shares go on falling as
-    in the last two; inf is the end of all numbers. Returns how many ends there are such.
-    """
-    grown, first = 0, 0
-    for last in range(region.size):
-        r = region[last]
-        if last + 1 < region.size and region[last + 1] == r:
-            continue
-        reached[r, 0], reached[r, 1] = lo[first], hi[last]
-        reach = hi[last] - lo[first]
-        for side in range(2):
-            i, sign = (last, 1.0) if side else (first, -1.0)
-            edge, limit = reached[r, side], rows[r, side]
-            if share[i] > NEGLIGIBLE and sign * edge < sign * limit:
-                inner = max(last - 1, first) if side else min(first + 1, last)
-                most, step, grown = 1.0, reach, grown + 1
-                if hi[i] - lo[i] > 0.4 * reach and share[i] < share[inner]:  # out in the tail
-                    most = math.log(NEGLIGIBLE / share[i]) / math.log(share[i] / share[inner])
-                edges[r, side, 0] = edge
-                for k in range(1, 1 + max(1, math.ceil(min(most, DOUBLINGS)))):
-                    at = edge + sign * step
-                    if math.isinf(limit) and math.isinf(at) and k > 1:
-                        break
-                    if not math.isinf(limit) and not step < abs(limit - edge):
-                        edges[r, side, k] = limit
-                        break
-                    edges[r, side, k] = at
-                    step = 2.0 * step + reach
-        first = last + 1
-    return grown
-
-
 @compiled(
-    "UniTuple(int64, 2)(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,:,:,::1], float64[:,::1], float64[::1], int64[::1], float64[:,::1],"
-    " float64[:,:,::1])"
+    "int64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,::1], float64[::1], int64[::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    region, lo, hi, log_p, loss, rows, tilts, log_total, goal, work, out, totals, share, parts,
-    reached, edges,
-):  # fmt: skip
+    lo, hi, log_p, loss, tilts, log_total, goal, work, out, totals, share, parts
+):
     """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
     Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
@@ -150,8 +111,7 @@ def _judge(  # type: ignore[no-untyped-def]
     goal, which is one for each integrand, as a share of the total.
 
     `work` is room for the values at the nodes of a panel, shape (4, 16). Returns how many panels
-    there will be, 0 where sums have left their units, which have to be set anew; and how many ends
-    of branches have edges beyond, see `_grow`.
+    there will be; 0 where sums have left their units, which have to be set anew.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     for i in range(lo.size):
@@ -235,7 +195,7 @@ def _judge(  # type: ignore[no-untyped-def]
             for i in range(lo.size):
                 totals[a, b] += out[i, a, b, 0]
         if not 1.0 / DRIFT < totals[a, 0] < DRIFT:
-            return 0, 0
+            return 0
     wanted = 0
     for i in range(lo.size):
         short, most = 0.0, 0.0
@@ -247,7 +207,7 @@ def _judge(  # type: ignore[no-untyped-def]
         share[i] = most
         parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
         wanted += parts[i]
-    return wanted, _grow(region, lo, hi, rows, share, reached, edges)
+    return wanted
 
 
 class Verdict(NamedTuple):
@@ -258,19 +218,14 @@ class Verdict(NamedTuple):
         logs: log totals at the tilts.
         parts: into how many each panel is to be cut, shape (panels,).
         reached: from where to where branches reach, shape (branches, 2); nan of those without any.
-        edges: outwards from the ends of branches that end too early, shape (branches, 2, 9).
+        edges: outwards from ends of branches that end too early.
     """
 
     settled: bool
     logs: Floats
     parts: Integers
     reached: Floats
-    edges: Floats
-
-
-def no_edges(rows: Floats) -> Floats:
-    """Edges outwards where no branch ends too early, see `Verdict`."""
-    return np.full((len(rows), 2, MOST_EDGES), np.nan)
+    edges: Edges
 
 
 def judge(
@@ -292,23 +247,68 @@ def judge(
     region, lo, hi, log_p, loss = panels
     n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
     share, parts = np.empty(n), np.empty(n, np.int64)
-    reached = np.full((len(rows), 2), np.nan)
-    edges = no_edges(rows)
     for anew in (math.isnan(unit[0]), True):
         if anew:
             unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
             report[:, 0, 0, 0] = -1.0
-        wanted, grown = _judge(
-            region, lo, hi, log_p, loss, rows, tilts, unit, goal, work, report, totals, share,
-            parts, reached, edges,
-        )  # fmt: skip
+        wanted = _judge(lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts)
         if wanted:
-            logs = unit + np.log(totals[:, 0])
-            return Verdict(wanted == n and not grown, logs, parts, reached, edges)
+            edges, reached = _grow(region, lo, hi, rows, share)
+            settled = wanted == n and not edges
+            return Verdict(settled, unit + np.log(totals[:, 0]), parts, reached, edges)
     return None
 
 
-def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Floats) -> bool:
+def _outward(
+    edge: float, sign: float, limit: float, reach: float, last: float, share: float, before: float
+) -> list[float]:
+    """Edges from the end of a branch outwards, to its limit at most.
+
+    Panels are each as long as all before, as many as are needed if shares go on falling as from
+    `before` to `share`; `last` is the length of the outermost. inf is the end of all numbers.
+    """
+    most, step, edges = 1.0, reach, [edge]
+    if last > 0.4 * reach and share < before:  # laid so, and out in the tail
+        most = math.log(NEGLIGIBLE / share) / math.log(share / before)
+    for _ in range(max(1, math.ceil(min(most, DOUBLINGS)))):
+        at = edge + sign * step
+        if math.isinf(limit) and math.isinf(at) and len(edges) > 1:
+            break
+        if not math.isinf(limit) and not step < abs(limit - edge):
+            return [*edges, limit]
+        edges.append(at)
+        step = 2.0 * step + reach
+    return edges
+
+
+def _grow(
+    region: Integers, lo: Floats, hi: Floats, rows: Floats, share: Floats
+) -> tuple[Edges, Floats]:
+    """Edges outwards from ends of branches whose panel matters, and from where to where they reach.
+
+    Of branches without panels nan.
+    """
+    starts = [0, *((region[1:] != region[:-1]).nonzero()[0] + 1).tolist(), region.size]
+    grown: Edges = {}
+    reached = np.full((len(rows), 2), np.nan)
+    for first, end in pairwise(starts):
+        r, last = int(region[first]), end - 1
+        reached[r] = lo[first], hi[last]
+        (least, most), reach = rows[r, :2].tolist(), float(hi[last] - lo[first])
+        ends = (
+            (first, -1.0, least, lo, min(first + 1, last)),
+            (last, 1.0, most, hi, max(last - 1, first)),
+        )
+        for side, (i, sign, limit, edges, inner) in enumerate(ends):
+            if share[i] > NEGLIGIBLE and sign * edges[i] < sign * limit:
+                width = float(hi[i] - lo[i])
+                grown[r, side] = _outward(
+                    float(edges[i]), sign, limit, reach, width, float(share[i]), float(share[inner])
+                )
+    return grown, reached
+
+
+def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Edges) -> bool:
     """Whether there are points beyond ends of branches that have mass at a tilt; writes edges."""
     exponents = np.multiply.outer(tilts, far.loss)
     exponents += far.log_size
@@ -317,7 +317,7 @@ def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Floats) -> bool:
     for m in seen.tolist():  # the last one of each end is the farthest
         k = int(np.searchsorted(far.offsets, m, side="right")) - 1
         beyond = far.x[min(m + 1, int(far.offsets[k + 1]) - 1)]
-        edges[k // 2, k % 2, :2] = far.reached[k // 2, k % 2], beyond
+        edges[k // 2, k % 2] = [float(far.reached[k // 2, k % 2]), float(beyond)]
     return bool(seen.size)
 
 
@@ -424,102 +424,107 @@ def shaken(panels: Panels, noise: Floats, tilts: Floats, logs: Floats) -> float:
     return moved
 
 
-@subroutine("void(int64[::1], float64[::1], float64[::1], float64[:,::1], int64[::1], int64[::1])")
-def _towards_ends(region, lo, hi, rows, parts, towards):  # type: ignore[no-untyped-def]
-    """Find where panels next to ends alone are short, of powers of the distance: -1, or 1 above.
+def towards_ends(panels: Panels, rows: Floats, parts: Integers) -> Integers:
+    """Where panels next to ends alone are short, of powers of the distance: -1, or 1 above.
 
     Writes to `parts` how often the distance is cut.
     """
-    for i in range(region.size):
-        if parts[i] == 1:
-            continue
+    region, lo, hi = panels[:3]
+    towards, width = np.zeros(region.size, np.int64), hi - lo
+    for i in ((parts > 1).nonzero()[0]).tolist():
         for side in (-1, 1):
             end, inner = (hi[i] if side > 0 else lo[i]), i - side
             if end != rows[region[i], (1 + side) // 2] or not 0 <= inner < region.size:
                 continue
-            width = hi[i] - lo[i]
-            near = region[inner] == region[i] and hi[inner] - lo[inner] < 4.0 * width
-            if parts[inner] == 1 and near:
-                room = width / max(FINEST * abs(end), LEAST_WIDTH)
+            if parts[inner] == 1 and region[inner] == region[i] and width[inner] < 4.0 * width[i]:
+                room = width[i] / max(FINEST * abs(end), LEAST_WIDTH)
                 if room > CLOSER**2:
-                    towards[i] = side
-                    parts[i] = int(min(math.log(room) / math.log(CLOSER), STEPS * parts[i]))
+                    towards[i], parts[i] = side, min(math.log(room, CLOSER), STEPS * parts[i])
+    return towards
+
+
+def lay(
+    panels: Panels, report: Floats, parts: Integers, towards: Integers, edges: Edges
+) -> tuple[Panels, Floats, Integers, Floats]:
+    """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
+
+    Args:
+        panels: sorted by branch and by place.
+        report: what is known of them, see `_judge`; of no panels where that is not asked for.
+        parts: see above.
+        towards: the end, -1 or 1, to which a part has a fourth of the way of the one before; or 0.
+        edges: outwards from the lower and the upper end of branches.
+
+    Returns:
+        All panels, their report, which of them are new and have no values yet, and their nodes.
+    """
+    outside = [
+        (float(r), *((b, a) if side == 0 else (a, b)))
+        for (r, side), outward in sorted(edges.items())
+        for a, b in (pairwise(outward) if side else reversed([*pairwise(outward)]))
+    ]
+    beyond = np.array([*outside, (math.inf, 0.0, 0.0)])
+    count, cut = int(parts.sum()) + len(outside), parts > 1
+    fresh = count - cut.size + int(cut.sum())
+    now = Panels(
+        np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty((count, ORDER)),
+        np.empty((count, ORDER)),
+    )  # fmt: skip
+    known = np.empty((count if report.size else 0, *report.shape[1:]))
+    new, x = np.empty(fresh, np.int64), np.empty((fresh, ORDER))
+    size = int(np.prod(report.shape[1:]))
+    _lay(
+        *panels, report.reshape(-1, size), parts, towards, beyond, *now, known.reshape(-1, size),
+        new, x,
+    )  # fmt: skip
+    return now, known, new, x
 
 
 @compiled(
-    "Tuple((int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,:,:,::1], int64[::1], float64[:,::1]))(int64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,::1], float64[:,:,:,::1], float64[:,::1], int64[::1],"
-    " float64[:,:,::1], boolean)"
+    "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
+    " int64[::1], int64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
+    " float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64[:,::1])"
 )
-def lay(  # type: ignore[no-untyped-def]
-    region, lo, hi, log_p, loss, report, rows, parts, edges, graded
-):
-    """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
-
-    The first five are `Panels`; `report` is that of `_judge`, of no panels where it is not asked
-    for; `rows` are the ends of branches, `edges` those of `_grow`. With `graded`, the parts of a
-    panel next to an end may have a fourth of the way of the one before, and `parts` is written.
-
-    Returns the same six of all panels, without values where they are new; which of them are new,
-    and their nodes. Of no panels where there were more than `MAX_PANELS`.
-    """
-    towards = np.zeros(region.size, np.int64)
-    if graded:
-        _towards_ends(region, lo, hi, rows, parts, towards)
-    count, fresh = 0, 0
-    for i in range(region.size):
-        count += parts[i]
-        fresh += parts[i] if parts[i] > 1 else 0
-    for r in range(edges.shape[0]):
-        for side in range(2):
-            for k in range(1, MOST_EDGES):
-                if not math.isnan(edges[r, side, k]):
-                    count, fresh = count + 1, fresh + 1
-    if count > MAX_PANELS:
-        count = fresh = 0
-    branch, start, end = np.empty(count, np.int64), np.empty(count), np.empty(count)
-    new_p, new_loss = np.empty((count, ORDER)), np.empty((count, ORDER))
-    known = np.empty((count if report.shape[0] else 0, report.shape[1], 2, 3))
-    new, x = np.empty(fresh, np.int64), np.empty((fresh, ORDER))
-    i = m = f = 0
-    while m < count:
-        r = region[i]
-        first = m  # new panels below, those that were there, new ones above
-        for k in range(MOST_EDGES - 1, 0, -1):
-            if not math.isnan(edges[r, 0, k]):
-                start[m], end[m], m = edges[r, 0, k], edges[r, 0, k - 1], m + 1
-        for j in range(first, m):
-            new[f], f = j, f + 1
-        while i < region.size and region[i] == r:
-            for k in range(parts[i]):
-                at = lo[i]
-                if k:
-                    at += k * ((hi[i] - lo[i]) / parts[i])
-                if k and towards[i] > 0:
-                    at = hi[i] - (hi[i] - lo[i]) * CLOSER**-k
-                elif k and towards[i] < 0:
-                    at = lo[i] + (hi[i] - lo[i]) * CLOSER ** (k - parts[i])
-                start[m], end[m] = at, hi[i]
-                if k:
-                    end[m - 1] = at
-                if parts[i] > 1:
-                    new[f], f = m, f + 1
-                else:
-                    new_p[m], new_loss[m] = log_p[i], loss[i]
-                    if report.shape[0]:
-                        known[m] = report[i]
-                m += 1
-            i += 1
-        for k in range(1, MOST_EDGES):
-            if not math.isnan(edges[r, 1, k]):
-                start[m], end[m] = edges[r, 1, k - 1], edges[r, 1, k]
-                new[f], f, m = m, f + 1, m + 1
-        branch[first:m] = r
-    for f in range(fresh):
+def _lay(  # type: ignore[no-untyped-def]
+    region, lo, hi, log_p, loss, report, parts, towards, beyond, branch, start, end, new_p,
+    new_loss, known, new, x,
+):  # fmt: skip
+    """See `lay`: rows of `beyond` are branch and ends of panels in order, the last one is none."""
+    m, f, b = 0, 0, 0
+    for i in range(region.size + 1):
+        # new panels below this one, or above the one before
+        while b + 1 < beyond.shape[0] and (
+            i == region.size
+            or beyond[b, 0] < region[i]
+            or (beyond[b, 0] == region[i] and beyond[b, 1] < lo[i])
+        ):
+            branch[m], start[m], end[m] = int(beyond[b, 0]), beyond[b, 1], beyond[b, 2]
+            new[f], m, f, b = m, m + 1, f + 1, b + 1
+        if i == region.size:
+            break
+        width = hi[i] - lo[i]
+        for k in range(parts[i]):
+            at = lo[i]
+            if k > 0:
+                at += k * (width / parts[i])
+                if towards[i] > 0:
+                    at = hi[i] - width * CLOSER**-k
+                elif towards[i] < 0:
+                    at = lo[i] + width * CLOSER ** (k - parts[i])
+                end[m - 1] = at
+            branch[m], start[m], end[m] = region[i], at, hi[i]
+            if parts[i] > 1:
+                new[f], f = m, f + 1
+            else:
+                for j in range(ORDER):
+                    new_p[m, j], new_loss[m, j] = log_p[i, j], loss[i, j]
+                if report.shape[0] > 0:
+                    for j in range(report.shape[1]):
+                        known[m, j] = report[i, j]
+            m += 1
+    for f in range(new.size):
         m = new[f]
-        if report.shape[0]:
-            known[m, 0, 0, 0] = -1.0
+        if report.shape[0] > 0:
+            known[m, 0] = -1.0
         for j in range(ORDER):
             x[f, j] = 0.5 * (start[m] + end[m]) + 0.5 * (end[m] - start[m]) * NODES[j]
-    return branch, start, end, new_p, new_loss, known, new, x
