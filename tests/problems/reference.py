@@ -401,7 +401,8 @@ class Reference:
         first = min(np.flatnonzero(needed)[0], last)
         low, high = loss[first], loss[last]
         if last == loss.size - 1:  # losses between nodes may be larger than at any of them
-            reach = [s.loss.max(1) + np.ptp(s.loss, axis=1) for s in self.panels if s.lo.size]
+            with np.errstate(invalid="ignore"):  # where one law has no mass
+                reach = [s.loss.max(1) + np.ptp(s.loss, axis=1) for s in self.panels if s.lo.size]
             reach = [v[np.isfinite(v)].max(initial=high) for v in reach]
             high = min(max(reach, default=high), high + 0.1 * (high - low) + 1e-3)
         loss, tilted = loss[first : last + 1], tilted[first : last + 1]
