@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from mechc.composition.calibration import Calibration
     from mechc.composition.events import Composition
     from mechc.composition.mechanism import Mechanism
+    from mechc.individual.family import Family
 
 
 def _shown(text: str) -> str:
@@ -660,7 +661,7 @@ def individual_chunk(
     from mechc.individual.distributed import Run
 
     run = Run.read(path)
-    found = {"chunks": run.results.chunks, "path": str(run.results.path)}
+    found = {"chunks": run.results.chunks, "path": run.results.path, **_claimed(run.family)}
     if index is None:
         _print(ctx, found, lambda: run.results.chunks)
         return
@@ -704,7 +705,7 @@ def _answers(
     return [ask(at, method=method) for ask, at in asked if at is not None]
 
 
-def _claimed(what: Mechanism | Composition) -> dict[str, Any]:
+def _claimed(what: Mechanism | Composition | Family) -> dict[str, Any]:
     return {"claim": what.claim.record(), "adjacency": what.claim.adjacency}
 
 

@@ -22,8 +22,9 @@ import json
 import multiprocessing
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -33,6 +34,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechc.composition.inputs import as_count, as_path
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import as_floats, log_target
@@ -78,9 +80,10 @@ class Results:
             StateError: the results there are those of another run.
             UnsupportedError: the library for the format is not installed.
         """
-        remote, text = "://" in os.fspath(path), os.fspath(path)
-        made = cls(text if remote else os.fspath(Path(path).absolute()), people, chunk, pieces)
-        if Path(path).suffix not in ((".parquet",) if pieces or remote else (".zarr", ".parquet")):
+        text = os.fspath(as_path(path, "output")) if not isinstance(path, str) else path
+        remote = "://" in text
+        made = cls(text if remote else os.fspath(Path(text).absolute()), people, chunk, pieces)
+        if Path(text).suffix not in ((".parquet",) if pieces or remote else (".zarr", ".parquet")):
             words = "*.parquet" if pieces or remote else "*.zarr or *.parquet"
             raise DeclarationError(f"output={text!r} (expected {words})")
         size = {"pieces": pieces} if pieces else {"people": people, "chunk": chunk}
@@ -97,11 +100,12 @@ class Results:
         if Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
         if made._is_zarr:
-            group = library("zarr").create_group(made.path)
-            for name in COLUMNS:
-                group.create_array(
-                    name, shape=(people,), chunks=(chunk,), dtype="f8", fill_value=np.nan
-                )
+            with _writing(made.path):
+                group = library("zarr").create_group(made.path)
+                for name in COLUMNS:
+                    group.create_array(
+                        name, shape=(people,), chunks=(chunk,), dtype="f8", fill_value=np.nan
+                    )
         else:
             library("pyarrow")
         made._notes.write("run.json", json.dumps(facts, indent=1).encode())
@@ -196,10 +200,11 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file, and the folder where that matters."""
         system, root = self._opened
-        system.makedirs(root, exist_ok=True)
-        temporary = f"{root}/.{name}.{uuid4().hex}"
-        system.pipe_file(temporary, content)
-        system.mv(temporary, f"{root}/{name}")
+        with _writing(root):
+            system.makedirs(root, exist_ok=True)
+            temporary = f"{root}/.{name}.{uuid4().hex}"
+            system.pipe_file(temporary, content)
+            system.mv(temporary, f"{root}/{name}")
 
     @property
     def _opened(self) -> tuple[Any, str]:
@@ -209,6 +214,15 @@ class Folder:
         except (ImportError, ValueError) as error:  # of a protocol that is not there
             raise UnsupportedError(f"{self.path}: {error}") from error
         return system, root
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Say in words where a file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _part(index: int) -> str:
@@ -315,7 +329,8 @@ class Run:
             Path(steps).suffix == ".parquet" or any(Path(steps).glob("*.parquet"))
         )
         sources, people, chunk, columns = _files(steps) if rows else _blocks(steps)
-        repeats = (1,) * columns if counts is None else tuple(int(c) for c in counts)
+        given = (1,) * columns if counts is None else counts
+        repeats = tuple(as_count(c, "counts") for c in given) if np.iterable(given) else ()
         if len(repeats) != columns or min(repeats, default=1) < 1:
             raise DeclarationError(f"counts={counts!r} (expected {columns} integers >= 1)")
         names = None if identifiers is None else np.asarray(identifiers)
@@ -360,10 +375,17 @@ class Run:
             )
         if (name := words.pop("mechanism")) not in available():
             raise DeclarationError(f"mechanism={name!r} (expected one of {', '.join(available())})")
-        mechanism = load(name).bind(**words.pop("bound", {}))
+        if not isinstance(bound := words.pop("bound", {}), dict):
+            raise DeclarationError(f"bound={bound!r} (expected a table of parameters)")
+        mechanism = load(name).bind(**bound)
         if (rate := words.pop("sampling_rate", None)) is not None:
             mechanism = poisson(mechanism, sampling_rate=rate)
         return cls.open(mechanism, words.pop("steps"), words.pop("output"), **words)
+
+    @property
+    def family(self) -> Family:
+        """The mechanism, and what is claimed of it."""
+        return self.pieces[0].family
 
     def chunk(self, index: int) -> None:
         """Account for the chunk of a number here; nothing is computed if that has been done.
@@ -527,8 +549,12 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
     """Return identifiers and steps of the people in a file of rows."""
     table = library("pyarrow.parquet").read_table(file, columns=list(ROWS))
     person, step, value = (table[name].to_numpy() for name in ROWS)
+    with np.errstate(invalid="ignore"):
+        whole = step.astype(np.int64)
+    if table[PERSON].null_count or not (whole == step).all():
+        raise DeclarationError(f"{file}: a row without person, or with a step that is no integer")
     names, place = np.unique(person, return_inverse=True)
-    out, seen = np.full((names.size, steps), untouched), place * steps + step.astype(np.int64)
+    out, seen = np.full((names.size, steps), untouched), place * steps + whole
     if np.unique(seen).size < seen.size:
         raise DeclarationError(f"{file}: a person has two values for the same step")
     out.reshape(-1)[seen] = as_floats(value, untouched == 0.0)

@@ -1,6 +1,7 @@
 """Dask runs: the numbers of one machine, whatever is killed on the way."""
 
 import json
+import math
 import os
 import random
 import resource
@@ -228,6 +229,8 @@ def test_a_scheduler_of_jobs_runs_chunks_by_number(rows, reference, tmp_path, ca
     )
     invoke = CliRunner().invoke
     assert invoke(app, ["individual", "chunk", str(run)]).output == "5\n"
+    told = json.loads(invoke(app, ["individual", "chunk", str(run), "--json"]).output)
+    assert (told["adjacency"], told["claim"]["theorem"]) == ("any", "T1")
     assert invoke(app, ["individual", "chunk", str(run), "4"]).exit_code == 0
     found = Run.read(run).results
     assert np.array_equal(found.read(4), reference[:, 4 * CHUNK :])
@@ -261,6 +264,8 @@ def test_another_run_is_not_continued(tmp_path, changed):
         (np.array([["a"]]), {}, "dtype"),
         (np.full((3, 2), 5.0), {"counts": [1]}, "counts"),
         (np.full((3, 2), 5.0), {"counts": [1, 0]}, "counts"),
+        (np.full((3, 2), 5.0), {"counts": [1, 1.5]}, "counts=1.5 is not an integer"),
+        (np.full((3, 2), 5.0), {"counts": True}, "counts"),
         (np.full((3, 2), 5.0), {"delta": 0.0}, "delta"),
         (np.full((3, 2), 1.0), {}, "outside the span"),
         (np.full((3, 2), np.nan), {}, "sigma"),
@@ -274,6 +279,31 @@ def test_bad_input_is_refused(tmp_path, given, options, message):
         )  # fmt: skip
     with pytest.raises(DeclarationError, match="expected"):
         Results.open(tmp_path / "f.csv", 3, 1, {})
+
+
+@pytest.mark.parametrize(
+    "column, values",
+    [("step", [0.0, 1.5]), ("step", [0.0, math.nan]), ("step", [0, None]), ("person", ["a", None])],
+)
+def test_rows_without_a_place_are_refused(tmp_path, column, values):
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    table = {"person": ["a", "b"], "step": [0, 1], "value": [5.0, 6.0]} | {column: values}
+    (tmp_path / "rows").mkdir()
+    parquet.write_table(arrow.table(table), tmp_path / "rows" / "0.parquet")
+    run = Run.open(mechc.load("gaussian"), tmp_path / "rows", tmp_path / "g.parquet", **ASKED)
+    with pytest.raises(DeclarationError, match="without person"):
+        run.chunk(0)
+
+
+@pytest.mark.parametrize("line", ["output = 3", "bound = 3", 'counts = "x"'])
+def test_words_of_another_kind_are_refused(tmp_path, line):
+    words = {"mechanism": '"gaussian"', "parameter": '"sigma"', "span": "[2.0, 50.0]"}
+    words |= {"delta": "1e-6", "steps": f'"{tmp_path / "s.zarr"}"', "output": '"g.zarr"'}
+    words |= [line.split(" = ")]
+    pytest.importorskip("zarr").save(str(tmp_path / "s.zarr"), np.full((3, 2), 5.0))
+    (tmp_path / "run.toml").write_text("\n".join(f"{k} = {v}" for k, v in words.items()))
+    with pytest.raises(DeclarationError, match=line.partition(" ")[0]):
+        Run.read(tmp_path / "run.toml")
 
 
 def kill_once(launched, draw, longest):
