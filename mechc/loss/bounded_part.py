@@ -20,11 +20,12 @@ import numpy as np
 from mechc import protocol
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
+from mechc.loss.atoms import MASS_TOLERANCE
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
 from mechc.loss.infinite_mass import LogMass, rounded, total
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature, log_mass
+from mechc.loss.quadrature import Quadrature
 from mechc.protocol import Floats
 
 LEAST, CLOSE = 1e-300, 2.0**-42  # distance from an end, and its share of the end, that is resolved
@@ -147,16 +148,24 @@ def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
         reverse: L and P are those of the reversed pair.
     """
     spend(2.0 * source.atom_loss.size)
-    sign = -1.0 if reverse else 1.0
+    sign, label = (-1.0, "q") if reverse else (1.0, "p")
     small = sign * source.atom_loss <= threshold
     masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
     logs = masses[small].tolist()
+    others = [source.infinite[reverse].log, *masses[~small].tolist()]
     try:
         logs.append(source.log_missing(reverse))
         if source.continuous:
-            rows = above(source, -threshold, not reverse)
-            label = "q" if reverse else "p"
-            logs += [log_mass(source.kernel, source.theta, lo, hi, label) for lo, hi in rows]
+            sides = (logs, -threshold, not reverse), (others, threshold, reverse)
+            off = MASS_TOLERANCE
+            for found, beyond, way in sides:
+                for lo, hi in above(source, beyond, way).tolist():
+                    log, error = source.mass_on(lo, hi, label)
+                    found.append(log)
+                    off += math.exp(min(log, 0.0)) * error
+            # an interval whose end is far from a narrow mode may hide it, wherever it is
+            lost = 1.0 - math.fsum(math.exp(min(log, 0.0)) for log in logs + others)
+            logs.append(math.log(lost) if lost > off else -math.inf)
     except NumericError:
         return 0.0
     total = float(np.logaddexp.reduce([SMALLEST, *logs]))
