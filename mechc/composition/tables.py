@@ -518,6 +518,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     Raises:
         DeclarationError: the edges are not finite and increasing.
         UnsupportedError: `event` has no output of its own, or another pair for the add direction.
+        NumericError: masses of cells do not sum to one.
     """
     cuts = np.atleast_1d(as_array("post_process: edges", edges))
     if cuts.ndim != 1 or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
@@ -573,6 +574,12 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
             error = max(error, float(found[:, 1].max()))
     cell, log_mass = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     logs = np.array([log_total(log_mass[cell == i]) for i in range(cuts.size + 1)])
+    whole = math.fsum(np.exp(logs).tolist())
+    if not abs(whole - 1.0) <= TOLERANCE + error:
+        raise NumericError(
+            f"post_process: masses of cells under {side.upper()} sum to {whole!r}, not 1: a mode "
+            "of the noise is too narrow to be found beside the edges"
+        )
     most = int(np.argmax(logs))
     if logs[most] > -math.log(2.0):
         logs[most] = log_complement(log_total(np.delete(logs, most)))

@@ -7,10 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import expon, laplace, norm, uniform
+from sympy import exp, pi, sqrt
 
 import mechc
 from mechc.composition.tables import NumericEvent
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.declare import mechanism, positive, real
+from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
 
 mp = pytest.importorskip("mpmath")
@@ -385,6 +387,24 @@ def test_a_cell_that_has_nearly_all_mass(epsilon, edge, width):
             if truth > -1000:
                 assert found.estimate == pytest.approx(float(truth), abs=1e-9)
                 assert found.upper - truth <= width
+
+
+@pytest.mark.slow
+def test_a_mode_that_no_cell_has_found():
+    """The cell with most mass is not given that of another: .599 was .999."""
+    x, s = real("x"), positive("s", typical=(1e-3, 1.0))
+
+    def bell(centre, width):
+        return exp(-((x - centre) ** 2) / (2 * width**2)) / (sqrt(2 * pi) * width)
+
+    p, q = (3 * bell(centre, 1) / 5 + 2 * bell(3, s) / 5 for centre in (1, 0))
+    beside = mechc.load(mechanism("beside", variable=x, p=p, q=q, parameters=(s,)))
+    event = mechc.post_process(beside(s=1e-2), [2.9, 3.05])
+    cells = 0.6 * np.diff(norm.cdf([-np.inf, 1.9, 2.05, np.inf]))
+    cells += 0.4 * np.diff(norm.cdf([-np.inf, -10.0, 5.0, np.inf]))
+    assert np.sort(np.exp(event.loss().atom_log_mass)) == pytest.approx(np.sort(cells), rel=1e-9)
+    with pytest.raises(NumericError, match="too narrow"):
+        mechc.post_process(beside(s=1e-4), [2.9, 3.05])
 
 
 def test_mixtures_and_samples_state_the_errors_of_their_parts():
