@@ -187,8 +187,12 @@ def at_hand(steps: Sequence[Step], epsilon: float, why: str) -> Bound:
 def log_upper(steps: Sequence[Step], epsilon: float) -> float:
     """Return the log of a proven upper bound on delta(epsilon), 0 where nothing is proved."""
     steps = [s for s in steps if s.count > 0]
-    if not (steps and epsilon > 0.0 and all(is_resolved(s.loss) for s in steps)):
+    if not (steps and epsilon > 0.0):
         return 0.0
+    if not all(is_resolved(s.loss) for s in steps):
+        each = epsilon / sum(s.count for s in steps)  # some step has a larger loss
+        some = [math.log(s.count) + s.loss.log_above(each * (1.0 - 4.0 * U)) for s in steps]
+        return min(float(np.logaddexp.reduce(some)) + 1e-12, 0.0)
     composed, best = ComposedLoss(steps), 0.0
     try:
         _, mean, variance = map(float, composed.cumulants(0.0, 2))

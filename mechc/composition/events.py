@@ -544,17 +544,23 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
     if reverse:
         law = kept((kernel, theta, True), lambda: _privacy_loss(kernel, theta, False).reversed())
     else:
-        law = kept((kernel, theta), lambda: _first_loss(kernel, theta).fork())
+        first = _first_loss(kernel, theta)
+        if isinstance(first, str):
+            raise NumericError(first)
+        law = kept((kernel, theta), first.fork)
     return law
 
 
 @lru_cache(maxsize=2048)
-def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
-    """The law that every question begins with; it is never asked itself."""
+def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | str:
+    """The law that every question begins with, or why there is none; it is never asked itself."""
     from mechc.loss.privacy_loss import PrivacyLoss
 
     values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
-    return PrivacyLoss.from_kernel(cast(Any, kernel), values)
+    try:
+        return PrivacyLoss.from_kernel(cast(Any, kernel), values)
+    except NumericError as why:
+        return str(why)
 
 
 @lru_cache(maxsize=16)

@@ -5,9 +5,9 @@ loss, that under Q at minus infinite loss. So does what is so close to an end th
 resolve it, however small the loss there (`early`). The new pair dominates the old one (T9: two
 outputs are folded into one), and every tilt of its loss has a finite moment.
 
-`log_below` bounds P(L <= t), an integral of p alone over outputs that the branches tell. Where P
-and Q are millions of standard deviations apart it is the one question that matters, and the only
-one with an answer, whether or not nodes settle.
+`log_below` bounds P(L <= t), an integral of p alone over outputs that the branches tell, and
+`log_above` the rest. Where P and Q are millions of standard deviations apart these are the
+questions that matter, and the only ones with an answer, whether or not nodes settle.
 """
 
 from __future__ import annotations
@@ -147,26 +147,44 @@ def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
         threshold: any real number.
         reverse: L and P are those of the reversed pair.
     """
+    return _log_shares(source, threshold, reverse)[0]
+
+
+def log_above(source: KernelSource, threshold: float, reverse: bool) -> float:
+    """Return an upper bound on log P(L > threshold), as `log_below`."""
+    return _log_shares(source, threshold, reverse)[1]
+
+
+def _log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[float, float]:
+    """Upper bounds on logs of P(L <= threshold) and P(L > threshold)."""
     spend(2.0 * source.atom_loss.size)
     sign, label = (-1.0, "q") if reverse else (1.0, "p")
     small = sign * source.atom_loss <= threshold
     masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
-    logs = masses[small].tolist()
-    others = [source.infinite[reverse].log, *masses[~small].tolist()]
+    below, beyond = masses[small].tolist(), masses[~small].tolist()
+    beyond.append(source.infinite[reverse].log)
+    off, unknown = MASS_TOLERANCE, False
     try:
-        logs.append(source.log_missing(reverse))
+        missing = source.log_missing(reverse)
         if source.continuous:
-            sides = (logs, -threshold, not reverse), (others, threshold, reverse)
-            off = MASS_TOLERANCE
-            for found, beyond, way in sides:
-                for lo, hi in above(source, beyond, way).tolist():
-                    log, error = source.mass_on(lo, hi, label)
-                    found.append(log)
-                    off += math.exp(min(log, 0.0)) * error
+            sides = (below, -threshold, not reverse), (beyond, threshold, reverse)
+            for found, least, way in sides:
+                for lo, hi in above(source, least, way).tolist():
+                    try:
+                        mass = source.mass_on(lo, hi, label)
+                    except NumericError:  # too far out, perhaps
+                        unknown = True
+                        continue
+                    found.append(mass.log)
+                    off += math.exp(min(mass.log, 0.0)) * mass.error
             # an interval whose end is far from a narrow mode may hide it, wherever it is
-            lost = 1.0 - math.fsum(math.exp(min(log, 0.0)) for log in logs + others)
-            logs.append(math.log(lost) if lost > off else -math.inf)
+            lost = 1.0 - math.fsum(math.exp(min(log, 0.0)) for log in (missing, *below, *beyond))
+            if lost < -off:
+                return 0.0, 0.0
+            if unknown or lost > off:
+                missing = float(np.logaddexp(missing, math.log(max(lost, 0.0) + off)))
     except NumericError:
-        return 0.0
-    total = float(np.logaddexp.reduce([SMALLEST, *logs]))
-    return 0.0 if math.isnan(total) else min(0.0, total * (1.0 - ROOM) + 1e-9)
+        return 0.0, 0.0
+    totals = (float(np.logaddexp.reduce([SMALLEST, missing, *logs])) for logs in (below, beyond))
+    low, high = (0.0 if math.isnan(t) else min(0.0, t * (1.0 - ROOM) + 1e-9) for t in totals)
+    return low, high

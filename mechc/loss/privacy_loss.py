@@ -474,6 +474,12 @@ class PrivacyLoss:
             return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
         return bounded_part.log_below(self.source, threshold, self.is_reversed)
 
+    def log_above(self, threshold: float) -> float:
+        """Return an upper bound on log P(L > threshold), found without tilts; 0 for a table."""
+        if self.source is None:
+            return 0.0
+        return bounded_part.log_above(self.source, threshold, self.is_reversed)
+
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
 

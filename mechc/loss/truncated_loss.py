@@ -6,7 +6,7 @@ chi p exp(zL) on every panel.
 
 Where P and Q are millions of standard deviations apart, losses of 1e12 and tilted laws between the
 two defeat any quadrature. An `UnresolvedLoss` stands for such a law: it answers how likely a small
-loss is, and refuses the rest.
+loss is, or a large one, and refuses the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.bounded_part import log_below, within
+from mechc.loss.bounded_part import log_above, log_below, within
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rule import ORDER
@@ -236,6 +236,11 @@ class UnresolvedLoss:
         """Return an upper bound on log P(L <= threshold)."""
         source = self._source
         return 0.0 if source is None else log_below(source, threshold, self._reverse)
+
+    def log_above(self, threshold: float) -> float:
+        """Return an upper bound on log P(L > threshold)."""
+        source = self._source
+        return 0.0 if source is None else log_above(source, threshold, self._reverse)
 
     def within(self, bound: float) -> PrivacyLoss:
         """Return a law that dominates this one, in which losses beyond +-bound are infinite.

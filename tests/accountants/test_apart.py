@@ -91,3 +91,26 @@ def test_a_law_that_no_quadrature_resolves_proves_nothing_from_below(name, scale
     word = "sigma" if name == "gaussian" else "scale"
     bound = mechc.load(name)(**{word: scale}).delta(0.0)
     assert bound.lower <= 1.0 / scale <= bound.upper
+
+
+@pytest.mark.parametrize("sensitivity", [6000.0, 1e6])
+def test_epsilon_of_gaussians_far_apart(sensitivity):
+    """Delta at most P(L > epsilon), the only mass that any quadrature finds there."""
+    answer = mechc.load("gaussian")(sigma=1.0, sensitivity=sensitivity).epsilon(1e-5)
+    with mpmath.workdps(60):
+        about = mpmath.mpf(sensitivity) ** 2 / 2
+
+        def excess(z):  # at epsilon = about + z sensitivity
+            far = mpmath.erfc((z + sensitivity) / mpmath.sqrt(2)) / 2
+            return mpmath.erfc(z / mpmath.sqrt(2)) / 2 - mpmath.exp(about + z * sensitivity) * far
+
+        truth = about + sensitivity * mpmath.findroot(lambda z: mpmath.log(excess(z) / 1e-5), 4.2)
+    assert answer.lower <= truth <= answer.upper <= 1.0001 * truth
+
+
+def test_a_spike_beside_a_far_wider_law_is_not_all_of_it():
+    """An interval of 464 standard deviations found nothing; .99994 was given for 1.9e-5."""
+    widths = {"weight": 0.9999422311455293, "narrow": 1.098098880619971e-51,
+              "wide": 4.547541983944829e-64, "sensitivity": 1.0389133078175862e-52}  # fmt: skip
+    event = mechc.poisson(mechc.load("gaussian_scale_mixture"))(**widths, sampling_rate=0.01)
+    assert event.log_delta(0.0017413255817865896, direction="remove").lower <= -10.850418745965933
