@@ -65,6 +65,7 @@ HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
 MOST = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
+ATOM = 0.125  # of a panel's work that an atom makes
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 SHARED = (
     7  # repetitions from which a step's panels are shared: fewer are soon gone through one by one
@@ -462,7 +463,7 @@ class Recursion:
 
     def _pay(self, table: Tabulated, places: int, panels: int) -> None:
         """Refuse what places times panels, of a step and of the function, cost beyond `MOST`."""
-        work = places * (table.loss.shape[0] + panels)
+        work = int(places * (table.loss.shape[0] + panels + ATOM * table.atom_loss.size))
         spend(PLACE * work)
         self._left -= work
         if self._left < 0:
