@@ -68,7 +68,7 @@ NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 # of the trade-off function
 TURNS = 100  # evaluations of one answer
 ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
-MEETING = 1e-10  # distance of the sides, as a share of f, at which the search stops
+MEETING = 100.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
 WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
 NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
 DISTINCT = 1e-9  # relative distance in epsilon of two points
@@ -403,7 +403,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     if alpha < LEAST_RATE:
         return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)
     most = 1.0 if math.isnan(most) else most
-    points = [_point(evaluation, direction, alpha, 0.0)]
+    points, meeting = [_point(evaluation, direction, alpha, 0.0)], MEETING * evaluation.rtol**2
     farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST)
     for likely in _by_gaussian(points[0], alpha):
         if DISTINCT < abs(likely) < farthest:
@@ -418,13 +418,14 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             low, high = (np.array([0.0, *side]) for side in zip(*map(sides, seen), strict=True))
             places = np.array([0.0, *(p.cost for p in seen)])
             peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
-            noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
-            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + MEETING * peak:
+            width = points[best].upper - points[best].lower  # no estimate is better known than that
+            noise = (0.0 if math.isnan(width) else width) + ULPS * points[best].cost
+            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
             if turn % 4 and 0 < best < len(points) - 1:
                 near = [(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]]
-                new = _near_peak(near, new, MEETING * peak)
+                new = _near_peak(near, new, meeting * peak)
             if not min(abs(p.epsilon - new) for p in points) > DISTINCT * max(1.0, abs(new)):
                 break
             points.append(_point(evaluation, direction, alpha, new))

@@ -37,6 +37,7 @@ _RAISED = str.maketrans(
 )
 TAIL = 1e-3  # probability left out at each end of densities
 LEAST = 1e-300  # smallest delta of a profile
+SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
 
 
@@ -78,7 +79,7 @@ def run(
         raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
     check(path)
     look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
-    own = label or ("this run" if beside else "")
+    own, how = label or ("this run" if beside else ""), {"rtol": SEEN, **how}
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
     runs += [(name, other, how) for name, other in (beside or {}).items()]
     relations = [one.composition().claim.adjacency for _, one, _ in runs]
