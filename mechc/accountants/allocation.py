@@ -250,10 +250,11 @@ class Epoch:
         bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
         return bound if bound <= level else None
 
-    def log_delta(self, epsilon: float, rough: bool = False) -> tuple[float, float, float]:
+    def log_delta(self, epsilon: float, rough: bool = False) -> tuple[float, float, float, bool]:
         """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon.
 
-        With `rough` no law on a grid is made where contours have an estimate.
+        Last whether they lean on a density of which the error is estimated. With `rough` no law on
+        a grid is made where contours have an estimate.
         """
         infinite = self.log_infinite
         lower, estimate, upper = max(infinite[0], _log_positive(epsilon)), math.nan, 0.0
@@ -289,6 +290,7 @@ class Epoch:
             short = False
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
+        estimated = short and self.exact is not None and self.exact.estimated
         if short and (alike or self.exact is not None):
             laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
             # next to its end a law has no panels that settle
@@ -305,7 +307,7 @@ class Epoch:
             lower = log_subtract(lower, log_add(p, q + math.log(n)))
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
-        return min(lower, upper), estimate, upper
+        return min(lower, upper), estimate, upper, estimated
 
     def _by_put(self, at: float, epsilon: Floats) -> Floats:
         """Rows (lower, estimate, upper) of log delta by the contour for one epsilon."""

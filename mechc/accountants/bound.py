@@ -58,6 +58,9 @@ class Quantity(Enum):
         self.words, self.safe = words, safe
 
 
+ESTIMATED = "proven but for the estimated error of a density"
+
+
 @public
 @dataclass(frozen=True)
 class Bound:
@@ -70,8 +73,9 @@ class Bound:
         method: name of the accountant that answered.
         status: "proven" (a theorem evaluated in float64 with a rounding allowance), "certified"
             (ball arithmetic), either "for the declared pair" where it is not proven that the pair
-            dominates the mechanism (see `claim`), "estimate" (no theorem: lower and upper are
-            nan), or a sentence that says why there is no answer.
+            dominates the mechanism (see `claim`), `ESTIMATED` where a law is known up to an error
+            that is estimated, "estimate" (no theorem: lower and upper are nan), or a sentence that
+            says why there is no answer.
         detail: what the method did: direction, contour, nodes, error terms, reasons.
         quantity: what is bounded; it says which side is safe.
         claim: the weakest claim of the steps, with all assumptions; None inside the library.

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
-from mechc.accountants.bound import Bound, Place
+from mechc.accountants.bound import ESTIMATED, Bound, Place
 from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
@@ -366,15 +366,17 @@ class AllocationEvaluation(Evaluation):
         self.methods_used.add("put")
         top, rounding = self.largest_loss_in(direction)
         least, most = epoch.log_infinite
+        estimated = False
         if math.isinf(epsilon) and epsilon < 0:
             lower = estimate = upper = 0.0
         elif epsilon < top:
-            lower, estimate, upper = epoch.log_delta(epsilon, target is not None)
+            lower, estimate, upper, estimated = epoch.log_delta(epsilon, target is not None)
         else:  # next to the largest loss rounding decides
             beyond = epsilon >= top + rounding
             upper = most if beyond else epoch.log_delta(epsilon)[2]
             lower = estimate = least
-        answer = Bound(lower, estimate, upper, "put", "proven", {"direction": direction})
+        status = ESTIMATED if estimated else "proven"
+        answer = Bound(lower, estimate, upper, "put", status, {"direction": direction})
         return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def renyi(self, direction: str, order: float) -> Bound:
@@ -384,6 +386,8 @@ class AllocationEvaluation(Evaluation):
         each = [RenyiAccountant([Step(law, 1)]).renyi(order) for law in laws]
         found = max(each, key=lambda bound: float(bound.upper))
         found.detail["direction"] = direction
+        if any(law.estimated for law in laws):
+            found = replace(found, status=ESTIMATED)
         if exact is None:
             why = self.no_lower or "upper bound only: the Rényi divergence of one step (T11)"
             return replace(found, lower=math.nan, estimate=math.nan, status=why)
@@ -438,7 +442,7 @@ class FewStepsEvaluation(Evaluation):
         upper = min(upper, float(beside.upper))
         lower = min(max(lower, float(beside.lower)), upper)
         estimate = min(max(float(beside.estimate), lower), upper)
-        return replace(beside, lower=lower, estimate=estimate, upper=upper)
+        return replace(found, lower=lower, estimate=estimate, upper=upper, method=beside.method)
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return that of the profile, which knows the law."""

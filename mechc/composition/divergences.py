@@ -136,7 +136,8 @@ def zcdp(composition: Run, direction: str) -> Bound:
     estimate = estimate if estimate == estimate else lower
     if math.isnan(upper):
         return Bound(lower, lower, upper, "renyi", NO_RHO, detail)
-    return Bound(min(lower, upper), min(estimate, upper), upper, "renyi", "proven", detail)
+    found = Bound(min(lower, upper), min(estimate, upper), upper, "renyi", "proven", detail)
+    return replace(found, status=whole.said(found, *whole.directions))
 
 
 def _ratio(evaluation: Evaluation, direction: str, tilt: float) -> tuple[float, float]:

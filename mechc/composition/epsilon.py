@@ -22,7 +22,7 @@ from functools import partial
 
 import numpy as np
 
-from mechc.accountants.bound import Bound, Place, worse
+from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct, log1mexp
@@ -300,7 +300,7 @@ def _as_a_row(evaluation: Evaluation, direction: str, start: Place, curve: Curve
         start = Place(estimate, start.slope)
     if not curve.low < upper < curve.high:
         return start
-    if found.status == "proven":
+    if found.status in ("proven", ESTIMATED):
         return replace(found, lower=max(lower, curve.low))
     if not curve.excess("upper", upper) <= 0.0:
         return start

@@ -17,7 +17,7 @@ import numpy as np
 
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
-from mechc.accountants.bound import Bound, Place, worse
+from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
 from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
@@ -304,8 +304,13 @@ class Evaluation:
             lower if math.isnan(lower) else min(max(lower, proven), 0.0),
             estimate if math.isnan(estimate) else min(max(estimate, floor), 0.0),
             upper if math.isnan(upper) else min(max(upper, floor), 0.0), answer.method,
-            answer.status, answer.detail,
+            self.said(answer, direction), answer.detail,
         )  # fmt: skip
+
+    def said(self, answer: Bound, *directions: str) -> str:
+        """Return the status of an answer, by what is known of the laws of the steps."""
+        estimated = any(step.loss.estimated for d in directions for step in self.steps[d])
+        return ESTIMATED if estimated and answer.status == "proven" else answer.status
 
     def _ask(self, direction: str, epsilon: float, target: float | None) -> Bound:
         """The accountant's answer; of "auto" the first that steers a search, if there is one."""
@@ -335,7 +340,8 @@ class Evaluation:
         if shift := 1.01 * self._loss_shift(direction, near):
             lower, upper = float(found.lower) - shift, float(found.upper) + shift
             return replace(found, lower=lower, upper=upper, status="")
-        return found if known.is_plain and not near_top else replace(found, status="")
+        right = known.is_plain and not near_top
+        return replace(found, status=self.said(found, direction) if right else "")
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
@@ -407,6 +413,7 @@ class Evaluation:
         steps = self._on_nodes_for(direction, order)
         found = RenyiAccountant(steps).renyi(order)
         found.detail["direction"] = direction
+        found = replace(found, status=self.said(found, direction))
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
 
     def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:

@@ -222,7 +222,8 @@ class Training:
 
 def _given(name: str, value: Any) -> Any:
     if value is None:
-        raise DeclarationError(f"dpsgd: {name} is needed")
+        how = f"mechc.calibrate(mechc.dpsgd, solve_for={name!r}, ...) finds it"
+        raise DeclarationError(f"dpsgd: {name} is needed" + f"; {how}" * (name != "dataset_size"))
     return value
 
 

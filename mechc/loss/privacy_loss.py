@@ -217,6 +217,11 @@ class PrivacyLoss:
         return tuple(law.reversed() for law in found) if self.is_reversed else found
 
     @property
+    def estimated(self) -> bool:
+        """Whether the error of the density is estimated and not proven."""
+        return self.source is not None and bool(getattr(self.source.kernel, "estimated", False))
+
+    @property
     def loss_rounding(self) -> float:
         """How far the digits of the losses of point masses may be off."""
         kind, _ = self._atoms_known

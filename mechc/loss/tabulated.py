@@ -202,7 +202,10 @@ class Tabulated(Offered):
         top: where finite, x stands for the loss top tanh(x).
         jumps: x at which the density is not smooth, its ends apart.
         points: x that have masses, and their logs under Q.
+        estimated: the error of the density is estimated, not proven.
     """
+
+    estimated = False
 
     def __init__(
         self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
@@ -275,7 +278,7 @@ class Tabulated(Offered):
 def tabulated_loss(
     log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
     top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
-    above: tuple[PrivacyLoss, ...] = (),
+    above: tuple[PrivacyLoss, ...] = (), estimated: bool = False,
 ) -> PrivacyLoss:  # fmt: skip
     """Return the law of a loss by its density.
 
@@ -290,9 +293,11 @@ def tabulated_loss(
         jumps: likewise.
         points: likewise.
         above: laws of which one has no smaller Rényi divergence, whatever the order.
+        estimated: as of `Tabulated`.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
     kernel = Tabulated(log_q, (both[0], both[1]), label, top=top, jumps=jumps, points=points)
+    kernel.estimated = estimated
     return _bound(kernel, cut, error, above)
 
 

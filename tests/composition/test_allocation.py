@@ -186,7 +186,7 @@ def test_ten_epochs(mechanism, values, steps, epsilon, remove, add):
         bound = run.delta(epsilon, direction=direction)
         assert bound.lower <= value * (1 + 2e-4) and value * (1 - 2e-4) <= bound.upper
         assert bound.upper - bound.lower <= 1e-6 * value
-        assert bound.status == "proven"
+        assert bound.status == "proven but for the estimated error of a density"
 
 
 def test_many_epochs_are_narrow():
@@ -194,7 +194,7 @@ def test_many_epochs_are_narrow():
     for direction in ("remove", "add"):
         bound = run.delta(2.4, direction=direction)
         assert 1e-10 < bound.lower <= bound.upper < 1e-8
-        assert bound.upper - bound.lower < 1e-6 * bound.lower and bound.status == "proven"
+        assert bound.upper - bound.lower < 1e-6 * bound.lower and "estimated" in bound.status
     found, e, t = run.renyi(3.0, direction="remove"), math.e, 1000
     third = (t * e**3 + 3 * t * (t - 1) * e + t * (t - 1) * (t - 2)) / t**3
     assert found.lower <= 50.0 * math.log(third) <= found.upper < (1.0 + 1e-6) * found.lower
@@ -231,7 +231,7 @@ def test_the_density_of_w_next_to_a_sum_with_34_digits():
     truth, epsilon = 0.0167858821207665215, 0.16978264722519862
     law = gaussian(sigma=0.6857951406504622).loss("remove")
     epoch = Epoch(law, "remove", 250)
-    for lower, _, upper in (epoch.log_delta(epsilon), epoch.exact.hockey_stick_log(epsilon)):
+    for lower, _, upper in (epoch.log_delta(epsilon)[:3], epoch.exact.hockey_stick_log(epsilon)):
         error = epoch.exact.density_error
         assert math.exp(lower - error) <= truth <= math.exp(upper + error)
         assert upper - lower < 1e-10
@@ -494,7 +494,7 @@ def test_selected_steps_are_epochs_of_fewer_steps():
     bound = run.delta(1.0)
     assert bound.upper > once.delta(1.0).upper
     # that composition is no lower bound for an epoch with three steps selected; sums of points are
-    assert 0.5 * bound.upper < bound.lower < bound.upper and bound.status == "proven"
+    assert 0.5 * bound.upper < bound.lower < bound.upper and "estimated" in bound.status
     copied = pickle.loads(pickle.dumps(run))
     assert copied == run and copied.delta(1.0).lower == bound.lower
     more = mechc.random_allocation(gaussian, steps=200, selected=4)(sigma=1.0)

@@ -160,7 +160,7 @@ def test_an_epoch_that_ends_early_is_a_sample_of_its_steps(length):
     ran = mechc.random_allocation(mechc.load("gaussian")(sigma=0.8), steps=50)
     inner = ran.delta(math.log1p(2.0 * math.expm1(0.4)), direction="remove")
     answer = run.delta(0.4, direction="remove")
-    assert 0.5 * inner.lower * (1 - 1e-7) <= answer.upper and answer.status == "proven"
+    assert 0.5 * inner.lower * (1 - 1e-7) <= answer.upper and "estimated" in answer.status
     assert answer.lower <= 0.5 * inner.upper * (1 + 1e-7)
     assert answer.upper - answer.lower < 1e-6 * answer.upper
     whole = mechc.dpsgd(**words, steps=150, sampler="allocation").epsilon(1e-5)
