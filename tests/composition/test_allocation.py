@@ -9,6 +9,7 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 import mechc
@@ -187,6 +188,30 @@ def test_ten_epochs(mechanism, values, steps, epsilon, remove, add):
         assert bound.lower <= value * (1 + 2e-4) and value * (1 - 2e-4) <= bound.upper
         assert bound.upper - bound.lower <= 1e-6 * value
         assert bound.status == "proven but for the estimated error of a density"
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 0.6])
+def test_deep_tails_of_removing_a_record(epsilon):
+    """E (W - c)_+ of Laplace noise by its transform at s < 0, in double precision: to e^-158."""
+    scale, t = 0.7, 1000
+    x, w = (np.append(0.5 + 0.5 * NODES, [0.0, 1.0]), np.append(0.5 * WEIGHTS, [scale, scale]))
+    ratio, mass = np.exp((2.0 * x - 1.0) / scale), w * np.exp(-x / scale) / (2.0 * scale)
+
+    def tilted(a):
+        terms = mass * np.exp(a * ratio)
+        return (terms * ratio).sum() / terms.sum(), (terms * ratio**2).sum() / terms.sum()
+
+    c = math.exp(epsilon)
+    a = brentq(lambda a: tilted(a)[0] - c, 0.0, 50.0)
+    step = 2.0 * math.pi / 24.0 / math.sqrt((tilted(a)[1] - c * c) / t)
+    z = t * a + 1j * step * np.arange(100)
+    logs = t * np.log(mass @ np.exp(np.outer(ratio, z / t))) - z * c
+    terms = (np.exp(logs - logs[0]) / z**2).real
+    truth = logs[0].real + math.log(step / math.pi * (terms.sum() - 0.5 * terms[0]))
+    event = mechc.random_allocation(mechc.load("laplace")(scale=scale), steps=t)
+    bound = event.log_delta(epsilon, direction="remove")
+    assert bound.lower - 1e-11 * abs(truth) <= truth <= bound.upper + 1e-11 * abs(truth)
+    assert bound.upper - bound.lower < 1e-8
 
 
 def test_many_epochs_are_narrow():
