@@ -198,9 +198,10 @@ def inverse(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         wanted = np.ascontiguousarray(loss[inside])
         found = np.empty(wanted.size)
         good = np.zeros(wanted.size, np.bool_)
-        if branch.inverse >= 0:
-            solved = hasattr(source.kernel, "solve_loss")  # a closed form takes as long as a loss
-            spend((SOLVED if solved else 1.0) * DENSITY * wanted.size)
+        # what a kernel has to iterate for is solved for here, without compiling its loop
+        closed = branch.inverse >= 0 and not hasattr(source.kernel, "solve_loss")
+        spend((1.0 if closed else SOLVED) * DENSITY * wanted.size)
+        if closed:
             source.kernel.loss_inverse_many(branch.inverse, wanted, source.theta, found)
             good = _round_trip(source, found, wanted) & (branch.lo <= found) & (found <= branch.hi)
         if not good.all():

@@ -247,8 +247,6 @@ class Tabulated(Offered):
             plain = loss if self.rate == 1.0 else np.log1p(np.expm1(loss) / self.rate)
             out[:] = plain if self.top == math.inf else np.arctanh(plain / self.top)
 
-    solve_loss = loss_inverse_many
-
     def branches(self, theta: Floats) -> Floats:
         """Return one branch from jump to jump."""
         ends = [self.log_q.edges[0], *self.jumps.tolist(), self.log_q.edges[-1]]

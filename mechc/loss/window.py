@@ -104,6 +104,11 @@ class Window(Offered):
         """Return the loss at x."""
         return float(self.kernel.loss(x, np.ascontiguousarray(theta[: -len(ENDS)])))
 
+    @property
+    def solve_loss(self) -> Any:
+        """What the kernel iterates with, if it has inverses without a closed form."""
+        return self.kernel.solve_loss
+
     def loss_inverse_many(self, branch: int, loss: Floats, theta: Floats, out: Floats) -> None:
         """Write where a branch of the kernel has these losses."""
         self.kernel.loss_inverse_many(
