@@ -355,7 +355,7 @@ class Auto:
                 refusals.append(named(name, error))
                 tried.add(name)
                 # what it refuses are the steps, not this epsilon, or it costs too much here
-                if name not in self._built or name == "direct":
+                if name not in self._built or (name == "direct" and self._facts.total > 1):
                     self._queue.remove(strategy)
                 continue
             tried.add(name)

@@ -109,13 +109,14 @@ class DirectAccountant:
         logs = law.hockey_stick_log(epsilon)
         if logs[2] > -math.inf or epsilon >= law.support[1]:
             return logs
-        if law.source is None or not law.source.continuous or law.atom_loss.size:
+        if law.source is None or not law.source.continuous:
             raise NumericError(f"direct: no atom listed has a loss above epsilon={epsilon!r}")
         ulp = 4.0 * EPS * (1.0 + abs(epsilon))
-        gap, least, upper = ulp, 0.0, -math.inf
+        largest = float(np.concatenate([law.loss, law.atom_loss]).max(initial=-math.inf))
+        gap, least, upper = max(ulp, epsilon - largest + ulp), 0.0, -math.inf
         while upper == -math.inf and gap < FARTHEST * (1.0 + abs(epsilon)):
-            least, gap = gap, 4.0 * gap
             upper = law.hockey_stick_log(epsilon - gap)[2]
+            least, gap = (gap, 4.0 * gap) if upper == -math.inf else (least, gap)
         while upper > -math.inf and gap - least > ulp:
             middle = 0.5 * (least + gap)
             closer = law.hockey_stick_log(epsilon - middle)[2]
