@@ -77,6 +77,7 @@ def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
 UP, DOWN, FLAT = 1, -1, 0
 # up and then down, or one of them: what a concave log density does
 PEAK = 2
+EVERY = 16  # of the points where doubles do not tell, at how many two maxima are looked for
 VECTORS = 16  # at which two maxima are looked for
 
 
@@ -348,7 +349,7 @@ def _refutation(noise: Declaration, case: Case) -> str | None:
             continue
         middles = [evaluate.value(c, parameters, theta) for c in centres] or [0.0]
         heights = [
-            log.at(theta)(_grid(piece, noise, theta, middles))
+            log.at(theta, EVERY)(_grid(piece, noise, theta, middles))
             for piece, log in zip(case.pieces, logs, strict=True)
             if log is not None
         ]

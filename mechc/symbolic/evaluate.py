@@ -452,20 +452,23 @@ class Evaluator:
         is_sum = isinstance(self.expr, Add)
         self._size = Add(*map(sp.Abs, self.expr.args)) if is_sum else None
 
-    def at(self, theta: Theta) -> Function:
-        """The function of the variable for one parameter vector; nan where it is not real."""
+    def at(self, theta: Theta, every: int = 1) -> Function:
+        """The function of the variable for one parameter vector; nan where it is not real.
+
+        And, but for one of `every` points, where doubles do not tell: mpmath takes longer.
+        """
         given = self._given(theta)
 
         def values(x: Floats) -> Floats:
             x = np.asarray(x, dtype=np.float64)
             result = _doubles(self.expr, {**given, self.variable: x}, x)
             digits = self._lost(x, given, result)
-            for i in np.flatnonzero(digits > _SPARE):
-                with mpmath.workdps(15 + int(digits[i])):
-                    result[i] = self._exactly(x[i], given)
             # overflow as in 0 * inf is not final: mpmath has no largest number
-            for i in np.flatnonzero(np.isnan(result)):
-                result[i] = self._exactly(x[i], given)
+            untold = np.flatnonzero((digits > _SPARE) | np.isnan(result))
+            result[untold] = np.nan
+            for i in untold[::every]:
+                with mpmath.workdps(15 + int(digits[i] if digits[i] > _SPARE else 0)):
+                    result[i] = self._exactly(x[i], given)
             return result
 
         return values
