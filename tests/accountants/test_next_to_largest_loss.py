@@ -11,6 +11,7 @@ from flint import arb
 from mpmath import mp, mpf
 
 import mechc
+from mechc.declare.text import declaration_from_text
 
 
 def laplace_truth(count, scale, epsilon):
@@ -181,3 +182,27 @@ def test_a_level_loss_that_has_lost_digits(seed):
         event = sampled(peak=peak, sampling_rate=rate)
         found = event.log_delta(epsilon, direction="remove")
         assert found.lower <= exact <= found.upper, (peak, rate, epsilon)
+
+
+@pytest.mark.slow
+def test_one_step_whose_losses_below_a_plateau_are_not_split():
+    """Uniform noise on (-2, 2) smoothed by Laplace noise of scale 4: beyond 3 the loss is 1/4."""
+    noise = declaration_from_text(
+        "smoothed",
+        noise="where(abs(x) <= a, 1 - exp(-a/b)*cosh(x/b), sinh(a/b)*exp(-abs(x)/b)) / (2*a)",
+    )
+
+    def density(v):
+        inner = 1 - mp.exp(-mpf(1) / 2) * mp.cosh(v / 4)
+        return (inner if abs(v) <= 2 else mp.sinh(mpf(1) / 2) * mp.exp(-abs(v) / 4)) / 4
+
+    def delta(epsilon):
+        def gap(v):
+            return density(v - 1) - mp.exp(epsilon) * density(v)
+
+        start = mp.findroot(gap, (2, 2.9999), solver="bisect", tol=1e-40)
+        return mp.quad(gap, [start, 3, 30, 300])
+
+    found = mechc.load(noise)(a=2.0, b=4.0).epsilon(1e-5)
+    assert found.upper - found.lower < 1e-12
+    assert delta(found.upper + 1e-12) <= 1e-5 <= delta(found.lower - 1e-12)
