@@ -49,7 +49,6 @@ BESIDE = 2.0**-34  # half widths of a panel between doubles on which its loss is
 WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
 SEEN = 2.0  # ... times what was seen there: less than that may be off everywhere alike
-NO_REPORT = np.empty((0, 1, 2, 3))
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
@@ -239,8 +238,10 @@ class Quadrature:
                     f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
                 )
             towards = resolution.towards_ends(now, self._rows, found.parts)
-            now, report, fresh = self._laid(now, report, found.parts, towards, found.edges)
-            spend(JUDGED * ORDER * count * fresh)
+            now, origin, new = self._laid(now, found.parts, towards, found.edges)
+            spend(JUDGED * ORDER * count * new.size)
+            report = report.take(origin, axis=0)
+            report[new, 0, 0, 0] = -1.0
         raise NumericError(
             f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels {at}, tilts "
             f"({tilts[0]:g}, {tilts[-1]:g})"
@@ -279,7 +280,7 @@ class Quadrature:
         other = copy(self)
         if parts.sum() == parts.size:
             return other
-        other._hold(self._laid(self._panels, NO_REPORT, parts, np.zeros_like(parts), {})[0])
+        other._hold(self._laid(self._panels, parts, np.zeros_like(parts), {})[0])
         return other
 
     @property
@@ -293,9 +294,9 @@ class Quadrature:
         self.region, self.lo, self.hi, self.log_p, self.loss = panels
 
     def _laid(
-        self, old: Panels, report: Floats, parts: Integers, towards: Integers, edges: Edges
-    ) -> tuple[Panels, Floats, int]:
-        """Cut panels and add others, see `resolution.lay`, with values; and how many are new.
+        self, old: Panels, parts: Integers, towards: Integers, edges: Edges
+    ) -> tuple[Panels, Integers, Integers]:
+        """Cut panels and add others, with values; see `resolution.lay`.
 
         Raises:
             NumericError: these are too many.
@@ -305,10 +306,11 @@ class Quadrature:
                 f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                 f"panels at parameters {self._theta.tolist()}"
             )
-        now, report, new, x = resolution.lay(old, report, parts, towards, edges)
+        now, origin, new = resolution.lay(old, parts, towards, edges)
+        x = nodes(now.lo[new], now.hi[new])
         at = self._at(x.ravel())
         now.log_p[new], now.loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
-        return now, report, new.size
+        return now, origin, new
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
 from mechc.loss.rounding import EPS, U
-from mechc.loss.rule import NODES, ORDER, PROBE, WEIGHTS, nodes
+from mechc.loss.rule import ORDER, PROBE, WEIGHTS, nodes
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -444,87 +444,46 @@ def towards_ends(panels: Panels, rows: Floats, parts: Integers) -> Integers:
 
 
 def lay(
-    panels: Panels, report: Floats, parts: Integers, towards: Integers, edges: Edges
-) -> tuple[Panels, Floats, Integers, Floats]:
+    panels: Panels, parts: Integers, towards: Integers, edges: Edges
+) -> tuple[Panels, Integers, Integers]:
     """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
 
     Args:
         panels: sorted by branch and by place.
-        report: what is known of them, see `_judge`; of no panels where that is not asked for.
         parts: see above.
         towards: the end, -1 or 1, to which a part has a fourth of the way of the one before; or 0.
         edges: outwards from the lower and the upper end of branches.
 
     Returns:
-        All panels, their report, which of them are new and have no values yet, and their nodes.
+        All panels, the place that each had before, -1 for a new one, and which these are: they have
+        no values yet.
     """
-    outside = [
-        (float(r), *((b, a) if side == 0 else (a, b)))
-        for (r, side), outward in sorted(edges.items())
-        for a, b in (pairwise(outward) if side else reversed([*pairwise(outward)]))
-    ]
-    beyond = np.array([*outside, (math.inf, 0.0, 0.0)])
-    count, cut = int(parts.sum()) + len(outside), parts > 1
-    fresh = count - cut.size + int(cut.sum())
-    now = Panels(
-        np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty((count, ORDER)),
-        np.empty((count, ORDER)),
-    )  # fmt: skip
-    known = np.empty((count if report.size else 0, *report.shape[1:]))
-    new, x = np.empty(fresh, np.int64), np.empty((fresh, ORDER))
-    size = int(np.prod(report.shape[1:]))
-    _lay(
-        *panels, report.reshape(-1, size), parts, towards, beyond, *now, known.reshape(-1, size),
-        new, x,
-    )  # fmt: skip
-    return now, known, new, x
-
-
-@compiled(
-    "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
-    " int64[::1], int64[::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
-    " float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64[:,::1])"
-)
-def _lay(  # type: ignore[no-untyped-def]
-    region, lo, hi, log_p, loss, report, parts, towards, beyond, branch, start, end, new_p,
-    new_loss, known, new, x,
-):  # fmt: skip
-    """See `lay`: rows of `beyond` are branch and ends of panels in order, the last one is none."""
-    m, f, b = 0, 0, 0
-    for i in range(region.size + 1):
-        # new panels below this one, or above the one before
-        while b + 1 < beyond.shape[0] and (
-            i == region.size
-            or beyond[b, 0] < region[i]
-            or (beyond[b, 0] == region[i] and beyond[b, 1] < lo[i])
-        ):
-            branch[m], start[m], end[m] = int(beyond[b, 0]), beyond[b, 1], beyond[b, 2]
-            new[f], m, f, b = m, m + 1, f + 1, b + 1
-        if i == region.size:
-            break
-        width = hi[i] - lo[i]
-        for k in range(parts[i]):
-            at = lo[i]
-            if k > 0:
-                at += k * (width / parts[i])
-                if towards[i] > 0:
-                    at = hi[i] - width * CLOSER**-k
-                elif towards[i] < 0:
-                    at = lo[i] + width * CLOSER ** (k - parts[i])
-                end[m - 1] = at
-            branch[m], start[m], end[m] = region[i], at, hi[i]
-            if parts[i] > 1:
-                new[f], f = m, f + 1
-            else:
-                for j in range(ORDER):
-                    new_p[m, j], new_loss[m, j] = log_p[i, j], loss[i, j]
-                if report.shape[0] > 0:
-                    for j in range(report.shape[1]):
-                        known[m, j] = report[i, j]
-            m += 1
-    for f in range(new.size):
-        m = new[f]
-        if report.shape[0] > 0:
-            known[m, 0] = -1.0
-        for j in range(ORDER):
-            x[f, j] = 0.5 * (start[m] + end[m]) + 0.5 * (end[m] - start[m]) * NODES[j]
+    region, lo, hi = panels[:3]
+    last = parts.cumsum()
+    origin = np.arange(region.size).repeat(parts)
+    piece = np.arange(origin.size) - (last - parts)[origin]
+    start, inner = lo[origin], piece.nonzero()[0]
+    start[inner] += piece[inner] * ((hi - lo) / parts)[origin[inner]]
+    nearer = (towards[origin] * piece).nonzero()[0]
+    of, piece = origin[nearer], piece[nearer]
+    above = towards[of] > 0
+    distance = (hi - lo)[of] * CLOSER ** -np.where(above, piece, parts[of] - piece)
+    start[nearer] = np.where(above, hi[of] - distance, lo[of] + distance)
+    end = np.empty(start.size)
+    end[:-1], end[last - 1] = start[1:], hi
+    branch = region[origin]
+    origin[(parts > 1)[origin]] = -1
+    if edges:
+        more = [
+            (r, *((b, a) if side == 0 else (a, b)), -1)
+            for (r, side), outward in edges.items()
+            for a, b in pairwise(outward)
+        ]
+        which, lower, upper, none = zip(*more, strict=True)
+        branch, start = np.concatenate([branch, which]), np.concatenate([start, lower])
+        end, origin = np.concatenate([end, upper]), np.concatenate([origin, none])
+        order = np.lexsort((start, branch))
+        branch, start, end, origin = branch[order], start[order], end[order], origin[order]
+    new = (origin < 0).nonzero()[0]
+    values = panels.log_p.take(origin, axis=0), panels.loss.take(origin, axis=0)
+    return Panels(branch, start, end, *values), origin, new
