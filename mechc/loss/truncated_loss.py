@@ -220,7 +220,7 @@ class UnresolvedLoss:
     """
 
     mass_errors = (0.0, 0.0)
-    has_moments = False
+    has_moments = estimated = False
     log_infinite = -math.inf
     log_minus_infinite = -math.inf
     support = (-math.inf, math.inf)

@@ -110,3 +110,8 @@ def test_a_sample_of_all_records_is_none(name):
     whole = (3 * mechc.poisson(noise)(**values, sampling_rate=1.0)).delta(0.1)
     assert whole.upper == pytest.approx(plain.upper, rel=1e-12)
     assert whole.lower == pytest.approx(plain.lower, rel=1e-12)
+
+
+def test_a_law_that_cannot_be_made_with_the_work_is_bounded():
+    run = mechc.load("binomial")(trials=4000) * 100
+    assert run.delta(1.0, max_work=1e5).upper == 1.0
