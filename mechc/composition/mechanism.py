@@ -9,6 +9,7 @@ without sympy when it has been compiled before; only a first compilation, `decla
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -351,11 +352,15 @@ class Mechanism(inputs.SetOnce):
         last = self.transforms[-1] if self.transforms else None
         if not isinstance(last, Sample) or theta[-1] != 1.0:
             return None
-        if last == steps.Poisson(Adjacency.REPLACE):
-            return None
         whole = Mechanism(self.origin, self.transforms[:-1])
-        names = [p.name for p in self.parameters]
-        if [*(p.name for p in whole.parameters), names[-1]] != names:
+        values = dict(zip((p.name for p in self.parameters), theta, strict=True))
+        if last == steps.Poisson(Adjacency.REPLACE):  # both shifts, and no middle
+            moved = whole.moved_by
+            if not moved or not 2.0 * values[moved] < math.inf:
+                return None
+            values[moved] *= 2.0
+            return Event(whole, tuple(values[p.name] for p in whole.parameters))
+        if [*(p.name for p in whole.parameters), self.parameters[-1].name] != [*values]:
             return None
         return Event(whole, theta[:-1])
 

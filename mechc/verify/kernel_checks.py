@@ -74,7 +74,9 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
             error = _error(oracle, raw, x, found, ends, check)
             if name == "loss":
                 error = listed(oracle, error, x, found, check)
-            check.record(error, x=x, theta=oracle.theta, found=found, enclosure=text(truth))
+            nothing = name != "loss" and not truth.is_finite() and truth < 0
+            where = {"x": x, "theta": oracle.theta, "found": found, "enclosure": text(truth)}
+            check.record(error, nothing=nothing, **where)
 
 
 def _error(
@@ -171,7 +173,7 @@ def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], chec
         else:
             error = _complex_error(found, truth, oracle, z, check.tolerance)
         where = {"theta": oracle.theta, "found": str(found), "enclosure": text(truth)}
-        check.record(error, z=str(z), **where)
+        check.record(error, nothing=nothing, z=str(z), **where)
 
 
 def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:

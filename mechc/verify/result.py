@@ -26,7 +26,7 @@ class Check:
         failures: what went wrong, in words; empty when all is well.
         notes: what limits the check.
         far: whether parameters are far from typical ones, where exponents overflow: what is not
-            finite passes there with a note, as a refusal.
+            finite passes there with a note, as a refusal, unless the truth is zero's logarithm.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Check:
         """Nothing failed."""
         return not self.failures
 
-    def record(self, error: float, **where: Any) -> None:
-        """Count one place and keep the worst."""
+    def record(self, error: float, *, nothing: bool = False, **where: Any) -> None:
+        """Count one place and keep the worst; with `nothing` the truth is the log of zero."""
         self.points += 1
-        if self.far and not cmath.isfinite(complex(where.get("found", 0.0))):
+        if self.far and not nothing and not cmath.isfinite(complex(where.get("found", 0.0))):
             self.note("refused where exponents overflow, far from typical parameters")
             return
         if self.far and self.kind == "values" and self.tolerance < error <= FAR:

@@ -333,3 +333,16 @@ def test_what_is_revealed_now_and_then_is_an_interval(count):
     assert run.delta(-math.inf).upper == 1.0
     assert run.epsilon(most / 2).upper == math.inf
     assert not run.zcdp().lower > 0.0 or run.zcdp().lower == math.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("gumbel", {"scale": 1.3}), ("discrete_gaussian", {"sigma": 2.0})]
+)
+def test_all_records_under_replacement_are_both_shifts(name, values):
+    """The kernel of the sample has moments for its middle: two uses were [1e-5, 1] for .65."""
+    sampled = mechc.poisson(mechc.load(name), 1.0, adjacency="replace")(**values)
+    twice = mechc.load(name)(**values, sensitivity=2)
+    for direction in ("remove", "add"):
+        found, whole = ((2 * e).delta(0.5, direction=direction) for e in (sampled, twice))
+        assert (found.lower, found.upper) == (whole.lower, whole.upper)
+        assert found.upper <= found.lower * (1.0 + 1e-6)
