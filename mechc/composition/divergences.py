@@ -419,8 +419,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             low, high = (np.array([0.0, *side]) for side in zip(*map(sides, seen), strict=True))
             places = np.array([0.0, *(p.cost for p in seen)])
             peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
-            width = points[best].upper - points[best].lower  # no estimate is better known than that
-            noise = (0.0 if math.isnan(width) else width) + ULPS * points[best].cost
+            noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
             if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
