@@ -366,19 +366,16 @@ def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[fl
     return new
 
 
-def log_mass(kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str) -> float:
-    """Return the log of the mass that P (`mass_of="p"`) or Q ("q") puts on (lo, hi).
+def mass_and_error(
+    kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str
+) -> tuple[float, float]:
+    """Return the log of the mass that P (`mass_of="p"`) or Q ("q") puts on (lo, hi), and its error.
+
+    A mode that is narrow beside the distance of both ends may be missed.
 
     Raises:
         NumericError: the quadrature did not settle.
     """
-    return mass_and_error(kernel, theta, lo, hi, mass_of)[0]
-
-
-def mass_and_error(
-    kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str
-) -> tuple[float, float]:
-    """As `log_mass`, with the estimated error of the log."""
     if not lo < hi:
         return -math.inf, 0.0
     quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
