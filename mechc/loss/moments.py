@@ -125,9 +125,13 @@ class GeneratingFunction(NamedTuple):
         bottom = float((nodes[1] - nodes[0]).max(initial=-math.inf))
         if not (log_p_mass > -1e-3 and log_q_mass > -1e-3 and bottom < _SMALL):
             return cls(nodes, (0.0, 0.0, math.inf))
-        terms = np.empty((5, len(nodes.T)))
-        _deviations(nodes, -1.0, terms)
-        nodes[3] = terms[0]
+        y, p = -nodes[0], nodes[2]
+        near, middle = np.clip(y, -0.5, 0.5), np.minimum(y, _FAR)
+        over = np.where(
+            near == y, near * near * np.polyval(_EXCESS, near), np.expm1(middle) - middle
+        )
+        far = np.exp(np.where(y < _FAR, LEAST, nodes[1] + y)) - p * (1.0 + y)
+        nodes[3] = np.where(y < _FAR, p * over, far)
         lost = math.expm1(log_p_mass)
         return cls(nodes, (lost, math.expm1(log_q_mass) - lost, bottom))
 
@@ -150,7 +154,7 @@ def _total(x):  # type: ignore[no-untyped-def]
     return x[0] if n else 0.0
 
 
-@compiled("void(float64[:,::1], float64, float64[:,::1])", fastmath={"contract"})
+@subroutine("void(float64[:,::1], float64, float64[:,::1])", fastmath={"contract"})
 def _deviations(nodes, t, out):  # type: ignore[no-untyped-def]
     """Write what every node adds, with y = tL, to sums at a real tilt.
 
