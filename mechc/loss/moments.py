@@ -154,41 +154,16 @@ def _total(x):  # type: ignore[no-untyped-def]
     return x[0] if n else 0.0
 
 
-@subroutine("void(float64[:,::1], float64, float64[:,::1])", fastmath={"contract"})
-def _deviations(nodes, t, out):  # type: ignore[no-untyped-def]
-    """Write what every node adds, with y = tL, to sums at a real tilt.
-
-    To the deviation from the chord, w (exp(y) - 1 - y) + t back; to what rounding may change of it,
-    in EPS; to M'(t) but for the slope of the chord; to M(t), w exp(y), twice.
-    """
-    v, lw, p, back = nodes[0], nodes[1], nodes[2], nodes[3]
-    change, noise, turn, weight, again = out[0], out[1], out[2], out[3], out[4]
-    for j in range(v.size):  # w may be zero, and an exponential beyond doubles, not both at once
-        y = t * v[j]
-        change[j] = y if y < _FAR else lw[j] + y
-    exponentials(change, weight)
-    for j in range(v.size):
-        y, e = t * v[j], weight[j] if change[j] > LEAST else 0.0
-        far, series = y >= _FAR, 0.0
-        for n in range(_EXCESS.size):
-            series = series * y + _EXCESS[n]
-        over = e - 1.0 - y if abs(y) > 0.5 else y * y * series
-        ahead = e - p[j] * (1.0 + y) if far else p[j] * over
-        rise = e - p[j] if far else p[j] * (over + y)
-        ulps = 4.0 * y + 8.0 if far else 8.0 * abs(y) + 48.0
-        weight[j] = again[j] = e if far else p[j] * e
-        change[j] = ahead + t * back[j]
-        noise[j] = abs(change[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
-        turn[j] = v[j] * rise + back[j]
-
-
 @compiled(
-    "void(float64[:,::1], float64, float64, float64, float64[::1], float64[:,::1], float64[:,::1])"
+    "void(float64[:,::1], float64, float64, float64, float64[::1], float64[:,::1], float64[:,::1])",
+    fastmath={"contract"},
 )
 def _generated(nodes, lost, slope, bottom, tilts, work, out):  # type: ignore[no-untyped-def]
     """Write K, K', K'', rounding of K at every tilt to `out`; `work` is room for five a node."""
-    v, lw = nodes[0], nodes[1]
-    w, more = work[3], work[4]
+    v, lw, p, back = nodes[0], nodes[1], nodes[2], nodes[3]
+    # what every node adds to sums: to the deviation from the chord, with y = tL, w (exp(y) - 1 - y)
+    # + t back; to what rounding may change of it, in EPS; to M'(t) but for the slope of the chord
+    change, noise, turn, w, more = work[0], work[1], work[2], work[3], work[4]
     for m in range(tilts.size):
         t, top, largest = tilts[m], -math.inf, -math.inf
         for j in range(v.size):
@@ -199,27 +174,43 @@ def _generated(nodes, lost, slope, bottom, tilts, work, out):  # type: ignore[no
                 if lw[j] > -700.0 or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
                     largest = max(largest, max(t * v[j], -v[j]))
         if max(top, largest, bottom) < _SMALL:
-            _deviations(nodes, t, work)
-            change, noise = lost - t * slope + _total(work[0]), _total(work[1])
-            total, noise = _total(more), noise + 4.0 * abs(change)
-            k, mean = math.log1p(change), (_total(work[2]) - slope) / (1.0 + change)
+            for j in range(v.size):
+                y = t * v[j]
+                change[j] = y if y < _FAR else lw[j] + y
+            exponentials(change, w)
+            for j in range(v.size):  # w may be zero, or exp(y) beyond doubles, not both at once
+                y, e = t * v[j], w[j] if change[j] > LEAST else 0.0
+                far, series = y >= _FAR, 0.0
+                for n in range(_EXCESS.size):
+                    series = series * y + _EXCESS[n]
+                over = e - 1.0 - y if abs(y) > 0.5 else y * y * series
+                ahead = e - p[j] * (1.0 + y) if far else p[j] * over
+                rise = e - p[j] if far else p[j] * (over + y)
+                ulps = 4.0 * y + 8.0 if far else 8.0 * abs(y) + 48.0
+                w[j] = more[j] = e if far else p[j] * e
+                change[j] = ahead + t * back[j]
+                noise[j] = abs(change[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
+                turn[j] = v[j] * rise + back[j]
+            grown, total = lost - t * slope + _total(change), _total(more)
+            off, k = _total(noise) + 4.0 * abs(grown), math.log1p(grown)
+            mean = (_total(turn) - slope) / (1.0 + grown)
         else:
             for j in range(v.size):
-                work[0, j] = lw[j] + t * v[j] - top
-            exponentials(work[0], w)
+                change[j] = lw[j] + t * v[j] - top
+            exponentials(change, w)
             for j in range(v.size):
-                more[j] = w[j] = w[j] if work[0, j] > LEAST else 0.0
+                more[j] = w[j] = w[j] if change[j] > LEAST else 0.0
                 sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
-                work[0, j], work[1, j] = w[j] * v[j], w[j] * (8.0 + 4.0 * sizes)
-            total, noise = _total(more), _total(work[1])
-            k, mean = top + math.log(total), _total(work[0]) / total
+                turn[j], noise[j] = w[j] * v[j], w[j] * (8.0 + 4.0 * sizes)
+            total, off = _total(more), _total(noise)
+            k, mean = top + math.log(total), _total(turn) / total
             for j in range(v.size):
                 more[j] = w[j] * (v[j] - mean)
             mean += _total(more) / total
         for j in range(v.size):  # of no weight a distance may be beyond doubles when squared
             more[j] = w[j] * (v[j] - mean) * (v[j] - mean)
         out[m, 0], out[m, 1], out[m, 2] = k, mean, _total(more) / total
-        out[m, 3] = EPS * (noise / total + 2.0 * abs(k))
+        out[m, 3] = EPS * (off / total + 2.0 * abs(k))
 
 
 @compiled(
