@@ -14,7 +14,7 @@ PACKAGE = ROOT / "mechc"
 FLOORS = (
     "errors", "adjacency", "protocol", "machine_code", "symbolic", "declare", "calculus", "kernel",
     "loss", "accountants", "verify", "report", "composition", "reductions", "individual",
-    "integrations", "cli",
+    "integrations", "cli", "__main__",
 )  # fmt: skip
 
 # behind the kernel: nothing here may import SymPy when a query on a cached kernel runs

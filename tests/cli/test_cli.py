@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 
@@ -180,6 +181,14 @@ def test_lists():
     assert "--poisson" in run("epsilon", "--help").stdout
     version = run("--version").stdout.replace("\n", " ")
     assert version.startswith(f"mechc {mechc.__version__} (Python ") and "numba " in version
+
+
+def test_the_package_is_a_command_too(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mechc", "--version"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("mechc", run_name="__main__")
+    assert not ended.value.code and capsys.readouterr().out.startswith("mechc ")
 
 
 @pytest.mark.parametrize("stage", ["explain", "pair", "calculus", "ir", "source"])
