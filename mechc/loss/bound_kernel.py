@@ -93,6 +93,7 @@ class KernelSource:
         # held against the nodes before inverses are used, once for all forks: they share the set
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
+        self.estimated = False  # that error, not proven
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
         if on_lattice:

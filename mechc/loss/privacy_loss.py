@@ -219,7 +219,7 @@ class PrivacyLoss:
     @property
     def estimated(self) -> bool:
         """Whether the error of the density is estimated and not proven."""
-        return self.source is not None and bool(getattr(self.source.kernel, "estimated", False))
+        return self.source is not None and self.source.estimated
 
     @property
     def loss_rounding(self) -> float:

@@ -202,10 +202,7 @@ class Tabulated(Offered):
         top: where finite, x stands for the loss top tanh(x).
         jumps: x at which the density is not smooth, its ends apart.
         points: x that have masses, and their logs under Q.
-        estimated: the error of the density is estimated, not proven.
     """
-
-    estimated = False
 
     def __init__(
         self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
@@ -276,9 +273,9 @@ class Tabulated(Offered):
 def tabulated_loss(
     log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
     top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
-    above: tuple[PrivacyLoss, ...] = (), estimated: bool = False,
+    above: tuple[PrivacyLoss, ...] = (),
 ) -> PrivacyLoss:  # fmt: skip
-    """Return the law of a loss by its density.
+    """Return the law of a loss by its density, of which the error is estimated, not proven.
 
     Args:
         log_q: log density of the loss under Q, also where it is known by less than its size.
@@ -291,11 +288,9 @@ def tabulated_loss(
         jumps: likewise.
         points: likewise.
         above: laws of which one has no smaller Rényi divergence, whatever the order.
-        estimated: as of `Tabulated`.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
     kernel = Tabulated(log_q, (both[0], both[1]), label, top=top, jumps=jumps, points=points)
-    kernel.estimated = estimated
     return _bound(kernel, cut, error, above)
 
 
@@ -353,4 +348,5 @@ def _bound(
     source = KernelSource(cast(Any, kernel), np.empty(0))
     source.above = above  # of which a sample has no larger divergence
     source.early, source.density_error = (LogMass(cut[0]), LogMass(cut[1])), error
+    source.estimated = True
     return PrivacyLoss.of_source(source)

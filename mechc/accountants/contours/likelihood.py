@@ -561,7 +561,7 @@ def _checked(
     inner = found.jumps[~np.isin(found.jumps, ends)]
     made = tabulated_loss(
         table, infinite, (log_cut[1], log_cut[0]), error, label, jumps=inner, points=found.points,
-        above=tuple(s.law for s in parts), estimated=True,
+        above=tuple(s.law for s in parts),
     )  # fmt: skip
     if made.source is not None and log_w.size:
         made.source.loss_error += 4.0 * law.loss_error + 8.0 * steps * EPS
