@@ -150,8 +150,10 @@ def log_add(a: float, b: float) -> float:
 @primitive("float64(float64, float64, float64, float64)")
 def log_sum(v: float, a: float, w: float, b: float) -> float:
     """Return log(v exp(a) + w exp(b)), where the sum is positive."""
-    if b > a:
+    if v == 0.0 or (b > a and w != 0.0):
         v, a, w, b = w, b, v, a
+    if w == 0.0:
+        return a + math.log(v)
     if b - a > -0.5 and 0.5 < v + w < 2.0:  # the weights of a mixture may sum to one exactly
         return a + math.log1p((max(v, w) - 1.0) + min(v, w) + w * math.expm1(b - a))
     rest = 0.0 if b == a - math.inf else w * math.exp(b - a)
@@ -479,9 +481,9 @@ def complex_expm1c(z: complex) -> complex:
 @primitive("complex128(complex128, complex128, complex128, complex128)")
 def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
     """Return log(v exp(a) + w exp(b)) without overflow."""
-    if b.real > a.real:
+    if v == 0.0 or (b.real > a.real and w != 0.0):
         v, a, w, b = w, b, v, a
-    return a + complex_log(v + w * complex_exp(b - a))
+    return a + complex_log(v + w * complex_exp(b - a) if w != 0.0 else v)
 
 
 @primitive("complex128(complex128)")

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from mpmath import mp
 
 from mechc.kernel import ir
 from mechc.kernel.passes import finish, finish_expression
@@ -103,6 +104,42 @@ def test_difference_of_squares():
     square = ir.Pow(ir.add(X, ir.negate(Y)), ir.number(2))
     found = text(ir.add(ir.Pow(X, ir.number(2)), ir.negate(square)))
     assert found == "y * (2.0 * x - y)"
+
+
+def weighted(*terms):
+    return ir.add(*(ir.mul(weight, exp(exponent)) for weight, exponent in terms))
+
+
+def test_logs_of_long_sums_are_taken_in_log_space():
+    twice = ir.mul(ir.number(2), X)
+    three = weighted((S, X), (Y, twice), (ir.number(3), S))
+    assert text(log(three)) == "log_sum(1.0, log_sum(s, x, y, 2.0 * x), 3.0, s)"
+    product = ir.mul(S, exp(X), exp(Y))
+    assert text(log(ir.add(product, exp(Y)))) == "log_sum(s, x + y, 1.0, y)"
+    rest = ir.add(exp(X), ir.negate(ir.mul(S, exp(X))), S)  # one exponent, two weights
+    assert text(log(rest)) == "log_sum(1.0 - s, x, s, 0.0)"
+    other = ir.add(ir.ONE, ir.negate(S))
+    assert "exp_difference" in text(log(weighted((other, X), (ir.negate(other), Y))))
+    chosen = ir.Select(ir.Compare("<=", X, Y), ir.mul(S, exp(X)), ir.ZERO)
+    assert text(log(ir.add(chosen, exp(Y)))) == "log_sum(s if x <= y else 0.0, x, 1.0, y)"
+
+
+@pytest.mark.parametrize("centre", [-3.0, 0.0, 900.0, -900.0])
+@pytest.mark.parametrize(
+    "weights",
+    [(0.0, 0.5, 0.3, -0.2), (0.5, 0.0, 0.0, -0.1), (0.0, 0.0, 0.7, 0.0), (1.0, 2.0, 0.0, -0.5)],
+)
+def test_logs_of_long_sums_against_high_precision(weights, centre):
+    """Four exponentials, the last taken off the others, beyond the range of doubles."""
+    exponents = [centre + step for step in (2.0, -1.0, 0.5, -4.0)]
+    names = [*"abcd", *"uvwz"]
+    a, b, c, d, u, v, w, z = map(ir.Param, names)
+    expr = log(weighted((u, a), (v, b), (w, c), (ir.negate(z), d)))
+    last = weights[3]
+    found = runnable(finish_expression(expr), names)(*exponents, *weights[:3], -last)
+    with mp.workdps(40):
+        exact = mp.log(sum(w * mp.exp(mp.mpf(a)) for w, a in zip(weights, exponents, strict=True)))
+    assert found == pytest.approx(float(exact), rel=1e-15, abs=1e-15)
 
 
 def minus_one(power):

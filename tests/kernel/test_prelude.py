@@ -224,6 +224,11 @@ def test_log_sum_with_weights_of_a_mixture_keeps_small_values(compiled, weight):
         ("log_add", (-math.inf, 1.5), 1.5),
         ("log_add", (-math.inf, -math.inf), -math.inf),
         ("log_sum", (0.5, 3.0, 0.25, -math.inf), 3.0 + math.log(0.5)),
+        ("log_sum", (0.5, -3.0, 0.0, 900.0), -3.0 + math.log(0.5)),
+        ("log_sum", (0.0, 900.0, 0.5, -3.0), -3.0 + math.log(0.5)),
+        ("log_sum", (0.0, math.nan, 0.5, -3.0), -3.0 + math.log(0.5)),
+        ("log_sum", (0.0, 900.0, 0.0, -3.0), -math.inf),
+        ("log_sum", (1.0, -math.inf, 0.5, -900.0), -900.0 + math.log(0.5)),
         ("power_difference", (0.0, 2.0, -2.0, 1.5), -(2.0**1.5)),
         ("power_difference", (2.0, 0.0, 2.0, 1.5), 2.0**1.5),
         ("power_difference", (0.0, 0.0, 0.0, 1.5), 0.0),
@@ -299,6 +304,14 @@ def test_complex_mixture_and_sum(compiled):
             value = q.real * mp.exp(mpmath.mpc(a)) + 2 * mp.exp(mpmath.mpc(b))
             found = mp.exp(mpmath.mpc(compiled["complex_log_sum"](q, a, complex(2.0), b)))
             assert abs(found - value) <= 1e4 * ULP * abs(value)
+
+
+def test_complex_sum_leaves_out_what_has_no_weight(compiled):
+    a, b = complex(-3.0, 2.0), complex(900.0, 1.0)
+    for arguments in ((0.5, a, 0.0, b), (0.0, b, 0.5, a)):
+        found = compiled["complex_log_sum"](*map(complex, arguments))
+        assert abs(found - (a + math.log(0.5))) <= 8 * ULP
+    assert compiled["complex_log_sum"](0j, a, 0j, b).real == -math.inf
 
 
 def test_small_complex_arguments_keep_their_real_part(compiled):

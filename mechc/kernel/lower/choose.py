@@ -37,6 +37,9 @@ ENOUGH = 3
 LOST = 40
 """Binary digits that a loss may lose before it is computed as a difference of logs."""
 
+LONG = 500
+"""Operations that a loss may take before a more accurate difference of logs replaces it."""
+
 INVERTIBLE = 1e-13
 """A closed inverse with a larger error than this is replaced by bracketing."""
 
@@ -90,7 +93,7 @@ class Chooser:
             trials, near = self._loss_trials(expr), self._trials_near_zero(expr)
             forms = candidates(expr, self.context.calculus.pair.variable)
             measured = self._measured(forms, self._place_of(expr), "x", trials, near)
-            if all(grade >= LOST for grade, *_ in measured):
+            if all(grade >= LOST or length > LONG for grade, _, length, *_ in measured):
                 last = self._graded(self._difference(expr), "x", trials, near)
                 if last[0] < min(grade for grade, *_ in measured):
                     measured.append(last)

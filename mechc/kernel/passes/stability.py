@@ -7,6 +7,7 @@ node, outer ones first, until nothing changes.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -124,14 +125,22 @@ def log_of_sum(expr: Expr) -> Expr | None:
         if product is not None:
             return ir.call("log", product)
     terms = arg[0].args
-    exponentials = [found for t in terms if (found := _factor_out(t, "exp"))]
-    rest = [t for t in terms if _factor_out(t, "exp") is None]
+    exponentials = [found for t in terms if (found := _exponential(t))]
+    rest = [t for t in terms if _exponential(t) is None]
     return (
         _log_one_and_exponential(exponentials, rest)
         or _log_mixture(exponentials, rest)
         or _log_add(exponentials, rest)
         or _log1p(arg[0])
     )
+
+
+def _exponential(term: Expr) -> tuple[Expr, Expr] | None:
+    """`(c, a)` if the term is c exp(a), or that under a condition and else 0, as c then is."""
+    if isinstance(term, ir.Select) and term.other == ir.ZERO:
+        found = _exponential(term.then)
+        return found and (ir.Select(term.condition, found[0], ir.ZERO), found[1])
+    return _factor_out(exponential_product(term) or term, "exp")
 
 
 def _log_one_and_exponential(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
@@ -153,25 +162,32 @@ def _log_mixture(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | Non
 
 
 def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
-    """log(v exp(a) + w exp(b)), two exponentials or one and a remainder."""
-    remainder = ir.add(*rest) if rest else None
-    if len(pairs) == 2 and remainder is None:
-        (v, a), (w, b) = pairs
-    elif len(pairs) == 1 and remainder is not None:
-        ((v, a),) = pairs
-        w, b = remainder, ir.ZERO
-    else:
+    """Log of exponentials and perhaps a remainder, in log space; those below 0 are added last."""
+    terms = [*pairs, (ir.add(*rest), ir.ZERO)] if rest else pairs
+    if not pairs or len(terms) < 2:
         return None
-    if a == b:
-        return ir.add(a, ir.call("log", ir.add(v, w)))
-    if v != ir.negate(w):
-        return ir.call("log_sum", v, a, w, b)
-    if isinstance(v, ir.Number) and v.exact < 0:
-        v, a, w, b = w, b, v, a
-    if isinstance(v, ir.Number):
-        difference = ir.call("log_exp_difference", a, b, _gap(a, b))
-        return ir.add(difference, ir.call("log", v)) if v != ir.ONE else difference
-    return None
+    weights: dict[Expr, Expr] = {}
+    for weight, exponent in terms:
+        weights[exponent] = ir.add(weights.get(exponent, ir.ZERO), weight)
+    above = [(w, a) for a, w in weights.items() if ir.split_number(w)[0] > 0]
+    below = [(w, a) for a, w in weights.items() if ir.split_number(w)[0] < 0]
+    if not above:
+        above, below = below, []
+    opposite = len(weights) == 2 and ir.add(*weights.values()) == ir.ZERO
+    if opposite and not isinstance(above[0][0], ir.Number):
+        return None
+    v, a = functools.reduce(_log_sum, above)
+    if opposite:
+        b = below[0][1]
+        a = ir.call("log_exp_difference", a, b, _gap(a, b))
+    elif below:
+        w, b = functools.reduce(_log_sum, ((ir.negate(w), a) for w, a in below))
+        v, a = _log_sum((v, a), (ir.negate(w), b))
+    return a if v == ir.ONE else ir.add(a, ir.call("log", v))
+
+
+def _log_sum(one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    return ir.ONE, ir.call("log_sum", *one, *two)
 
 
 def _log1p(total: Expr) -> Expr | None:
@@ -267,10 +283,12 @@ def _gap(a: Expr, b: Expr) -> Expr:
     """A - b; where they share factors, by the difference of what is left, if terms cancel there."""
     (c, above), (d, below) = ir.split_number(a), ir.split_number(b)
     left, right = _factors(above), _factors(below)
-    common = [factor for factor in left if factor in right]
-    for factor in common:
-        left.remove(factor)
-        right.remove(factor)
+    common = []
+    for factor in tuple(left):
+        if factor in right:
+            common.append(factor)
+            left.remove(factor)
+            right.remove(factor)
     terms = _terms(c, left), _terms(-d, right)
     rest = ir.add(*terms[0], *terms[1])
     if len(_sum(rest)) < len(terms[0]) + len(terms[1]):
