@@ -626,7 +626,7 @@ def _one_step_in_balls(pair, panels, atoms, epsilon):
             total += part if p - q > epsilon else arb(0).union(part)
     error, work, beyond = arb(0), [], -math.inf
     for piece, s in zip(pair.pieces, panels, strict=True):
-        if piece.log_p is None:
+        if piece.log_p is None or not s.lo.size:  # nothing, or nothing that doubles show
             continue
         for end, last in ((piece.lo, s.lo.argmin()), (piece.hi, s.hi.argmax())):
             if math.isinf(float(end)):
