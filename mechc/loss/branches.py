@@ -424,20 +424,36 @@ def support_error(source: KernelSource) -> float:
         if source.atom_loss.size and source.atom_loss[-side] == loss:
             continue
         for index, k in np.argwhere(source.rows[:, 3:5] == loss):
-            ends = source.rows[index, :2]
             inner = source.panels.x[source.panels.region == index]
-            if math.isfinite(ends[k]):
-                x = np.nextafter(ends[[k]], ends[[1 - k]])
-            elif inner.size:  # as far out as panels go
-                x = np.array([inner.max() if k else inner.min()])
-            else:
-                continue
-            at = losses_at(source, x)
-            moved = losses_moved(source.kernel, source.theta, x, at)
-            found = float((_ulps_of_logs(source, x, at) + moved)[0])
-            # of a loss that doubles do not have next to its end no digit is known
-            error = max(error, found if math.isfinite(at[0] + found) else abs(loss))
+            if math.isfinite(source.rows[index, k]) or inner.size:
+                error = max(error, _end_error(source, index, k))
     return error
+
+
+def _end_error(source: KernelSource, index: int, k: int) -> float:
+    """The same of an end of one branch; where that is infinite, as far out as panels go."""
+    ends = source.rows[index, :2]
+    inner = source.panels.x[source.panels.region == index]
+    x = np.array([inner.max(initial=-np.inf) if k else inner.min(initial=np.inf)])
+    if math.isfinite(ends[k]):
+        x = np.nextafter(ends[[k]], ends[[1 - k]])
+    at = losses_at(source, x)
+    found = float(
+        (_ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]
+    )
+    # of a loss that doubles do not have next to its end no digit is known
+    return found if math.isfinite(at[0] + found) else float(abs(source.rows[index, 3 + k]))
+
+
+def top_error(source: KernelSource, reverse: bool) -> float:
+    """How far the largest loss may be off where a density takes it between the ends of outputs."""
+    # ends at infinity have it in closed form, which is as good as its terms are few
+    loss = source.support[0 if reverse else 1]
+    atom = source.atom_loss.size and source.atom_loss[0 if reverse else -1] == loss
+    if atom or not math.isfinite(loss):
+        return 0.0
+    places = np.argwhere((source.rows[:, 3:5] == loss) & np.isfinite(source.rows[:, :2]))
+    return max((_end_error(source, index, k) for index, k in places), default=0.0)
 
 
 def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> float:

@@ -229,10 +229,10 @@ class PrivacyLoss:
 
     @property
     def top_rounding(self) -> float:
-        """The same of the largest finite loss, if that is a point mass."""
+        """The same of the largest finite loss, if that is a point mass or taken inside."""
         kind, _ = self._atoms_known
         if kind is LossesFrom.FORMULA or not self.atom_loss.size:
-            return 0.0
+            return 0.0 if self.source is None else branches.top_error(self.source, self.is_reversed)
         return float(atoms.loss_rounding(self.atom_loss[-1:], self.atom_log_mass[-1:], kind)[0])
 
     @property
