@@ -24,7 +24,7 @@ from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
 from mechc.composition.divergences import true_positive
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
-from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, public, suggestion
 from mechc.loss.allowance import MAX_WORK, limited
@@ -93,7 +93,7 @@ class Calibration:
 
 @public
 def calibrate(
-    mechanism: Mechanism | Callable[..., Composition] | str,
+    mechanism: Mechanism | Callable[..., Composition],
     *,
     solve_for: str,
     epsilon: float | None = None,
@@ -115,8 +115,8 @@ def calibrate(
     rate, for all that is composed: the mechanism and what is beside it.
 
     Args:
-        mechanism: the mechanism, possibly sampled, or its name; or `mechc.dpsgd`, whose words are
-            then the parameters.
+        mechanism: the mechanism, possibly sampled; or `mechc.dpsgd`, whose words are then the
+            parameters.
         solve_for: name of a parameter, or "count" for the largest number of steps; of `dpsgd`
             "noise_multiplier", or the largest whole "batch_size", "epochs" or "steps".
         epsilon: target epsilon.
@@ -138,7 +138,6 @@ def calibrate(
             proves no upper bound.
     """
     training = mechanism is dpsgd
-    mechanism = load(mechanism) if isinstance(mechanism, str) else mechanism
     if not isinstance(mechanism, Mechanism) and not training:
         raise DeclarationError(
             f"calibrate: {mechanism!r} is not a mechanism (expected mechc.load(name), not yet "
