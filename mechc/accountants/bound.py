@@ -58,7 +58,7 @@ class Quantity(Enum):
         self.words, self.safe = words, safe
 
 
-ESTIMATED = "proven but for the estimated error of a density"
+ESTIMATED = "proven but for the estimated error of a density"  # a status, see `Bound`
 
 
 @public

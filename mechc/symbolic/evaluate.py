@@ -455,7 +455,7 @@ class Evaluator:
     def at(self, theta: Theta, every: int = 1) -> Function:
         """The function of the variable for one parameter vector; nan where it is not real.
 
-        And, but for one of `every` points, where doubles do not tell: mpmath takes longer.
+        Where doubles do not tell, mpmath is asked at one of `every` points; the others are nan.
         """
         given = self._given(theta)
 

@@ -124,9 +124,9 @@ def log_of_sum(expr: Expr) -> Expr | None:
     for product in (cosine_sum(arg[0]), error_function_complement(arg[0])):
         if product is not None:
             return ir.call("log", product)
-    terms = arg[0].args
-    exponentials = [found for t in terms if (found := _exponential(t))]
-    rest = [t for t in terms if _exponential(t) is None]
+    split = [(term, _exponential(term)) for term in arg[0].args]
+    exponentials = [found for _, found in split if found]
+    rest = [term for term, found in split if not found]
     return (
         _log_one_and_exponential(exponentials, rest)
         or _log_mixture(exponentials, rest)

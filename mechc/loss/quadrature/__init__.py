@@ -44,8 +44,8 @@ MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
-AMID = ORDER // 2  # node of a panel at which ...
-BESIDE = 2.0**-34  # half widths of a panel between doubles on which its loss is a straight line
+AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line, ...
+BESIDE = 2.0**-34  # ... at so many half widths of it
 WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
 SEEN = 2.0  # ... times what was seen there: less than that may be off everywhere alike
@@ -250,7 +250,8 @@ class Quadrature:
     def _lacks_modes(self, now: Panels, found: Verdict, tilts: Floats) -> bool:
         """Whether there may be modes beyond panels that seem to suffice, or between their nodes."""
         if not self._mass_of:
-            if found.reached.tobytes() != self._far.reached.tobytes():  # nan equals itself there
+            # as bytes: nan, of no panels, equals itself
+            if found.reached.tobytes() != self._far.reached.tobytes():
                 spend(SEARCHED * ORDER * self.region.size * tilts.size)
                 self._far = panels.beyond(found.reached, self._rows, self._at)
             if resolution.far_modes(tilts, found.logs, self._far, found.edges):
