@@ -329,7 +329,7 @@ def _flat(expr: Expr) -> Expr:
 def centre_of(noise: Declaration) -> Expr | None:
     """The c with p(x) = p(2c - x), proved; None where there is none or no proof."""
     x = noise.variable
-    if noise.p.subs(x, -x) == noise.p:
+    if sp.expand(noise.p.subs(x, -x) - noise.p, multinomial=False) == 0:
         return S.Zero
     exact = Checker(x, ())  # without places: nothing by numbers
     pieces = [case.pieces for case in by_cases(noise)]

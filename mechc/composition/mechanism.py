@@ -28,6 +28,7 @@ from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
 from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
 from mechc.kernel import build
+from mechc.loss.jit import uncollected
 from mechc.loss.window import ENDS, Window, fits
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
@@ -111,7 +112,8 @@ class Mechanism(inputs.SetOnce):
         Args:
             progress: called with the name of each stage as it begins.
         """
-        kernel = build.kernel(self.origin, self.transforms, progress)
+        with uncollected():
+            kernel = build.kernel(self.origin, self.transforms, progress)
         vars(self)["kernel"] = kernel
         return kernel
 

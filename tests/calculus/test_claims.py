@@ -9,7 +9,7 @@ from front_examples import BIMODAL, BY_NAME
 from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 
 from mechc.calculus.claims import claim_of
-from mechc.calculus.noise_shape import is_log_concave
+from mechc.calculus.noise_shape import centre_of, is_log_concave
 from mechc.calculus.transform.sampling import poisson
 from mechc.calculus.transform.sensitivity import random_sensitivity
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
@@ -148,6 +148,13 @@ def test_symmetry_about_another_point_is_found():
     moved = exp(-((x - 5) ** 2) / 2) / sqrt(2 * pi)
     assert claim_of(_noise(moved)).adjacency == "any"
     assert claim_of(_noise(exp(-Abs(x - scale)) / 2, (scale, sensitivity))).adjacency == "any"
+
+
+def test_a_difference_of_an_odd_function_is_symmetric():
+    smoothed = (atan((x + 1) / scale) - atan((x - 1) / scale)) / (2 * pi)
+    assert claim_of(_noise(smoothed, (scale, sensitivity))).adjacency == "any"
+    skew = (atan((x + 1) / scale) - atan((x - 2) / scale)) / (3 * pi)
+    assert centre_of(_noise(skew, (scale, sensitivity))) != 0
 
 
 def test_a_plain_pair_asserts_nothing_by_itself():
