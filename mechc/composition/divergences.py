@@ -7,8 +7,8 @@ symmetric). delta is convex in a = e^epsilon, so g is concave; g(0) = 0 and g(a)
 a alpha. Every evaluated point gives a lower bound, and any two of them an upper bound beyond: the
 line through them. The upper side is the peak of the lowest of these lines, and the search goes on
 where that is (cutting planes without gradients): on a lattice, where g is piecewise linear, at a
-corner. True positives, errors and reconstruction follow; both directions are covered, so that it
-does not matter which hypothesis is which.
+corner. The rates of one question share the points. True positives, errors and reconstruction
+follow; both directions are covered, so that it does not matter which hypothesis is which.
 
 Rényi: D_alpha(P || Q) = K(alpha - 1) / (alpha - 1) adds up over steps; alpha = 1 is K'(0), the
 Kullback-Leibler divergence; alpha = inf is the largest loss.
@@ -67,6 +67,8 @@ NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 # of the trade-off function
 TURNS = 100  # evaluations of one answer
+DIM = 0.01  # share of its proven width to which the estimate is searched for
+AROUND = 4  # points of other rates that are looked at on each side of the best
 ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
 MEETING = 100.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
 WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
@@ -404,15 +406,17 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     if alpha < LEAST_RATE:
         return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)
     most = 1.0 if math.isnan(most) else most
-    points, meeting = [_point(evaluation, direction, alpha, 0.0)], MEETING * evaluation.rtol**2
+    centre, meeting = _point(evaluation, direction, alpha, 0.0), MEETING * evaluation.rtol**2
+    points, inside = _known(evaluation, direction, alpha)
     farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST)
-    for likely in _by_gaussian(points[0], alpha):
+    for likely in () if inside else _by_gaussian(centre, alpha):
         if DISTINCT < abs(likely) < farthest:
             points.append(_point(evaluation, direction, alpha, likely))
+    turns = TURNS + len(points)
 
     def search(sides: Callable[[Point], tuple[float, float]]) -> float:
         """Add points where g may be largest, until its sides are close; return the upper one."""
-        for turn in range(TURNS):
+        for turn in range(turns):
             points.sort(key=lambda p: p.epsilon)
             best = max(range(len(points)), key=lambda i: sides(points[i])[0])
             seen = [p for p in points if p.cost > LEAST_COST]
@@ -420,7 +424,9 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             places = np.array([0.0, *(p.cost for p in seen)])
             peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
             noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
-            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
+            width = points[best].upper - points[best].lower
+            noise += DIM * width if width == width else 0.0
+            if len(points) == turns or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
             if turn % 4 and 0 < best < len(points) - 1:
@@ -435,11 +441,13 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
-        best = max(points, key=lambda p: p.upper).epsilon
+        best = max(points, key=lambda p: p.upper)
         for off in NUDGES:  # just at a corner delta may be known less well than beside it
-            if upper - max(p.lower for p in points) <= WIDE * upper:
+            wide = min(upper - max(p.lower for p in points), best.upper - best.lower)
+            if wide <= WIDE * upper:
                 break
-            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
+            near = best.epsilon + off * max(1.0, abs(best.epsilon))
+            points.append(_point(evaluation, direction, alpha, near))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source
@@ -454,13 +462,23 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     return Bound(lower, min(estimate, upper), upper, method, status, detail)
 
 
+def _known(evaluation: Evaluation, direction: str, alpha: float) -> tuple[list[Point], bool]:
+    """Points around the best that other rates asked for, and whether it is none of the ends."""
+    known = [_point(evaluation, direction, alpha, e) for e in sorted(evaluation.profile[direction])]
+    best = max(range(len(known)), key=lambda i: known[i].middle)
+    return known[max(best - AROUND, 0) : best + AROUND + 1], 0 < best < len(known) - 1
+
+
 def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float) -> Point:
     """Evaluate g; where the method refuses, by what always holds, as it may answer elsewhere."""
     half = math.exp(0.5 * epsilon)
     cost = half * alpha * half  # neither factor overflows
     source: Bound | UnsupportedError
+    known = evaluation.profile.setdefault(direction, {})
     try:
-        source = evaluation.log_delta_in(direction, epsilon)
+        if epsilon not in known:
+            known[epsilon] = evaluation.log_delta_in(direction, epsilon)
+        source = known[epsilon]
         # 1 - delta from log delta, which has all its digits where delta is nearly one
         sides = source.upper, source.estimate, source.lower
         low, middle, high = (-math.expm1(float(side)) for side in sides)
