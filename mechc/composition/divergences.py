@@ -441,12 +441,12 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
-        best = max(points, key=lambda p: p.upper)
+        highest = max(points, key=lambda p: p.upper)
         for off in NUDGES:  # just at a corner delta may be known less well than beside it
-            wide = min(upper - max(p.lower for p in points), best.upper - best.lower)
+            wide = min(upper - max(p.lower for p in points), highest.upper - highest.lower)
             if wide <= WIDE * upper:
                 break
-            near = best.epsilon + off * max(1.0, abs(best.epsilon))
+            near = highest.epsilon + off * max(1.0, abs(highest.epsilon))
             points.append(_point(evaluation, direction, alpha, near))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
