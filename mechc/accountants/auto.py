@@ -109,6 +109,7 @@ SMALL = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
 NEARER = 0.5  # share of an epsilon at which a method that had one side there is asked again
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
+ALIKE = 0.25  # the same where that was a mesh
 MORE = 100  # the same where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
@@ -322,6 +323,9 @@ class Auto:
         return min((accountant.log_reversed(epsilon) for accountant in asked), default=0.0)
 
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
+        at_hand = self._at_hand(epsilon, rtol)
+        if at_hand is not None:
+            return at_hand
         best: Bound | None = None
         narrowest, refusals, blunt, tried = "", [], {}, set()
         order = self._in_order(epsilon, rtol)
@@ -383,6 +387,14 @@ class Auto:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
 
+    def _at_hand(self, epsilon: float, rtol: float) -> Bound | None:
+        """What the method that settled has for this epsilon too, narrow enough or the narrowest."""
+        accountant = self._built.get(self._last[0])
+        if not isinstance(accountant, registry.AnswersAtHand):
+            return None
+        answer = accountant.at_hand(epsilon)
+        return answer if answer and (self._of_all or _width(answer) <= rtol) else None
+
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""
         # Last those that had one side where others had two.
@@ -399,8 +411,10 @@ class Auto:
 
     def _is_close(self, epsilon: float) -> bool:
         """Whether the last answer was for about the same place."""
-        place = self._last[1]
-        return abs(epsilon - place) <= CLOSE * abs(place)
+        name, place = self._last
+        # a mesh was asked because contours were too wide: they cost as much as it again
+        close = ALIKE if name == "pld" else CLOSE
+        return abs(epsilon - place) <= close * abs(place)
 
     def _remaining(self, epsilon: float) -> Bound:
         """Bound delta where no method does, or P and Q are nearly disjoint."""

@@ -16,7 +16,7 @@ by rounding; moving every loss by d changes K(z) by at most |z| d, which the rou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,6 +37,9 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
+
+
+Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
 
 class Known(NamedTuple):
@@ -93,15 +96,20 @@ class Side(Columns):
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * s.loss.log_covered for s in steps)
 
-    def finite(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
-        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered."""
+    def finite(
+        self, epsilon: float, whole: Callable[[Answer], Logs] | None = None
+    ) -> tuple[Contour | Blurred | Jumps | None, Answer]:
+        """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered.
+
+        `whole` makes log delta of it, of which H may be a small part.
+        """
         if self._highest <= epsilon or not math.isfinite(self._log_mass):
             why = "epsilon is at or beyond the largest finite loss"
             return None, Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             return None, Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
-        at_hand = self._at_hand(epsilon)
+        at_hand = self._at_hand(epsilon, whole)
         if at_hand is not None:
             return at_hand
         if self.log_complement(epsilon) < NOTHING:
@@ -129,7 +137,9 @@ class Side(Columns):
         reason = f"finite losses add less than exp({level:.6g})"
         return Answer(-math.inf, -math.inf, bound, {"reason": reason})
 
-    def _at_hand(self, epsilon: float) -> tuple[Contour | Blurred | Jumps, Answer] | None:
+    def _at_hand(
+        self, epsilon: float, whole: Callable[[Answer], Logs] | None
+    ) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
         for known, width in self.contours:
             again = known.answer(epsilon)
@@ -137,8 +147,15 @@ class Side(Columns):
             alike = ALIKE * width  # another contour would be as wide ...
             if not isinstance(known, BesideAtoms):  # ... and is cheap but beside sums of atoms
                 alike = min(alike, self._rtol)
-            if again is not None and again.width <= max(REUSED, share * self._rtol, alike):
+            if again is None:
+                continue
+            if again.width <= max(REUSED, share * self._rtol, alike):
                 return known, again
+            if whole is not None:
+                lower, _, upper = whole(again)
+                wide = width > self._rtol  # another contour would hardly be narrow
+                if upper - lower <= (1.0 if wide else share) * self._rtol:
+                    return known, again
         return None
 
     def epsilon(self, log_delta: float, near: float) -> Answer | None:
@@ -411,17 +428,20 @@ class ContourAccountant:
             UnsupportedError: the loss has no exponential moments.
             NumericError: the quadrature does not settle.
         """
-        base, shift = self._log_infinite, 0.0
-        if epsilon >= 0:
-            a = self._forward.negligible(epsilon, base) or self._forward.finite(epsilon)[1]
-        else:
+        side, base, shift = self._forward, self._log_infinite, 0.0
+        if epsilon < 0:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
                 self._backward = Side(reverse, self._payoff.times(-1), self._rtol)
-            a = self._backward.finite(-epsilon)[1]
-            base, shift = log1mexp(epsilon + self._forward.log_q), epsilon
-        sides = (shift + v for v in (a.lower, a.estimate, a.upper))
-        lower, estimate, upper = with_infinite(base, sides)
+            side, base, shift = self._backward, log1mexp(epsilon + self._forward.log_q), epsilon
+
+        def whole(part: Answer) -> Logs:
+            sides = (shift + v for v in (part.lower, part.estimate, part.upper))
+            return with_infinite(base, sides)
+
+        a = side.negligible(epsilon, base) if epsilon >= 0 else None
+        a = a or side.finite(abs(epsilon), whole)[1]
+        lower, estimate, upper = whole(a)
         return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:

@@ -236,7 +236,7 @@ class Composition:
         detail = {"step": self.step, "points": self.points, "reason": "convolved term by term"}
         return Bound(bottom, estimate, top, "pld", "proven", detail)
 
-    def serves(self, epsilon: float, rtol: float) -> bool:
+    def serves(self, epsilon: float, rtol: float, width: float) -> bool:
         """Whether a mesh for this epsilon would be much the same."""
         return self.epsilon / ALIKE <= epsilon <= (1.0 + ROOM) * self.epsilon
 

@@ -122,25 +122,34 @@ class PldAccountant:
             UnsupportedError: no window can be proven, or the mesh that the answer needs is larger
                 than max_bytes allows.
         """
-        known = self._at_hand(epsilon)
-        return self._kept_at(epsilon).bound(epsilon) if known is None else known
+        known = self.at_hand(epsilon)
+        if known is not None:
+            return known
+        self._kept_at(epsilon)  # perhaps with less work left than those before it had
+        return _narrowest([pair.bound(epsilon) for pair in self._kept])
 
     def roughly(self, epsilon: float) -> Bound:
         """As `log_delta`, on a coarse mesh."""
-        known = self._at_hand(epsilon)
+        known = self.at_hand(epsilon)
         if known is not None:
             return known
         if self._is_convolved(epsilon):
             return self._kept_at(epsilon).bound(epsilon)
         return self._windowed(epsilon)[1].bound(epsilon)
 
-    def _at_hand(self, epsilon: float) -> Bound | None:
+    def at_hand(self, epsilon: float) -> Bound | None:
+        """Return what compositions that are kept answer, None where another one is needed."""
         settled = self._composed.settled(epsilon, "pld")
         if settled is not None:
             return settled
-        serve = (pair for pair in self._kept if pair.serves(epsilon, self._rtol))
-        pair = next(serve, None)
-        return None if pair is None else pair.bound(epsilon)
+        answers, serve = [], False
+        for pair in self._kept:
+            answers.append(pair.bound(epsilon))
+            width = float(answers[-1].width)
+            if width <= self._rtol:
+                return answers[-1]
+            serve |= pair.serves(epsilon, self._rtol, width)
+        return _narrowest(answers) if serve else None
 
     def _is_convolved(self, epsilon: float) -> bool:
         return self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon)
@@ -178,7 +187,7 @@ class PldAccountant:
         for _ in range(_GUESSES):
             pair = self._keep(self._convolved(at))
             lower, estimate, upper = pair.inverse(log_delta)
-            if pair.serves(upper, self._rtol):
+            if pair.serves(upper, self._rtol, float(pair.bound(upper).width)):
                 break
             at = min(max(lower, 0.1 * at) if upper > 2.0 * lower else upper, _LARGEST)
         return None if fit and lower < _NARROW * upper else Bound(lower, estimate, upper, "pld", "")
@@ -357,6 +366,10 @@ class PldAccountant:
         ]
 
 
+def _narrowest(answers: list[Bound]) -> Bound:
+    return min(answers, key=lambda answer: float(answer.width))
+
+
 def _newton(pair: _Pair | Composition, at: float, log_delta: float) -> tuple[float, float]:
     """How far the estimate of log delta is above the target, and its slope."""
     here, beside = (float(pair.bound(e).estimate) for e in (at, (1.0 + _ASIDE) * at))
@@ -392,9 +405,9 @@ class _Pair:
                   "predicted_width": self.predicted, "exact_lattice": self.is_exact}  # fmt: skip
         return Bound(bottom, estimate, top, "pld", "proven", detail)
 
-    def serves(self, epsilon: float, rtol: float) -> bool:
-        """Whether the answer at an epsilon is narrow, or as narrow as at the window's."""
-        return float(self.bound(epsilon).width) <= max(rtol, 1.2 * self.width)
+    def serves(self, epsilon: float, rtol: float, width: float) -> bool:
+        """Whether an answer of this width is narrow, or as narrow as at the window's epsilon."""
+        return width <= max(rtol, 1.2 * self.width)
 
 
 _TRIED = 4000  # candidate steps

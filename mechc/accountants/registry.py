@@ -51,6 +51,14 @@ class AnswersRoughly(Protocol):
 
 
 @runtime_checkable
+class AnswersAtHand(Protocol):
+    """What an accountant may offer besides: bounds by what it has computed for other epsilons."""
+
+    def at_hand(self, epsilon: float) -> Bound | None:
+        """Return bounds on log delta(epsilon) about as narrow as those were, None without them."""
+
+
+@runtime_checkable
 class BoundsReversed(Protocol):
     """What an accountant may offer besides: a bound for the reversed pair, by what it has."""
 

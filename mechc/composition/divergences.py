@@ -67,8 +67,6 @@ NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 # of the trade-off function
 TURNS = 100  # evaluations of one answer
-DIM = 0.01  # share of its proven width to which the estimate is searched for
-AROUND = 4  # points of other rates that are looked at on each side of the best
 ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
 MEETING = 100.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
 WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
@@ -406,17 +404,16 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     if alpha < LEAST_RATE:
         return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)
     most = 1.0 if math.isnan(most) else most
-    centre, meeting = _point(evaluation, direction, alpha, 0.0), MEETING * evaluation.rtol**2
-    points, inside = _known(evaluation, direction, alpha)
+    asked = {epsilon for side, epsilon in evaluation.profile if side == direction}
+    points, meeting = [_point(evaluation, direction, alpha, 0.0)], MEETING * evaluation.rtol**2
     farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST)
-    for likely in () if inside else _by_gaussian(centre, alpha):
-        if DISTINCT < abs(likely) < farthest:
-            points.append(_point(evaluation, direction, alpha, likely))
-    turns = TURNS + len(points)
+    for likely in _by_gaussian(points[0], alpha):
+        if _is_apart(likely, points) and abs(likely) < farthest:
+            points.append(_point(evaluation, direction, alpha, _nearest(likely, points, asked)))
 
     def search(sides: Callable[[Point], tuple[float, float]]) -> float:
         """Add points where g may be largest, until its sides are close; return the upper one."""
-        for turn in range(turns):
+        for turn in range(TURNS):
             points.sort(key=lambda p: p.epsilon)
             best = max(range(len(points)), key=lambda i: sides(points[i])[0])
             seen = [p for p in points if p.cost > LEAST_COST]
@@ -424,30 +421,26 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             places = np.array([0.0, *(p.cost for p in seen)])
             peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
             noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
-            width = points[best].upper - points[best].lower
-            noise += DIM * width if width == width else 0.0
-            if len(points) == turns or not peak - low.max() > 2.0 * noise + meeting * peak:
+            if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
             if turn % 4 and 0 < best < len(points) - 1:
                 near = [(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]]
                 new = _near_peak(near, new, meeting * peak)
-            if not min(abs(p.epsilon - new) for p in points) > DISTINCT * max(1.0, abs(new)):
+            if not _is_apart(new, points):
                 break
-            points.append(_point(evaluation, direction, alpha, new))
+            points.append(_point(evaluation, direction, alpha, _nearest(new, points, asked)))
         return min(max(peak, 0.0), 1.0 - alpha)
 
     search(lambda p: (p.middle, p.middle))
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
-        highest = max(points, key=lambda p: p.upper)
+        best = max(points, key=lambda p: p.upper).epsilon
         for off in NUDGES:  # just at a corner delta may be known less well than beside it
-            wide = min(upper - max(p.lower for p in points), highest.upper - highest.lower)
-            if wide <= WIDE * upper:
+            if upper - max(p.lower for p in points) <= WIDE * upper:
                 break
-            near = highest.epsilon + off * max(1.0, abs(highest.epsilon))
-            points.append(_point(evaluation, direction, alpha, near))
+            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source
@@ -462,23 +455,15 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     return Bound(lower, min(estimate, upper), upper, method, status, detail)
 
 
-def _known(evaluation: Evaluation, direction: str, alpha: float) -> tuple[list[Point], bool]:
-    """Points around the best that other rates asked for, and whether it is none of the ends."""
-    known = [_point(evaluation, direction, alpha, e) for e in sorted(evaluation.profile[direction])]
-    best = max(range(len(known)), key=lambda i: known[i].middle)
-    return known[max(best - AROUND, 0) : best + AROUND + 1], 0 < best < len(known) - 1
-
-
 def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float) -> Point:
     """Evaluate g; where the method refuses, by what always holds, as it may answer elsewhere."""
     half = math.exp(0.5 * epsilon)
     cost = half * alpha * half  # neither factor overflows
     source: Bound | UnsupportedError
-    known = evaluation.profile.setdefault(direction, {})
     try:
-        if epsilon not in known:
-            known[epsilon] = evaluation.log_delta_in(direction, epsilon)
-        source = known[epsilon]
+        if (direction, epsilon) not in evaluation.profile:
+            evaluation.profile[direction, epsilon] = evaluation.log_delta_in(direction, epsilon)
+        source = evaluation.profile[direction, epsilon]
         # 1 - delta from log delta, which has all its digits where delta is nearly one
         sides = source.upper, source.estimate, source.lower
         low, middle, high = (-math.expm1(float(side)) for side in sides)
@@ -489,6 +474,19 @@ def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float)
     noise = ULPS * ((1.0 if math.isnan(high) else high) + cost)
     middle = low if math.isnan(middle) else middle
     return Point(epsilon, cost, low - cost - noise, middle - cost, high - cost + noise, source)
+
+
+def _is_apart(epsilon: float, points: list[Point]) -> bool:
+    return all(abs(p.epsilon - epsilon) > DISTINCT * max(1.0, abs(epsilon)) for p in points)
+
+
+def _nearest(new: float, points: list[Point], asked: Iterable[float]) -> float:
+    """The epsilon of known delta that is nearest to a new one, between the same points; else it."""
+    below = max((p.epsilon for p in points if p.epsilon < new), default=-math.inf)
+    above = min((p.epsilon for p in points if p.epsilon > new), default=math.inf)
+    gap = DISTINCT * max(1.0, abs(new))
+    between = [e for e in asked if below + gap < e < above - gap]
+    return min(between, key=lambda e: abs(e - new), default=new)
 
 
 def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:

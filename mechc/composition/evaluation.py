@@ -85,7 +85,7 @@ class Evaluation:
         rtol: relative width of delta that "auto" aims at.
         no_lower, beneath: why lower bounds are not those of these steps, and what they are of.
         methods_used: names of the methods that have answered so far.
-        profile: by direction and epsilon, bounds that a trade-off function has asked for.
+        profile: log delta by direction and epsilon, for trade-offs at further rates.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Evaluation:
         self.directions = tuple(steps)
         self.method = method
         self.methods_used: set[str] = set()
-        self.profile: dict[str, dict[float, Bound]] = {}
+        self.profile: dict[tuple[str, float], Bound] = {}
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self.rtol, self._options = rtol, options
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())

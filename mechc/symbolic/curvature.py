@@ -15,7 +15,7 @@ from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import affine_in, rational_in
-from mechc.symbolic.signs import sign
+from mechc.symbolic.signs import proved, sign
 
 
 def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
@@ -43,6 +43,9 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
         return 1  # the log of a mixture of exp(-z cosh t)
     if isinstance(expr, log_erf_gap) and affine_in(expr.args[0], x) and not expr.args[1].has(x):
         return -1  # the log of a uniform law convolved with a normal one (Prekopa 1973)
+    if isinstance(expr, (sp.sin, sp.cos)) and affine_in(expr.args[0], x) is not None:
+        side = proved(expr, facts)  # between two of its zeros
+        return None if side is None else -side
     if isinstance(expr, log):
         found = _of_log(expr.args[0], x, facts)
         if found is not None:
@@ -81,6 +84,9 @@ def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
         return 1
     if argument.has(exp) and all(_is_exponential(a, x, facts) for a in Add.make_args(argument)):
         return 1
+    if argument.is_Pow and not argument.exp.has(x) and proved(argument.base, facts) == 1:
+        inner = curvature(log(argument.base), x, facts)
+        return None if inner is None else sign(argument.exp, facts) * inner
     if argument.is_Mul or argument.is_Pow:
         return None
     return -1 if curvature(argument, x, facts) in (0, -1) else None

@@ -25,6 +25,18 @@ def test_tradeoff_of_the_gaussian(gaussian, mu):
     assert (answer.upper - answer.lower < 1e-6).all()
 
 
+def test_many_rates_of_one_question_share_what_is_known(gaussian):
+    """Every rate is answered as narrowly as alone, from the deltas of those before it."""
+    rates = np.concatenate([np.logspace(-6, -0.3, 60), [0.9, 0.999]])
+    run = 4 * gaussian(sigma=1.5)
+    answer = run.tradeoff(rates)
+    truth = norm.cdf(norm.isf(rates) - 2 / 1.5)
+    assert (answer.lower <= truth).all() and (truth <= answer.upper).all()
+    assert (answer.upper - answer.lower < 1e-6).all()
+    alone = run.tradeoff(rates[30])
+    assert alone.lower <= answer.upper[30] and answer.lower[30] <= alone.upper
+
+
 @pytest.mark.parametrize("mu", [0.01, 8.0, 35.0])
 def test_tradeoff_of_gaussians_that_hide_all_or_nothing(gaussian, mu):
     rates = np.array([5e-324, 1e-310, 1e-300, 1e-30, 1e-4, 0.5, 1 - 1e-9])
@@ -101,6 +113,13 @@ def test_the_smaller_tradeoff_of_two_directions(sampled_gaussian):
     run = 100 * sampled_gaussian(sampling_rate=0.05, sigma=0.8)
     both, remove, add = (run.tradeoff(0.05, direction=d) for d in ("both", "remove", "add"))
     assert both.estimate == pytest.approx(min(remove.estimate, add.estimate), rel=1e-12)
+
+
+def test_samples_of_a_raised_cosine_have_a_largest_loss_when_added():
+    run = 2 * mechc.poisson(mechc.load("raised_cosine"))(halfwidth=9.0, sampling_rate=0.2)
+    top = -2 * np.log1p(-0.2)
+    assert run.log_delta(1.000001 * top, direction="add").upper == -np.inf
+    assert run.log_delta(0.99 * top, direction="add").lower > -20.0
 
 
 def test_advantage_of_the_gaussian(gaussian):
