@@ -38,7 +38,6 @@ from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.loss.rounding import EPS
 
-
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
 

@@ -16,7 +16,12 @@ from mechc.accountants.pld import PldAccountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
-mpmath.mp.dps = 60
+
+@pytest.fixture(autouse=True)
+def digits():
+    """Sixty, in this file alone."""
+    with mpmath.workdps(60):
+        yield
 
 
 @functools.cache
