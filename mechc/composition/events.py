@@ -545,14 +545,14 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
         law = kept((kernel, theta, True), lambda: _privacy_loss(kernel, theta, False).reversed())
     else:
         first = _first_loss(kernel, theta)
-        if isinstance(first, str):
-            raise NumericError(first)
+        if isinstance(first, NumericError):
+            raise NumericError(str(first))
         law = kept((kernel, theta), first.fork)
     return law
 
 
 @lru_cache(maxsize=2048)
-def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | str:
+def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericError:
     """The law that every question begins with, or why there is none; it is never asked itself."""
     from mechc.loss.privacy_loss import PrivacyLoss
 
@@ -560,7 +560,7 @@ def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | str
     try:
         return PrivacyLoss.from_kernel(cast(Any, kernel), values)
     except NumericError as why:
-        return str(why)
+        return why.with_traceback(None)
 
 
 @lru_cache(maxsize=16)
