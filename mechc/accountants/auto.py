@@ -389,11 +389,15 @@ class Auto:
 
     def _at_hand(self, epsilon: float, rtol: float) -> Bound | None:
         """What the method that settled has for this epsilon too, narrow enough or the narrowest."""
-        accountant = self._built.get(self._last[0])
+        name = self._last[0]
+        accountant = self._built.get(name)
         if not isinstance(accountant, registry.AnswersAtHand):
             return None
         answer = accountant.at_hand(epsilon)
-        return answer if answer and (self._of_all or _width(answer) <= rtol) else None
+        if answer is None or not (self._of_all or _width(answer) <= rtol):
+            return None
+        answer.detail["auto"] = next(s.reason for s in strategies(self._facts) if s.method == name)
+        return answer
 
     def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""

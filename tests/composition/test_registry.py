@@ -92,6 +92,27 @@ def test_a_refusal_at_one_epsilon_is_none_at_another(atoms, monkeypatch):
     assert chosen == ["why wide", "why mesh", "why wide"]
 
 
+def test_what_the_method_that_settled_has_at_hand_comes_before_all_others(atoms, monkeypatch):
+    asked = []
+
+    def wide(epsilon):
+        asked.append(epsilon)
+        return Bound(-2.0, -1.5, -1.0, "wide", "proven")
+
+    def mesh(epsilon):
+        return Bound(-1.0, -1.0, -1.0, "mesh", "proven") if epsilon < 9.0 else None
+
+    built = {
+        "wide": SimpleNamespace(log_delta=wide),
+        "mesh": SimpleNamespace(log_delta=lambda e: mesh(e - 9.0), at_hand=mesh),
+    }
+    monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(built))
+    monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
+    answering = auto.Auto([Step(atoms, 1)], 1e-6)
+    chosen = [answering.log_delta(epsilon).detail["auto"] for epsilon in (0.5, 3.0, 10.0)]
+    assert chosen == 3 * ["why mesh"] and asked == [0.5, 10.0]
+
+
 def test_auto_bounds_delta_and_says_why_nothing_else_works(atoms, monkeypatch):
     monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(["one"]))
     monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
