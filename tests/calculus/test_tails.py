@@ -50,6 +50,14 @@ def test_gumbel():
         assert upper == mpmath.inf
 
 
+def test_a_rate_of_one_is_no_limit_of_smaller_rates():
+    given = {"b": 1, "sensitivity": 1}
+    assert strip("poisson:gumbel", **given, sampling_rate=1) == strip("gumbel", **given)
+    assert strip("poisson:gumbel", **given, sampling_rate=0.99) == (-mpmath.inf, mpmath.inf)
+    wide = strip("poisson:gaussian_scale", sp=0.5, sq=1, sampling_rate=1)
+    assert wide == strip("gaussian_scale", sp=0.5, sq=1)
+
+
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [
