@@ -89,10 +89,15 @@ def scaled_tails(expr: Expr, variable: Symbol) -> Expr:
     return sp.Piecewise((form, moving[0].args[0].args[0] > 0), (expr, True))
 
 
+MOST_DIVISORS = 64  # exponentials that a quotient is divided by, one after another
+
+
 def quotients(expr: Expr) -> list[Expr]:
     """Forms of a probability: as it is, quotients divided by exponentials, complements of atan."""
     top, bottom = (exponentials(part) for part in rewrite.fraction(expr))
-    scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in bottom]
+    # each is as long as all are many: a thousand take minutes, and no sum of so many is short
+    divisors = bottom if len(bottom) <= MOST_DIVISORS else {}
+    scaled = [total(shifted(top, -e)) / total(shifted(bottom, -e)) for e in divisors]
     spelled = total(exponentials(spell_out(expr)))
     forms = [expr, spelled, *scaled, *_termwise(expr), *_complements(expr)]
     return list(dict.fromkeys(forms))
