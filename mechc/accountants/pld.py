@@ -315,9 +315,9 @@ class PldAccountant:
         ranges = []
         for r, offset in zip(reaches, mesh.offsets, strict=True):
             lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
-            if not (math.isfinite(lo - offset) and math.isfinite((r.hi - offset) / mesh.step)):
+            if not max(abs(lo - offset), abs(r.hi - offset)) < 2.0**53 * mesh.step:
                 raise NumericError(
-                    f"pld: losses from {lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed doubles"
+                    f"pld: losses from {lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed integers"
                 )
             first = math.floor((lo - offset) / mesh.step) - 1
             ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))

@@ -125,6 +125,13 @@ def log_mix(q: float, d: float) -> float:
 
 
 @primitive("float64(float64, float64)")
+def mix(q: float, d: float) -> float:
+    """Return 1 - q + q exp(d), as a sum of what is left by weights next to one."""
+    u = q * math.expm1(d)
+    return 1.0 + u if u > -0.5 or q > 1.0 else (1.0 - q) + q * math.exp(d)
+
+
+@primitive("float64(float64, float64)")
 def log_mix_rest(r: float, d: float) -> float:
     """Return log(r + (1 - r) exp(d)) for 0 <= r <= 1, where 1 - (1 - r) would lose r."""
     if d > 500.0:
@@ -508,6 +515,13 @@ def complex_log_mix(q: complex, d: complex) -> complex:
     if d.real > 700.0:
         return d + complex_log(q + (1.0 - q) * complex_exp(-d))
     return complex_log1p(q * complex_expm1(d))
+
+
+@primitive("complex128(complex128, complex128)")
+def complex_mix(q: complex, d: complex) -> complex:
+    """Return 1 - q + q exp(d), as a sum of what is left by weights next to one."""
+    u = q * complex_expm1(d)
+    return 1.0 + u if u.real > -0.5 or q.real > 1.0 else (1.0 - q) + q * complex_exp(d)
 
 
 @primitive("complex128(complex128, complex128)")

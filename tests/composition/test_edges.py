@@ -5,8 +5,10 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from sympy import exp, pi, sqrt
 
 import mechc
+from mechc.declare import mechanism, positive, rate, real
 from mechc.errors import DeclarationError
 
 NOTHING = mechc.Composition()
@@ -189,6 +191,40 @@ def test_laws_without_a_common_output_reveal_everything(name, parameters):
         answer = run.delta(0.1)
         assert 1 - 1e-12 < answer.lower <= answer.upper == 1.0
         assert run.epsilon(0.1).upper == math.inf
+
+
+X, SIGMA = real("x"), positive("sigma", typical=(0.5, 5))
+FIRST, SECOND = rate("first", typical=(0.1, 0.9)), rate("second", typical=(0.1, 0.9))
+
+
+def normal(centre):
+    return exp(-((X - centre) ** 2) / (2 * SIGMA**2)) / (sqrt(2 * pi) * SIGMA)
+
+
+MIXTURES = mechanism(
+    "mixtures", variable=X, parameters=(FIRST, SECOND, SIGMA),
+    p=FIRST * normal(1) + (1 - FIRST) * normal(0), q=SECOND * normal(1) + (1 - SECOND) * normal(0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.1])
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_mixtures_of_equal_weights_reveal_nothing(weight, sigma):
+    event = mechc.load(MIXTURES)(first=weight, second=weight, sigma=sigma)
+    for direction in ("remove", "add"):
+        for epsilon in (-0.3, 0.3):
+            truth = max(0.0, -math.expm1(epsilon))
+            bound = event.delta(epsilon, direction=direction)
+            assert truth - 1e-13 <= bound.lower <= bound.upper <= truth + 1e-13
+
+
+def test_a_mixture_next_to_one_of_its_parts():
+    """Where P is N(1, .05^2) but for a hair, half of Q tells up to log(1/2 / hair)."""
+    for hair in (0.0, 2.0**-30):
+        event = mechc.load(MIXTURES)(first=1.0 - hair, second=0.5, sigma=0.05)
+        bound = event.delta(10.0, direction="add")
+        truth = 0.5 - math.exp(10.0) * hair  # but for e^-40
+        assert bound.lower <= truth <= bound.upper < truth + 1e-9
 
 
 @pytest.mark.parametrize("epsilon", [700.0, 712.0, 1e5])

@@ -52,6 +52,11 @@ REAL = {
         + [(1.0 / q, abs(d)) for q in RATES for d in WIDE],
         4,
     ),
+    "mix": (
+        lambda q, d: 1 - q + q * mp.exp(d),
+        [(q, d) for q in (*RATES, 1.0, 1.0 - 1e-12) for d in WIDE if d < 700.0],
+        8,
+    ),
     "log_mix_rest": (
         lambda r, d: mp.log(r + (1 - r) * mp.exp(d)),
         [(r, d) for r in (*RATES, 1e-12, 1.3e-5) for d in WIDE],
@@ -296,6 +301,8 @@ def test_complex_mixture_and_sum(compiled):
             d = complex(*rng.uniform(-3.0, 3.0, 2))
             value = 1 - q.real + q.real * mp.exp(mpmath.mpc(d))
             found = mp.exp(mpmath.mpc(compiled["complex_log_mix"](q, d)))
+            assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
+            found = compiled["complex_mix"](q, d)
             assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
             value = q.real + (1 - q.real) * mp.exp(mpmath.mpc(10 * d))
             found = mp.exp(mpmath.mpc(compiled["complex_log_mix_rest"](q, 10 * d)))

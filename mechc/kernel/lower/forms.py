@@ -251,7 +251,7 @@ def _representable(sum_: Exponentials) -> Basic:
     """Where a sum of exponentials neither over- nor underflows."""
     exponents = [e for e in sum_ if e.free_symbols]
     below = sp.And(*(sp.Lt(e, LARGEST) for e in exponents))
-    if len(exponents) < len(sum_):
+    if any(not e.free_symbols and weight.is_number for e, weight in sum_.items()):
         return below
     return sp.And(below, sp.Or(*(sp.Gt(e, -LARGEST) for e in exponents)))
 

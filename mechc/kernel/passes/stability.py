@@ -213,7 +213,7 @@ def log1p_of_expm1(expr: Expr) -> Expr | None:
 
 
 def exponential_difference(expr: Expr) -> Expr | None:
-    """C exp(a) - c = c expm1(a) and c exp(a) - c exp(b), for one pair of terms of a sum."""
+    """C exp(a) - c = c expm1(a), beside 1 a mixture; c exp(a) - c exp(b), of a pair of terms."""
     if not isinstance(expr, ir.Add):
         return None
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "exp"))]
@@ -222,6 +222,8 @@ def exponential_difference(expr: Expr) -> Expr | None:
         opposite = ir.negate(coefficient)
         if opposite in others:
             rest = [t for t in others if t != opposite]
+            if rest == [ir.ONE]:
+                return ir.call("mix", coefficient, exponent)
             return ir.add(ir.mul(coefficient, ir.call("expm1", exponent)), *rest)
         for other, (second, below) in found:
             if second == opposite:
