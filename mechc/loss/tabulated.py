@@ -31,11 +31,13 @@ from mechc.protocol import Floats
 Values = Callable[[Floats], tuple[Floats, Floats]]
 
 GOAL = 1e-11  # of what is left out of a panel
-NOISY = 4.0  # times the error of values, below which nothing is resolved
+NOISY = 2.0  # times the error of values, below which nothing is resolved
 AWAY = 2.0  # over which the fall at an end is seen, where next to it rounding may be
 SHORTEST, LONGER = 1e-6, 1e-3  # length of a panel, as a share of the whole; if these are too many
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
+SMOOTH, BEND = 0.2, 1.5  # r over w, and nats of m, up to which m is such a polynomial
+NOTHING = 1e-18  # of a sum, that a panel need not add
 NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
@@ -75,21 +77,63 @@ def convolve(  # type: ignore[no-untyped-def]
     """Integral of g(r) m(w - r) over 0 < r < w share, for every w.
 
     Logs of r g(r) and of v m(v) are tables in log r and log v; `density` is r g(r) at the nodes of
-    its panels, times their weights, `jumps` are the v at which m is not smooth.
+    its panels, times their weights, `jumps` are the v at which m is not smooth. Where r is small
+    beside w, m is nearly a polynomial in r: there all panels are one, its weights in `below`.
     """
     out, ends, least = np.zeros(w.size), np.exp(edges), math.exp(mu_edges[0])
     most = math.exp(mu_edges[-1])
     v, m, x, g = np.empty(16), np.empty(16), np.empty(16), np.empty(16)
-    heavy = density.max() * 1e-30
+    below, mass = np.zeros((edges.size, 16)), np.zeros(edges.size - 1)
+    for j in range(edges.size - 1):
+        half, moments = 0.5 * (edges[j + 1] - edges[j]), np.zeros(16)
+        for n in range(32):
+            if n < 16:
+                r, own = 0.5 * ends[j] * (1.0 + POINTS[n]), below[j, n]
+            else:
+                r, own = ends[j] * math.exp(half * (1.0 + NODES[n - 16])), density[j, n - 16]
+                mass[j] += own
+            y = 2.0 * r / ends[j + 1] - 1.0
+            one, next_one = 1.0, y
+            for k in range(16):
+                moments[k] += own * one
+                one, next_one = next_one, 2.0 * y * next_one - one
+        for n in range(16):
+            for k in range(16):
+                below[j + 1, n] += FIT[k, n] * moments[k]
+    highest = np.full(mu_edges.size + 1, -np.inf)  # of log v m(v) on panels, and around them
+    for j in range(mu_edges.size - 1):
+        highest[j + 1] = mu[j, 0] + np.abs(mu[j, 1:]).sum()
     for i in range(w.size):
         top, total = min(w[i] - least, share * w[i]), 0.0
-        for j in range(edges.size - 1):
-            if ends[j] >= top:
+        smooth = min(top, SMOOTH * w[i]) if w[i] <= most else 0.0
+        for n in range(jumps.size):
+            if jumps[n] < w[i]:
+                smooth = min(smooth, w[i] - jumps[n])
+        while True:
+            first = max(np.searchsorted(ends, smooth, side="right") - 1, 0)
+            if first == 0:
                 break
-            if density[j].max() < heavy:
+            for n in range(16):
+                v[n] = math.log(w[i] - 0.5 * ends[first] * (1.0 + POINTS[n]))
+            _read(v, mu_edges, mu, mu_zeros, m)
+            m -= v
+            bend = m.max() - m.min()
+            if bend <= BEND:
+                for n in range(16):
+                    total += below[first, n] * math.exp(m[n])
+                break
+            smooth = ends[first] * BEND / bend if bend < np.inf else 0.0
+        far = 0
+        for j in range(edges.size - 2, first - 1, -1):
+            last = min(ends[j + 1], top)
+            if last <= ends[j]:
+                continue
+            near = far
+            far = int(np.searchsorted(mu_edges, math.log(w[i] - ends[j]), side="right"))
+            bound = mass[j] * math.exp(highest[near : far + 1].max()) / (w[i] - last)
+            if bound <= NOTHING * total:
                 continue
             lo = max(ends[j], w[i] - most)
-            last = min(ends[j + 1], top)
             while lo < last:
                 hi = min(last, lo + STRETCH * (w[i] - lo))
                 for n in range(jumps.size):

@@ -251,6 +251,11 @@ def test_deep_tails_of_few_steps(steps, epsilon):
     assert bound.upper - bound.lower < 1e-6 * value
 
 
+def test_sums_are_not_made_to_fit_what_is_cut_from_their_terms():
+    found = mechc.random_allocation(gaussian, steps=5)(sigma=0.7).delta(1.0 / 0.7)
+    assert found.upper - found.lower < 3e-10 * found.lower
+
+
 def test_the_density_of_w_next_to_a_sum_with_34_digits():
     """One epoch by contours and by its density: E (c - W)_+ on two lines, in mpmath."""
     truth, epsilon = 0.0167858821207665215, 0.16978264722519862

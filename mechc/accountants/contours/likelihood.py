@@ -63,7 +63,7 @@ ROUNDED = 5e-12  # relative error of a density, and of a convolution
 REACH = 2.0  # nats that a contour's terms may be larger than on the best one
 MORE, ROUNDS = 20, 120  # tilts kept for bounds on images; periods that are tried
 IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
-NATS = 8.0  # by which a density may change on a panel whose nodes integrate it
+NATS = 12.0  # by which a density may change on a panel whose nodes integrate it
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
 FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
 NEXT = 1e-12  # to an end, relative
@@ -323,13 +323,15 @@ def _trimmed(term: Term, place: float) -> Term:
     table, errors = term.table, term.errors
     middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
     x = middle[:, None] + half[:, None] * NODES
-    mass = float(((np.exp(table(x.ravel()).reshape(x.shape)) @ WEIGHTS) * half).sum())
+    log_r = table(x.ravel()).reshape(x.shape)
+    mass = float(((np.exp(log_r) @ WEIGHTS) * half).sum())
     mass += float(term.mass.sum())
     if not abs(mass - 1.0) <= _mean_error(term):
         raise NumericError(f"the law of a sum has a mass of {mass!r}, not one")
     coefficients = table.coefficients.copy()
     coefficients[:, 0] -= math.log(mass)
-    kept = np.flatnonzero(table(middle) > _least(place)(middle))
+    matters = (log_r > _least(place)(x)).any(axis=1)
+    kept = np.flatnonzero(matters & (errors > 0.0))  # others are not resolved
     inner = slice(int(kept[0]), int(kept[-1]) + 1)
     edges = table.edges[inner.start : inner.stop + 1]
     jumps = term.jumps[(term.jumps >= edges[0]) & (term.jumps <= edges[-1])]
@@ -444,7 +446,7 @@ def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats,
     edges, half = one.table.edges, 0.5 * np.diff(one.table.edges)[:, None]
     x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * NODES
     mass = np.exp(one.table(x.ravel()).reshape(x.shape)) * half * WEIGHTS
-    spend(1000.0 * w.size)
+    spend(300.0 * w.size)
     cuts = np.exp(other.table.edges) if other.jumps.size else NONE
     found: Floats = convolve(w, share, *one.table, mass, *other.table, cuts)
     return found, (ROUNDED + _mean_error(one) + _mean_error(other)) * found
