@@ -92,7 +92,9 @@ def __getattr__(name: str) -> Any:
         return import_module(_MODULES[name])
     # Python adds what was meant, from the name and what `dir` says of the object
     here = modules[__name__]
-    raise AttributeError(f"module 'mechc' has no attribute {name!r}", name=name, obj=here)
+    known = name[:1] != "_" and name in here.available()
+    hint = f"; did you mean mechc.load({name!r})?" if known else ""
+    raise AttributeError(f"module 'mechc' has no attribute {name!r}{hint}", name=name, obj=here)
 
 
 def __dir__() -> list[str]:

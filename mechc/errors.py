@@ -20,6 +20,8 @@ MEANT = {  # words of other libraries, and what they are here
     "log_target": "log_delta", "fpr": "alpha", "alphas": "orders",
     "steps": "counts", "num_steps": "count", "noise_multiplier": "sigma", "std": "sigma",
     "noise_scale": "scale", "b": "scale", "sample_rate": "sampling_rate",
+    "sampling_probability": "sampling_rate", "sampling_prob": "sampling_rate",
+    "sample_probability": "sampling_rate", "subsampling_rate": "sampling_rate",
     "max_grad_norm": "sensitivity", "l2_norm_clip": "sensitivity", "clip_norm": "sensitivity",
 }  # fmt: skip
 

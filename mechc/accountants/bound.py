@@ -6,7 +6,7 @@ import html
 import json
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import Enum
@@ -82,7 +82,8 @@ class Bound:
 
     `float(bound)`, formats such as `f"{bound:.3f}"` (rounded outward) and comparisons such as
     `bound < 5` take the safe side, which never under-reports: upper, but lower for false negative
-    rates and Bayes risks. It is nan without a theorem. Scalars in give floats, arrays arrays.
+    rates and Bayes risks. It is nan without a theorem. Scalars in give floats, arrays arrays: then
+    `bound[i]` and iteration give single bounds, and `numpy.asarray(bound)` the safe side.
     """
 
     lower: float | NDArray[np.float64]
@@ -141,6 +142,24 @@ class Bound:
                 f"(expected bound.{self.quantity.safe.value}, an array)"
             )
         return float(self.safe)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the safe side as an array, for NumPy and for figures."""
+        return np.array(self.safe, dtype=dtype)
+
+    def __getitem__(self, place: Any) -> Bound:
+        """Return one of several answers, or some of them."""
+        if not np.ndim(self.safe):
+            raise DeclarationError(
+                f"{self}: one bound, not several (expected bound.lower, .estimate, .upper)"
+            )
+        sides = (np.asarray(getattr(self, s))[place] for s in ("lower", "estimate", "upper"))
+        lower, estimate, upper = (side if np.ndim(side) else float(side) for side in sides)
+        return replace(self, lower=lower, estimate=estimate, upper=upper)
+
+    def __iter__(self) -> Iterator[Bound]:
+        """Iterate over several answers."""
+        return map(self.__getitem__, range(len(np.asarray(self[:]))))
 
     def __eq__(self, other: object) -> bool:
         """Whether all that is said is the same; the sides alone are compared with `<` and `>`."""

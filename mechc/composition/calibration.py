@@ -55,6 +55,8 @@ SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 class Calibration:
     """A parameter value and the bounds on delta it leads to; unpacks into these two.
 
+    `float(found)` and formats such as `f"{found:.3f}"`, rounded to nearest, are of the value.
+
     Attributes:
         value: value of the parameter, or the count.
         bound: bounds on delta(epsilon), or on the true positive rate that was asked for, at that
@@ -76,6 +78,14 @@ class Calibration:
     def __str__(self) -> str:
         """One line: the value, and what it leads to."""
         return f"{self.name or 'value'} = {self.value:.10g}: {self.bound}"
+
+    def __float__(self) -> float:
+        """Return the value."""
+        return float(self.value)
+
+    def __format__(self, spec: str) -> str:
+        """Format the value; without a format, the line."""
+        return format(self.value, spec) if spec else str(self)
 
     def record(self) -> dict[str, Any]:
         """Return the value, the count and the bound in plain numbers and words."""

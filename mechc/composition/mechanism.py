@@ -395,7 +395,8 @@ class Mechanism(inputs.SetOnce):
             for name in values:
                 if name in self.bound:
                     raise DeclarationError(
-                        f"{self.name}: {name} is bound to {self.bound[name]:g} already"
+                        f"{self.name}: {name} is bound to {self.bound[name]:g} already (expected "
+                        f"it open{', as by mechc.poisson(mechanism)' * (name in self.rates)})"
                     )
             values = {**self.bound, **values}
         theta = inputs.bind(self.name, self.parameters, values, self.claim.assumptions)
@@ -446,11 +447,25 @@ class Mechanism(inputs.SetOnce):
 
     def _no_event(self, other: Any) -> Any:
         """Refuse to compose what is not yet called with its parameters."""
-        missing = ", ".join(f"{p.name}=..." for p in self.parameters if p.default is None)
         raise DeclarationError(
-            f"{self!r} with {other!r}: only events are composed (expected {self.name}"
-            f"({missing}), a mechanism called with its parameters)"
+            f"{self!r} with {other!r}: only events are composed (expected {self._call()}, a "
+            "mechanism called with its parameters)"
         )
+
+    def _call(self) -> str:
+        """How it is called with its parameters."""
+        missing = (p for p in self.parameters if p.default is None and p.name not in self.bound)
+        return f"{self.name}({', '.join(f'{p.name}=...' for p in missing)})"
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what there is not, with what was meant.
+
+        Raises:
+            AttributeError: always.
+        """
+        asked = name[:1] != "_" and hasattr(Event, name)
+        hint = f"; it is asked of {self._call()}, called with its parameters" if asked else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     __add__ = __radd__ = __mul__ = __rmul__ = _no_event
 

@@ -51,9 +51,10 @@ SETTING = {"method", "direction", "rtol"}  # words that are not for the accounta
 CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
 
 MEANT_QUERIES = {  # words of other libraries, and what they are here
-    "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "tradeoff",
+    "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "beta",
     "get_epsilon": "epsilon", "get_delta": "delta", "get_epsilon_for_delta": "epsilon",
-    "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon",
+    "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon", "tpr_at_fpr": "tpr",
+    "fpr": "tpr", "get_beta": "beta", "get_advantage": "advantage",
 }  # fmt: skip
 
 
@@ -143,6 +144,12 @@ class Queries(SetOnce, ABC):
         if (delta is None) == (log_delta is None):
             check = _no_target
         return self._ask(Quantity.EPSILON, check, target, epsilon, how)
+
+    def to_json(self) -> str:
+        """Return what happens how often as JSON: the line of a run file, see `save`."""
+        from mechc.composition import run_record
+
+        return run_record.line(self.composition()).rstrip()
 
     def _repr_html_(self) -> str:
         """Show in notebooks what happens how often, for which neighbours, and by which theorem."""

@@ -260,6 +260,7 @@ class Optimum:
         event: one release with all its parameters.
         bound: proven bounds on delta of all releases.
         tried: how many shapes were tried.
+        minimised: what the error is: "variance", a name of `ERRORS`, or "error" of a function.
     """
 
     values: Mapping[str, float]
@@ -267,11 +268,13 @@ class Optimum:
     event: Event
     bound: Bound
     tried: int
+    minimised: str = "error"
 
     def __str__(self) -> str:
         """One line: the values, the error, the release."""
         shown = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
-        return f"{shown}: error {self.error:.6g} with {self.event}, {self.bound}"
+        word = self.minimised.replace("_", " ")
+        return f"{shown}: {word} {self.error:.6g} with {self.event}, {self.bound}"
 
     def _repr_html_(self) -> str:
         """Show the line in notebooks."""
@@ -284,7 +287,8 @@ class Optimum:
     def record(self) -> dict[str, Any]:
         """Return it in plain numbers and words."""
         bound = self.bound.record()
-        return {**self.values, "error": self.error, "parameters": self.event.parameters,
+        return {**self.values, "error": self.error, "minimised": self.minimised,
+                "parameters": self.event.parameters,
                 "mechanism": self.event.mechanism.name, "tried": self.tried, "bound": bound,
                 "claim": bound["claim"], "adjacency": bound["adjacency"]}  # fmt: skip
 
@@ -372,7 +376,8 @@ def optimise(
     shape = min(finite, key=lambda values: finite[values])
     values = dict(zip(names, shape, strict=True))
     event, bound = setting.least_noise(kept.bind(**values), stretched.get(shape))
-    return Optimum(values, float(error(event)), event, bound, len(tried))
+    word = minimise if isinstance(minimise, str) else "error"
+    return Optimum(values, float(error(event)), event, bound, len(tried), word)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mechc import errors
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Composition
@@ -60,8 +61,10 @@ MEANT = {  # words of other libraries, and what they are here
     "count": "steps",
     "num_epochs": "epochs",
     "neighboring_relation": "adjacency",
-    "sample_rate": "batch_size, which divided by dataset_size is the rate",
-    "sampling_rate": "batch_size, which divided by dataset_size is the rate",
+    **dict.fromkeys(
+        ("sampling_rate", *(w for w, ours in errors.MEANT.items() if ours == "sampling_rate")),
+        "batch_size, which divided by dataset_size is the rate",
+    ),
     "group_size": "mechc.group(run, size), of what dpsgd returns",
 }
 KNOWN = frozenset({*WORDS, *MEANT})  # what is taken, or refused with the word that is meant

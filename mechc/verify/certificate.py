@@ -7,6 +7,7 @@ Input: a mechanism. Output: a `Certificate`, readable JSON that an independent c
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import platform
 import time
@@ -21,12 +22,14 @@ from typing import Any
 from rich.table import Table
 
 from mechc import __version__
+from mechc.accountants.bound import as_table
 from mechc.errors import UnsupportedError, check_one_of
 from mechc.kernel import build, cache
 from mechc.verify.recheck import SCHEMA, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
 
+HEAD = ("check", "kind", "points", "largest error", "tolerance", "verdict", "remarks")
 LEVELS = ("quick", "full")
 PACKAGES = ("sympy", "numpy", "numba", "python-flint")
 
@@ -72,6 +75,28 @@ class Certificate:
     def max_rel_error(self) -> float:
         """The largest relative error of a function value."""
         return max((c.max_error for c in self.checks if c.kind == "values"), default=0.0)
+
+    def __str__(self) -> str:
+        """One line: whether it holds, and how that was checked."""
+        when = "earlier, see --again" if self.kept else f"{self.seconds:.1f} s"
+        return (
+            f"{self.name}: {'verified' if self.ok else 'FAILED'} ({self.level}, {when}, "
+            f"{len(self.vectors)} parameter vectors)"
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return what `HEAD` names of every check."""
+        return [
+            (c.name, c.kind, str(c.points),
+             f"{c.max_error:.1e}" if c.kind == "values" else "",
+             f"{c.tolerance:.0e}" if c.kind == "values" else "",
+             "ok" if c.ok else "FAILED", "; ".join((*c.failures, *c.notes)))
+            for c in self.checks
+        ]  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Show the line and the checks in notebooks."""
+        return f"<b>{html.escape(str(self))}</b>{as_table(self.rows(), HEAD)}"
 
     def differences(self, text: str) -> list[str]:
         """Where another certificate, as JSON, says something else: entries and names of checks.
@@ -215,22 +240,10 @@ def emission(wanted: str, text: str, check: Check) -> None:
 
 def table(certificate: Certificate) -> Table:
     """One row for each check, with its largest error and what limits it."""
-    verdict = "verified" if certificate.ok else "FAILED"
-    when = "earlier, see --again" if certificate.kept else f"{certificate.seconds:.1f} s"
-    made = Table(
-        title=f"{certificate.name}: {verdict} ({certificate.level}, {when}, "
-        f"{len(certificate.vectors)} parameter vectors)"
-    )
-    for heading in ("check", "kind", "points", "largest error", "tolerance", "verdict", "remarks"):
+    made = Table(title=str(certificate))
+    for heading in HEAD:
         right = heading in ("points", "largest error", "tolerance")
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for check in certificate.checks:
-        numeric = check.kind == "values"
-        made.add_row(
-            check.name, check.kind, str(check.points),
-            f"{check.max_error:.1e}" if numeric else "",
-            f"{check.tolerance:.0e}" if numeric else "",
-            "ok" if check.ok else "FAILED",
-            "; ".join((*check.failures, *check.notes)),
-        )  # fmt: skip
+    for row in certificate.rows():
+        made.add_row(*row)
     return made

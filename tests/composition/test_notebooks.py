@@ -29,6 +29,33 @@ def test_bounds_runs_and_calibrations_show_their_numbers_and_claims(gaussian, la
     assert "the first 50 of 60" in shown(many) and "<b>" not in shown(many)
 
 
+def test_several_answers_are_a_sequence_whose_array_is_the_safe_side(gaussian):
+    curve = gaussian(sigma=9.0).epsilon_curve(1e-5, [1, 10, 100])
+    assert np.array_equal(np.asarray(curve), curve.upper) and curve[-1] == list(curve)[2]
+    assert np.array_equal(curve[:2].lower, curve.lower[:2]) and curve[1].upper == curve.upper[1]
+    rates = gaussian(sigma=9.0).beta([0.1, 0.2])
+    assert np.array_equal(np.asarray(rates), rates.lower)
+    with pytest.raises(DeclarationError, match="one bound, not several"):
+        _, _ = curve[0]
+
+
+def test_a_value_that_was_found_is_a_number(gaussian):
+    found = mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5)
+    assert float(found) == found.value and f"{found:.3f}" == f"{found.value:.3f}"
+
+
+def test_runs_are_json_that_can_be_opened(gaussian, tmp_path):
+    run = 3 * gaussian(sigma=5.0)
+    (tmp_path / "run.json").write_text(run.to_json())
+    assert mechc.open(tmp_path / "run.json") == run
+
+
+def test_a_certificate_shows_its_checks(gaussian):
+    certificate = gaussian.verify()
+    assert str(certificate).startswith("gaussian: verified (quick, ")
+    assert all(check.name in shown(certificate) for check in certificate.checks)
+
+
 def test_whole_numbers_are_solved_for_as_such(gaussian):
     words = {"dataset_size": 1000, "batch_size": 10, "noise_multiplier": 2.0}
     found = mechc.calibrate(mechc.dpsgd, solve_for="steps", epsilon=1.0, delta=1e-5, **words)
@@ -62,8 +89,23 @@ def test_the_home_folder_and_spaces_in_paths(gaussian, tmp_path, monkeypatch):
          "mechc.poisson"),
         (lambda m: mechc.calibrate(mechc.poisson(m), solve_for="sample_rate", epsilon=1,
                                    delta=1e-5, sigma=1.0), "sampling_rate"),
+        (lambda m: mechc.poisson(m, sampling_probability=0.1), "sampling_rate"),
     ],
 )  # fmt: skip
 def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
     with pytest.raises(DeclarationError, match=f"did you mean {meant}"):
         call(gaussian)
+
+
+@pytest.mark.parametrize(
+    ("ask", "meant"),
+    [
+        (lambda m: m.epsilon(1e-5), r"asked of gaussian\(sigma=...\)"),
+        (lambda m: mechc.poisson(m).plot(), r"asked of poisson\(gaussian\)\(sigma=..., sampling"),
+        (lambda m: m(sigma=1.0).tpr_at_fpr(0.1), "did you mean tpr"),
+        (lambda m: mechc.gaussian, r"did you mean mechc.load\('gaussian'\)"),
+    ],
+)
+def test_what_there_is_not_names_what_is_meant(gaussian, ask, meant):
+    with pytest.raises(AttributeError, match=meant):
+        ask(gaussian)
