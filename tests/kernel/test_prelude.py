@@ -330,7 +330,7 @@ def test_small_complex_arguments_keep_their_real_part(compiled):
 
 def test_every_primitive_is_tested():
     tested = set(REAL) | set(COMPLEX) | {
-        "log_sum", "complex_log_mix", "complex_log_mix_rest", "complex_log_sum", "floor", "ceil",
-        "log_exp_difference", "log_binomial",
-    }  # fmt: skip
+        "log_sum", "complex_mix", "complex_log_mix", "complex_log_mix_rest", "complex_log_sum",
+        "floor", "ceil", "log_exp_difference", "log_binomial",
+        }  # fmt: skip
     assert tested == set(PRIMITIVES)
