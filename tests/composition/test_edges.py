@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from sympy import exp, pi, sqrt
+from sympy import Piecewise, exp, pi, sqrt
 
 import mechc
 from mechc.declare import mechanism, positive, rate, real
@@ -207,8 +207,7 @@ MIXTURES = mechanism(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sigma", [1.0, 0.1])
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("weight", "sigma"), [(1.0, 0.1), (0.0, 0.1), (0.3, 1.0)])
 def test_mixtures_of_equal_weights_reveal_nothing(weight, sigma):
     event = mechc.load(MIXTURES)(first=weight, second=weight, sigma=sigma)
     for direction in ("remove", "add"):
@@ -225,6 +224,20 @@ def test_a_mixture_next_to_one_of_its_parts():
         bound = event.delta(10.0, direction="add")
         truth = 0.5 - math.exp(10.0) * hair  # but for e^-40
         assert bound.lower <= truth <= bound.upper < truth + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 20.0, 40.0])
+def test_laws_whose_overlap_underflows_reveal_everything(epsilon):
+    """N(0, 1) beside Exp(1) beyond 1000: no output beyond 1000 has a probability in doubles."""
+    shift = positive("shift", typical=(0.1, 2))
+    pair = mechanism(
+        "overlap", variable=X, p=normal(0), parameters=(SIGMA, shift),
+        q=Piecewise((exp(shift - X), shift < X), (0, True)),
+    )  # fmt: skip
+    run = 50 * mechc.load(pair)(sigma=1.0, shift=1000.0)
+    for direction in ("remove", "add"):
+        answer = run.delta(epsilon, direction=direction)
+        assert 1 - 1e-6 < answer.lower <= answer.upper == 1.0
 
 
 @pytest.mark.parametrize("epsilon", [700.0, 712.0, 1e5])

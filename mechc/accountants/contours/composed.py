@@ -280,8 +280,8 @@ class ComposedLoss:
         if epsilon >= high and epsilon >= high + self._support_error:
             return Interval(mass.log - mass.error, min(mass.log + mass.error, 0.0))
         if epsilon <= low and epsilon <= low - self._support_error:
-            x, slack = self._complement(epsilon)
-            return Interval(log1mexp(x + slack), log1mexp(min(0.0, x - slack)))
+            least, most = self._complement(epsilon)
+            return Interval(log1mexp(most), log1mexp(min(0.0, least)))
         outer = self.outer(epsilon)
         return outer if outer.upper - outer.lower <= 4 * U else None
 
@@ -291,20 +291,22 @@ class ComposedLoss:
         delta >= max(mass at infinity, 1 - exp(eps) Q(p > 0)), because (1 - y)_+ >= 1 - y; and the
         finite part is at most P(L < inf) (1 - exp(eps - ess sup L)).
         """
-        x, slack = self._complement(epsilon)
-        mass = self._infinite
+        mass, most = self._infinite, self._complement(epsilon)[1]
         gap = epsilon - self.support[1] - 4 * U * abs(epsilon)
         gap -= self._support_error if gap > -math.inf else 0.0
         upper = log_add(min(mass.log + mass.error, 0.0), self.log_finite + log1mexp(gap)) + 16 * U
-        return Interval(max(mass.log - mass.error, log1mexp(x + slack)), min(0.0, upper))
+        return Interval(max(mass.log - mass.error, log1mexp(most)), min(0.0, upper))
 
     def _complement(self, epsilon: float) -> tuple[float, float]:
-        """Return the log of exp(epsilon) Q(p > 0) and its error; atoms are good to an ulp."""
+        """Return bounds on the log of exp(epsilon) Q(p > 0); atoms are good to an ulp."""
+        if self.log_covered == -math.inf:  # but for the rounding of a mass of one
+            return -math.inf, epsilon + math.log(8 * U)
         x = epsilon + self.log_covered
         atomic = sum(
             float(k) for k, law in zip(self.counts, self._laws, strict=True) if law.atom_loss.size
         )
-        return x, 8 * U * (abs(epsilon) + abs(self.log_covered) + atomic)
+        slack = 8 * U * (abs(epsilon) + abs(self.log_covered) + atomic)
+        return x - slack, x + slack
 
     def with_infinite(self, log_finite_part: float) -> float:
         """Return the log of delta from the log of its finite part."""

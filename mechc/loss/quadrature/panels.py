@@ -168,7 +168,7 @@ def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, floa
         inner = density(x)
         top = int(inner.argmax())
         low, high = max(top - 1, 0), min(top + 1, x.size - 1)
-        fall = inner[top] - min(inner[low], inner[high])
+        fall = float(inner[top]) - float(min(inner[low], inner[high]))  # nan: no density there
         if not fall > FLAT:
             return (float(x[top]), float(x[high] - x[low])) if climbs else None
         a, b = float(x[low]), float(x[high])
