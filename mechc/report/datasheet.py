@@ -6,8 +6,9 @@ In: a mechanism and, for the figures, parameter values. Out: text of the page, f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -79,26 +80,61 @@ def _sections(mechanism: Described) -> list[Any]:
 
     return [
         {"heading": section.heading, "lines": [
-            {"label": line.label, "words": line.words, "formula": typeset(line.formula)}
+            {"label": line.label, "words": _signs(line.words), "formula": typeset(line.formula)}
             for line in section.lines
         ]}
         for section in mechanism.explain(whole=True).sections[1:]
     ]  # fmt: skip
 
 
+def _signs(words: str) -> str:
+    """Words with infinity, arrows and Greek letters as signs."""
+    from sympy.printing.pretty.pretty_symbology import greek_unicode
+
+    signs = {**greek_unicode, "oo": "\u221e", "->": "\u2192"}
+    return re.sub(r"[A-Za-z]+(?![\w(])|->", lambda word: signs.get(word[0], word[0]), words)
+
+
 def mathml(formula: Any) -> str:
     """Return a SymPy expression as presentation MathML."""
-    import sympy
-
-    body = sympy.mathml(formula, printer="presentation", mul_symbol="dot")
-    body = body.replace("<mi>ell</mi>", "<mi>\u2113</mi>")  # a loss
+    body = _printer()({"mul_symbol": "dot"}).doprint(formula)
+    for word, sign in (("<mi>ell</mi>", "<mi>\u2113</mi>"),  # a loss
+                       ("&ExponentialE;", "e"), ("<mo>-</mo>", "<mo>\u2212</mo>")):  # fmt: skip
+        body = body.replace(word, sign)
     return f'<math displaystyle="true">{body}</math>'
+
+
+@cache
+def _printer() -> Any:
+    """SymPy's printer of MathML, with cases one below the other."""
+    from sympy.printing.mathml import MathMLPresentationPrinter
+
+    class Printer(MathMLPresentationPrinter):  # type: ignore[misc]
+        def _print_Piecewise(self, formula: Any) -> Any:
+            def holding(tag: str, *children: Any) -> Any:
+                made = self.dom.createElement(tag)
+                for child in children:
+                    made.appendChild(child)
+                return made
+
+            rows = []
+            for value, where in formula.args:
+                word = "otherwise" if where == True else "if\u00a0"  # noqa: E712
+                said = holding("mtext", self.dom.createTextNode(word))
+                told = [said] if where == True else [said, self._print(where)]  # noqa: E712
+                rows.append(holding("mtr", holding("mtd", self._print(value)),
+                                    holding("mtd", *told)))  # fmt: skip
+            table = holding("mtable", *rows)
+            table.setAttribute("class", "cases")
+            return table
+
+    return Printer
 
 
 def _domain(parameter: ParameterInfo) -> str:
     left, right = "(" if parameter.lo_open else "[", ")" if parameter.hi_open else "]"
     kind = "integer in " if parameter.integer else ""
-    return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}"
+    return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}".replace("inf", "\u221e")
 
 
 def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
@@ -135,9 +171,10 @@ def _profile(event: Use) -> str:
     directions = ("both",) if event.mechanism.symmetric else ("remove", "add")
     for index, direction in enumerate(directions):
         answer = event.delta(points, direction=direction)
-        plot.draw(axes, points, answer, label=direction, index=index)
+        plot.draw(axes, points, answer, label=direction, index=index, between=plot.chords)
     axes.set(xlabel="\u03b5", ylabel="\u03b4", yscale="log")
     axes.yaxis.set_major_formatter(plot.power_of_ten)
     axes.set_ylim(bottom=1e-12)
-    axes.legend(frameon=False)
+    if len(directions) > 1:
+        axes.legend(frameon=False)
     return plot.svg(figure)

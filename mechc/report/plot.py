@@ -39,6 +39,7 @@ TAIL = 1e-3  # probability left out at each end of densities
 LEAST = 1e-300  # smallest delta of a profile
 SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
+CHORD = 8  # points of each chord of a profile
 
 
 class Look(NamedTuple):
@@ -102,8 +103,9 @@ def run(
         axes.set_ylim(bottom=0)
     if kind == "steps":
         axes.set_xlim(left=0)
-    if len(runs) == 1 or methods:
-        _entitle(axes, repr(what), whole=ax is None)
+    if len(runs) == 1 or methods or not label:
+        mark = "" if len(runs) == 1 or methods else f"{own}: "
+        _entitle(axes, f"{mark}{what!r}", whole=ax is None)
     labels.write(axes, below=ax is None)
     if path is not None:
         save(figure, path)
@@ -188,9 +190,9 @@ def draw(
     *,
     label: str = "",
     index: int = 0,
-    falls: bool = False,
+    between: Callable[[Floats, Floats], tuple[Floats, Floats]] | None = None,
 ) -> None:
-    """Draw one curve of epsilon with its interval; between points by steps to the safe side.
+    """Draw one curve with its interval; what is drawn between points is on the safe side too.
 
     Args:
         axes: where to draw.
@@ -198,13 +200,33 @@ def draw(
         bound: arrays of shape (n,).
         label: its name, written next to it by `labels.write`.
         index: which colour and dash.
-        falls: epsilon falls with the abscissa; else it rises.
+        between: adds points to the abscissae and values; by default the values rise in steps.
     """
     lower, upper = np.asarray(bound.lower, float), np.asarray(bound.upper, float)
     shown = upper if np.isfinite(upper).any() else np.asarray(bound.estimate)
-    _line(axes, x, shown, label, index, drawstyle="steps-post" if falls else "steps-pre")
+    x = np.asarray(x, float)
+    fine, shown = (x, shown) if between is None else between(x, shown)
+    _line(axes, fine, shown, label, index, drawstyle="default" if between else "steps-pre")
     if np.isfinite(lower).all() and np.isfinite(upper).all() and lower.max(initial=0.0) > 0:
-        axes.fill_between(x, lower, upper, color=_colour(index), alpha=0.25, linewidth=0)
+        below = np.interp(fine, x, lower)
+        axes.fill_between(fine, below, shown, color=_colour(index), alpha=0.25, linewidth=0)
+
+
+def chords(epsilon: Floats, delta: Floats) -> tuple[Floats, Floats]:
+    """Return a profile with more points: delta is convex in exp(epsilon), and below its chords.
+
+    Args:
+        epsilon: rising, shape (n,); next to one that is infinite there are steps.
+        delta: shape (n,).
+    """
+    share = np.linspace(0.0, 1.0, CHORD, endpoint=False)
+    step = np.diff(np.where(np.isfinite(epsilon), epsilon, np.nan))[:, None]
+    step = np.nan_to_num(step)  # none towards infinity
+    fine = epsilon[:-1, None] + share * step
+    whole = np.where(step > 0.0, -np.expm1(-step), 1.0)
+    rise = np.exp((share - 1.0) * step) * -np.expm1(-share * step) / whole  # exp(epsilon), 0 to 1
+    down = delta[:-1, None] + rise * np.diff(delta)[:, None]
+    return np.append(fine, epsilon[-1:]), np.append(down, delta[-1:])
 
 
 def _given(ax: Any) -> tuple[Figure, Any]:
@@ -234,9 +256,14 @@ def _profile(
     """Epsilon against delta."""
     logs = np.linspace(math.log(look.smallest), math.log(0.2), 80)
     answer = what.epsilon(log_delta=logs, **how)
-    draw(axes, np.exp(logs), answer, label=label, index=index, falls=True)
+    draw(axes, np.exp(logs), answer, label=label, index=index, between=_profile_chords)
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
     axes.set_xlim(look.smallest, 1.0)
+
+
+def _profile_chords(delta: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
+    fine, down = chords(epsilon[::-1], delta[::-1])
+    return down[::-1], fine[::-1]
 
 
 def _tradeoff(
