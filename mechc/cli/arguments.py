@@ -47,6 +47,11 @@ def _number(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def word_of(text: str) -> str:
+    """Return a name as Python writes it, from a word such as "batch-size"."""
+    return text.replace("-", "_")
+
+
 def among(table: str, *more: str) -> Callable[[str], list[str]]:
     """Return what completes a word for shells: from the table it is checked against, and more.
 

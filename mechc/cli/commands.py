@@ -58,6 +58,7 @@ from mechc.cli.arguments import (
     question,
     ranges_of,
     values_of,
+    word_of,
     writable,
 )
 from mechc.errors import MEANT, DeclarationError, LoweringError, MechcError, UnsupportedError
@@ -91,6 +92,13 @@ EXIT_CODES = (
     "Exit codes: 0 answered; 1 a check failed or something could not be computed, read or written; "
     "2 bad input; 130 interrupted."
 )
+BY_SET = "a parameter of a mechanism is given by --set NAME=VALUE"
+ELSEWHERE = {  # words that are no options of a command, and where they are
+    "epsilon": "mechc delta takes --epsilon",
+    "delta": "mechc epsilon takes --delta",
+    "without_replacement": "that is mechc dpsgd --sampler fixed, or mechc.without_replacement",
+    "with_replacement": "that is mechc.with_replacement, in Python",
+}
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
 
@@ -99,12 +107,15 @@ def _meant(word: str, ctx: Any) -> str:
     from mechc.composition import training
 
     options = {option.name for option in ctx.command.params}
+    if word in ELSEWHERE:
+        target = "; did you mean --target EPSILON DELTA?"
+        return target if "target" in options else f"; {ELSEWHERE[word]}"
     sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
     for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
-    is_parameter = word in MEANT or word in MEANT.values()
-    return "; a parameter of a mechanism is given by --set NAME=VALUE" if is_parameter else ""
+    is_parameter = word in MEANT or word in MEANT.values() or "=" in word
+    return f"; {BY_SET}" if is_parameter and "settings" in options else ""
 
 
 class _Group(TyperGroup):
@@ -116,8 +127,9 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             words = str(error.format_message()).rstrip(".")
-            option = re.search(r"No such option:? '?--([\w-]+)", words)
-            if option and (hint := _meant(option[1].replace("-", "_"), error.ctx)):
+            option = re.search(r"No such option:? '?--([\w-]+)|extra argument.*\((\w+=).*\)", words)
+            wrong = (option[1] or option[2]).replace("-", "_") if option else ""
+            if wrong and (hint := _meant(wrong, error.ctx)):
                 words = words.partition(" (Possible")[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
             about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
@@ -141,6 +153,7 @@ def _fail(ctx: Any, words: str, code: int) -> None:
 
 app = typer.Typer(
     cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="A mechanism compiler for differential privacy.", epilog=EXIT_CODES,
 )  # fmt: skip
 
@@ -275,8 +288,10 @@ def report(
 ) -> None:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
+    from mechc.report import datasheet
 
     writable(output)
+    datasheet.check(output)
     mechanism, values = what.open()
     compiling(mechanism, err)
     with err.status(f"datasheet of {mechanism.name}"):
@@ -329,7 +344,9 @@ def dpsgd(
     aim: Aim,
     solve_for: Annotated[
         str,
-        typer.Option(help=SOLVE, autocompletion=among("mechc.composition.training:SOLVABLE")),
+        typer.Option(
+            help=SOLVE, parser=word_of, autocompletion=among("mechc.composition.training:SOLVABLE")
+        ),
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -413,6 +430,7 @@ def calibrate(
         str,
         typer.Option(
             help="Parameter to find, or 'count'.",
+            parser=word_of,
             autocompletion=parameters("count", "sampling_rate"),
         ),
     ],

@@ -240,13 +240,14 @@ class Mechanism(inputs.SetOnce):
             The path written.
 
         Raises:
-            DeclarationError: a parameter is unknown or out of its domain.
+            DeclarationError: a parameter is unknown or out of its domain, or the file is no HTML.
             UnsupportedError: jinja2 or matplotlib is not installed.
             CacheError: the file cannot be written.
         """
-        from mechc.report.datasheet import report
+        from mechc.report.datasheet import check, report
 
         path = inputs.as_path(path)
+        check(path)
         return build.write_atomically(path, report(self, values, certificate))
 
     def verify(self, level: str = "quick", *, again: bool = False) -> Certificate:

@@ -44,6 +44,8 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
         DeclarationError: no such file or name; the message lists the names there are.
     """
     text = os.fspath(name_or_path)
+    if text.endswith(".json"):
+        raise DeclarationError(f"no mechanism {text!r}; a run file is opened by mechc open")
     if text.endswith(".py") or os.sep in text:
         return _file(Path(text).stem, Path(text).expanduser())
     known = _known()

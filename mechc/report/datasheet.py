@@ -6,6 +6,7 @@ In: a mechanism and, for the figures, parameter values. Out: text of the page, f
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache, partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc import __version__
-from mechc.errors import UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 
 LEVELS = ("quick", "full", "none")
 SIZE = 5.2, 3.4  # of a figure, inches
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Refuse a file for a datasheet whose suffix says that it is no HTML.
+
+    Raises:
+        DeclarationError: it ends in another one.
+    """
+    if os.path.splitext(path)[1].lower() not in ("", ".html", ".htm"):
+        raise DeclarationError(f"{path}: a datasheet is HTML (expected a name ending in .html)")
 
 
 def report(mechanism: Described, values: Mapping[str, float], certificate: str = "quick") -> str:

@@ -56,6 +56,12 @@ def test_densities_on_the_command_line(gaussian):
         (["epsilon", "gaussian", "--noise-multiplier", "3"], "--set NAME=VALUE"),
         (["epsilon", "gaussian", "--set", "noise_multiplier=3", "-d", "0"], "did you mean sigma?"),
         (["epsilon", "gaussian", "--sample-rate", "0.1"], "did you mean --poisson?"),
+        (["epsilon", "gaussian", "sigma=3", "-d", "1e-5"], "--set NAME=VALUE"),
+        (["epsilon", "gaussian", "--with-replacement", "3"], "mechc.with_replacement"),
+        (["epsilon", "run.json", "-d", "1e-5"], "mechc open"),
+        (["delta", "gaussian", "--delta", "1e-5"], "mechc epsilon takes --delta"),
+        (["tournament", "gaussian", "--epsilon", "1"], "did you mean --target EPSILON DELTA?"),
+        (["report", "laplace", "-o", "sheet.pdf"], "expected a name ending in .html"),
         (["epsilon", "gausian", "-d", "0"], "did you mean gaussian?"),
         (["epsilon", "laplace", "-d", "many"], "'many' is not a number"),
         (["curve", "laplace", "--set", "scale=9", "--plot", "/"], "it is a folder"),
@@ -239,6 +245,12 @@ def test_curve_and_compare(tmp_path):
     upper = {a["label"]: a.get("upper") for a in found["answers"]}
     assert upper["auto"] <= upper["renyi"] and found["claim"]["status"] == "proven"
     assert "<svg" in (tmp_path / "methods.svg").read_text("utf-8")
+
+
+def test_words_with_hyphens_and_the_short_help():
+    words = ["gaussian", "--set", "sigma=1", "--epsilon", "2", "--delta", "1e-5", "--count", "99"]
+    assert "sampling_rate = " in run("calibrate", *words, "--solve-for", "sampling-rate").stdout
+    assert "epsilon [OPTIONS] [name]" in run("epsilon", "-h").stdout
 
 
 def test_calibrate():
