@@ -211,16 +211,18 @@ class _Evaluator:
             return self._sum_in_doubles(expr)
         if mpmath.isfinite(last - first):
             return mpmath.fsum(term(n) for n in range(int(first), int(last) + 1))
-        start, earlier = min(max(first, 0), last), mpmath.mpf(0)
-        total, n = term(start), 1
+        start = min(max(first, 0), last)
+        total, n, fallen = term(start), 1, []  # terms at powers of two
         while True:
             pair = term(start + n) + term(start - n)
             total += pair
             if not abs(pair) >= abs(total) * mpmath.mpf(10) ** (-mp.dps - 5):
                 return total
-            if n == 2 * _HALF and abs(pair) > _SLOW * abs(earlier):
-                return self._sum_in_doubles(expr)
-            earlier, n = pair if n == _HALF else earlier, n + 1
+            if n.bit_count() == 1:
+                fallen.append(abs(pair))
+                if n >= _FAR and _is_slow(*fallen[-3:], last=n == 2 * _FAR):
+                    return self._sum_in_doubles(expr)
+            n += 1
 
     def _sum_in_doubles(self, expr: sp.Sum) -> Any:
         return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
@@ -230,6 +232,12 @@ class _Evaluator:
         return bisect(
             lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
         )
+
+
+def _is_slow(first: Any, second: Any, third: Any, last: bool) -> bool:
+    """Whether terms at n, 2n and 4n fall as a power of n, or at last by little."""
+    # a power falls by the same factor twice, an exponential by its square
+    return bool(third**2 * first**3 > second**5 or (last and third > _SLOW * second))
 
 
 class _ArrayEvaluator(_Evaluator):
@@ -429,7 +437,7 @@ def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
 
 Theta = tuple[float, ...]
 
-_HALF, _SLOW = 128, 1e-3  # slow sums: by less, as those of n^-9, from one number to its double
+_FAR, _SLOW = 128, 1e-3  # slow sums: by less, as those of n^-9, from one number to its double
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 
 
