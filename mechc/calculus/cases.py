@@ -27,6 +27,7 @@ from mechc.symbolic.functions import clamped
 from mechc.symbolic.parameters import Parameter
 
 MAX_SPLITS = 6
+Arms = tuple[tuple[Expr, Boolean], ...]
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _pieces(
         lo, hi = sp.ceiling(lo) - 1, sp.floor(hi)
     pieces = []
     exprs = (declaration.p, declaration.q)
-    zeros = () if lattice else tuple(map(sp.Abs, _vanishing(exprs, variable, facts)))
+    zeros = () if lattice else tuple(_vanishing(exprs, variable, facts))
     sample = _sample_of(declaration)
     kept = (sample.base.p,) if sample else ()
     for stretch in split((*exprs, *kept, *zeros), variable, lo, hi, facts, ordered=ordered):
@@ -246,26 +247,35 @@ def _sample_of(declaration: Declaration) -> Poisson | None:
 
 
 def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Expr]:
-    """Factors of densities with zeros that Poly can tell, where the loss may have a pole."""
+    """Sizes of factors with zeros that Poly can tell, where the loss may have a pole; else one."""
     found: set[Expr] = set()
-    waiting = list(exprs)
+    waiting: list[tuple[Expr, tuple[Arms, ...]]] = [(expr, ()) for expr in exprs]
     while waiting:
-        expr = waiting.pop()
+        expr, arms = waiting.pop()
         if isinstance(expr, sp.Piecewise):
-            waiting += [value for value, _ in expr.args]
+            waiting += [
+                (value, (expr.args[: i + 1], *arms)) for i, (value, _) in enumerate(expr.args)
+            ]
         elif isinstance(expr, Mul):
-            waiting += expr.args
+            waiting += [(part, arms) for part in expr.args]
         elif isinstance(expr, Pow) and expr.exp.is_Integer:
-            waiting.append(expr.base)
+            waiting.append((expr.base, arms))
         elif isinstance(expr, Add) and not expr.is_polynomial(variable):
-            waiting += [part for part in expr.args if isinstance(part, Mul)]
+            waiting += [(part, arms) for part in expr.args if isinstance(part, Mul)]
         elif expr.has(variable) and expr.is_polynomial(variable):
             try:
                 if real_zeros(expr, variable, facts):
-                    found.add(expr)
+                    found.add(_inside(sp.Abs(expr), arms))
             except (Undecided, UnsupportedError):
                 continue  # no case is opened for it
     return sorted(found, key=sp.default_sort_key)
+
+
+def _inside(expr: Expr, arms: tuple[Arms, ...]) -> Expr:
+    """An expression in the last of some arms, each inside the next; one in all others."""
+    for *before, (_, condition) in arms:
+        expr = sp.Piecewise(*((S.One, c) for _, c in before), (expr, condition), (S.One, True))
+    return expr
 
 
 def _atoms(declaration: Declaration, facts: Facts) -> list[Atom]:

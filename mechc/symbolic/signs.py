@@ -30,7 +30,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.facts import Facts, Undecided, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
-from mechc.symbolic.rewrite import factored, fraction, monomials
+from mechc.symbolic.rewrite import expanded, factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
@@ -106,6 +106,9 @@ def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
     # By Farkas' lemma it is never negative if it is a sum of facts, domains and a constant, none
     # with a negative factor. Where both signs would follow, the facts contradict each other.
     target = _linear(expr)
+    if target is None:  # 3 + x/s has the sign of 3 s + x
+        numerator, denominator = fraction(expr)
+        target = _linear(numerator) if denominator.is_positive else None
     if target is None or any(s.is_integer for s in target if s != 1):
         return None
     plain, all_plain = _gaps(facts)
@@ -379,7 +382,10 @@ def _power(expr: Pow, facts: Facts) -> int:
 
 def _irreducible(expr: Expr, facts: Facts) -> int:
     """Sign of something that does not factor."""
-    if _refuted(expr, facts):  # no rule need be tried
+    decided = _by_combination(expr, facts) if facts.known else None
+    if decided is not None and decided.sign:
+        return decided.sign
+    if decided is not None or _refuted(expr, facts):  # no rule need be tried
         raise Undecided(expr)
     for rule in _RULES:
         found = rule(expr, facts)
@@ -498,8 +504,7 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
     numerator, denominator = fraction(encoded.xreplace(replaced))
     if max(monomials(numerator), monomials(denominator)) > MOST_MONOMIALS:
         return None
-    first = _one_sign(sp.expand(numerator))
-    second = _one_sign(sp.expand(denominator))
+    first, second = _one_sign(expanded(numerator)), _one_sign(expanded(denominator))
     return None if first is None or second is None else first * second
 
 

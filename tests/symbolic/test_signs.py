@@ -57,7 +57,16 @@ def test_sign(expr, facts, expected):
 
 @pytest.mark.parametrize(
     ("expr", "expected"),
-    [(a - s, 1), (s - a - 3, -1), (2 * a - 3 * s + b, 1), (a - 2 * b, None), (x, None)],
+    [
+        (a - s, 1),
+        (s - a - 3, -1),
+        (2 * a - 3 * s + b, 1),
+        (a - 2 * b, None),
+        (x, None),
+        (3 + (a - s) / b, 1),
+        (1 + (x - a) / b, None),
+        ((a + b) / s - 2, 1),
+    ],
 )
 def test_linear_facts_are_added_up(expr, expected):
     """From a > b > s, whatever else is open."""

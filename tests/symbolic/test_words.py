@@ -5,7 +5,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from sympy import Eq, Symbol, erfc, exp, log, oo, symbols
+from sympy import Eq, Sum, Symbol, erfc, exp, log, oo, symbols
 
 from mechc.symbolic.evaluate import evaluate, evaluate_array, holds, typical_values
 from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc, spell_out
@@ -105,3 +105,13 @@ def test_log_of_a_sum_of_exponentials_in_the_plane():
     for at in (0.3 + 0.7j, -0.5 + 2.0j, 2.0 - 1.0j):
         found = complex(evaluate_array(expr, {z: at}))
         assert found == pytest.approx(complex(evaluate(expr, {z: mpmath.mpmathify(at)})), rel=1e-14)
+
+
+@pytest.mark.parametrize(("power", "digits"), [(4.5, 1e-15), (30.0, 1e-40)])
+def test_sums_of_powers_end(power, digits):
+    """Terms of n^-9 to 50 digits would be some 10^6."""
+    with mpmath.workdps(50):
+        k = Symbol("k", integer=True)
+        found = evaluate(Sum((1 + k**2) ** -d, (k, -oo, oo)), {d: power})
+        truth = 1 + 2 * mpmath.nsum(lambda n: (1 + n * n) ** -mpmath.mpf(power), [1, mpmath.inf])
+        assert mpmath.almosteq(found, truth, rel_eps=digits)
