@@ -220,7 +220,7 @@ class _Evaluator:
                 return total
             if n.bit_count() == 1:
                 fallen.append(abs(pair))
-                if n >= _FAR and _is_slow(*fallen[-3:], last=n == 2 * _FAR):
+                if n >= _FAR and _is_slow(n == 2 * _FAR, *fallen[-3:]):
                     return self._sum_in_doubles(expr)
             n += 1
 
@@ -234,7 +234,7 @@ class _Evaluator:
         )
 
 
-def _is_slow(first: Any, second: Any, third: Any, last: bool) -> bool:
+def _is_slow(last: bool, first: Any, second: Any, third: Any) -> bool:
     """Whether terms at n, 2n and 4n fall as a power of n, or at last by little."""
     # a power falls by the same factor twice, an exponential by its square
     return bool(third**2 * first**3 > second**5 or (last and third > _SLOW * second))
