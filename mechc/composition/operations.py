@@ -20,9 +20,10 @@ from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
-from mechc.composition.tables import NumericEvent, mixture, sampled
+from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import DeclarationError, UnsupportedError, public
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
+from mechc.loss.discretise import rounded_up
 from mechc.protocol import ParameterInfo
 
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
@@ -394,8 +395,9 @@ def truncated_poisson(
     If the batch without the record is below the limit, the record is added to it; otherwise, with
     probability tau, it takes the place of another one with probability P(Bin(n, q) > B) B / (n tau)
     on average, which moves the sum twice as far. Telling which happens gives a mixture (T12; Chua
-    et al. 2024, section 4.3, mix the replaced record into both sides, which reveals more). A tau
-    below 1e-16, less than a mixture of densities costs by rounding them, is taken to reveal
+    et al. 2024, section 4.3, mix the replaced record into both sides, which reveals more). Where
+    noise is Gaussian, and that reveals less, batches of B - 1 others are not told from cut ones. A
+    tau below 1e-16, less than a mixture of densities costs by rounding them, is taken to reveal
     everything beside the plain mechanism. From below it is a Poisson sample of the rate at which
     the record is in the batch.
 
@@ -432,10 +434,18 @@ def truncated_poisson(
         return plain + mixture([told], [1.0], beneath=told.at(delta=0.0))
     replacing = min(_reached(most + 1, n, q) * most / (n * tau) * (1.0 + ROUNDING), 1.0)
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
-    tau = min(tau * (1.0 + ROUNDING), 1.0)
+    apart = min(tau * (1.0 + ROUNDING), 1.0)
+    cut: Event | None = None
+    if event.mechanism.key == load("gaussian").key:
+        full = min(_reached(most - 1, n - 1, q) * (1.0 + ROUNDING), 1.0) if most > 1 else 1.0
+        beside = max(1.0 - apart / full * (1.0 + 4.0 * ROUNDING), 0.0)
+        cut = _beside_full(event, q, replacing, beside)
+    if cut is None:
+        cut = poisson(_twice_as_far(event), replacing)
+    else:
+        apart = full
     return mixture(
-        [plain, poisson(_twice_as_far(event), replacing)], [1.0 - tau, tau], step=CUT_STEP,
-        adjacency="add_remove",
+        [plain, cut], [1.0 - apart, apart], step=CUT_STEP, adjacency="add_remove",
         assumed=(f"batches of more than {most} records are cut uniformly at random (T12)",),
         beneath=poisson(event, min(kept * (1.0 - ROUNDING), q)),
     )  # fmt: skip
@@ -444,6 +454,23 @@ def truncated_poisson(
 def _reached(k: int, n: int, q: float) -> float:
     """P(Bin(n, q) >= k), 1 <= k <= n, by the incomplete beta function (DLMF 8.17.5)."""
     return float(scipy.special.betainc(k, n - k + 1, q))
+
+
+def _beside_full(event: Event, q: float, replacing: float, full: float) -> Event | None:
+    """On a sample, N(1) against full N(0) + (1 - full) N(-1); None where that reveals more."""
+    sigma, move = event.parameters["sigma"], event.parameters["sensitivity"]
+    far = math.exp(min(4.0 * (move / sigma) ** 2, 600.0))  # E (p/q)^2 at twice the distance
+    if q * q >= replacing**2 * (full * far**0.75 + 1.0 - full):
+        return None
+    words = {"sensitivities": (move, 2.0 * move), "weights": (full, 1.0 - full)}
+    away = load("mixture_of_gaussians")(sigma=sigma, **words)
+    try:
+        laws = [rounded_up(away.loss(direction), CUT_STEP) for direction in ("add", "remove")]
+    except (NumericError, UnsupportedError):  # of losses that are too large
+        return None
+    name = f"one record against none, or another, in {event}"
+    key = digest(name, event.claim, *laws)
+    return sampled(NumericEvent(Table(name, key, False, event.claim), *laws), q)
 
 
 def _twice_as_far(event: Event) -> Event:
