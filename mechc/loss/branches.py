@@ -26,7 +26,7 @@ from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, losses, losses_moved
+from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, loss_jitter, losses, losses_moved
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
@@ -48,6 +48,7 @@ EVEN = 0.5  # nats by which a density may change in it; more is an end where it 
 BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been passed
 BACKWARDS = 1e-12  # of 1 + |loss|, a step that a monotone loss does not take back
 HALVED = 4  # every how many steps of false position is a halving
+DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
 QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
@@ -772,6 +773,7 @@ def require_consistent(source: KernelSource) -> None:
 
     Raises:
         VerificationError: they contradict each other; no answer of this law can be trusted.
+        NumericError: the loss of a right formula has lost its digits.
     """
     if not source.continuous:  # point masses are answered by themselves alone
         return
@@ -782,6 +784,13 @@ def require_consistent(source: KernelSource) -> None:
     region, loss, log_p = panels.region.repeat(ORDER), panels.loss.ravel(), panels.log_p.ravel()
     found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
     if found:
+        with np.errstate(invalid="ignore"):
+            off = np.abs(log_p - log_q - loss)
+        off[(np.maximum(log_p, log_q) <= DEEPEST) | ~np.isfinite(off)] = 0.0
+        worst = int(off.argmax())
+        jitter = loss_jitter(source.kernel, theta, float(x[worst]))
+        if found == 1 and off[worst] <= DIGITS * jitter:
+            raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
         raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
     source.untried = {"inverses"}
     _hold_symmetry(source)

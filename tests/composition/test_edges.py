@@ -152,6 +152,18 @@ def test_deep_tails_of_a_loss_whose_limits_are_not_known():
     assert event.epsilon(0.0).upper == math.inf
 
 
+@pytest.mark.parametrize(
+    ("weight", "narrow", "wide"), [(0.5, 1e-5, 1.0), (0.01, 1e-4, 1.0), (0.01, 1.0, 1e4)]
+)
+def test_noise_of_two_scales_far_apart(weight, narrow, wide):
+    """The total variation is that of the two components, as each is the larger where it counts."""
+    event = mechc.load("gaussian_scale_mixture")(weight=weight, narrow=narrow, wide=wide)
+    bound = event.delta(0.0)
+    truth = weight * math.erf(1 / narrow / 8**0.5) + (1 - weight) * math.erf(1 / wide / 8**0.5)
+    assert bound.lower <= truth * (1 + 1e-13) and truth * (1 - 1e-13) <= bound.upper
+    assert bound.width < 1e-9 * truth
+
+
 @pytest.mark.parametrize("ratio", [1e2, 1e4, 1e6])
 @pytest.mark.parametrize("name", ["laplace", "logistic", "hyperbolic_secant"])
 def test_laws_many_widths_apart(name, ratio):

@@ -85,6 +85,10 @@ EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np
 NOTHING = -700.0  # log of a mass below which no scale outside of OFFSETS is taken
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
+STEPS = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
+CLOSE = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
+SIDES = np.array([[-1.0], [1.0]])
+SEEN = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
 CLIMBS = 24
@@ -106,6 +110,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     edges = [np.array(ends)]
     if math.isfinite(lo) and math.isfinite(hi):
         edges.append(np.array([0.5 * (lo + hi)]))
+    missed: list[Floats] = []
     known: list[float] = [hi - lo] if len(ends) == 2 else []
     for many in (kernel.log_p_many, kernel.log_q_many):
         density = _density(many, theta)
@@ -127,13 +132,48 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
         mode = _mode(density, points, values)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
+        missed += _beside_parameters(density, theta, np.sort(np.concatenate(edges)), lo, hi)
+    edges += missed
     found = sorted({e for some in edges for e in some.tolist() if lo <= e <= hi})
     if len(found) < 2:
         raise NumericError(
             f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at parameters "
             f"{theta.tolist()}"
         )
-    return np.array(found)
+    return _graded(found) if missed else np.array(found)
+
+
+def _beside_parameters(
+    density: Density, theta: Floats, edges: Floats, lo: float, hi: float
+) -> list[Floats]:
+    """Edges around mass next to a parameter, or to 0, that panels are too long to find."""
+    places = np.unique([0.0, *theta, *-theta])
+    places = places[(lo < places) & (places < hi)]
+    x = places[:, None, None] + SIDES * CLOSE
+    size = np.where(
+        (lo < x) & (x < hi), density(x.ravel()).reshape(x.shape) + np.log(CLOSE), -np.inf
+    )
+    before, middle, after = size[:, :, :-2], size[:, :, 1:-1], size[:, :, 2:]
+    peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
+    peak &= middle > size.max(initial=-np.inf) - SEEN
+    place, side, scale = peak.nonzero()
+    width = CLOSE[1 + scale]
+    panel = np.searchsorted(edges, places[place] + SIDES[side, 0] * width)
+    ends = np.concatenate([[-np.inf], edges, [np.inf]])
+    missed = ends[panel + 1] - ends[panel] > ALIKE * width
+    found = {(places[p], w) for p, w in zip(place[missed], width[missed], strict=True)}
+    return [p + w * AROUND for p, w in sorted(found)]
+
+
+def _graded(edges: list[float]) -> Floats:
+    """Edges between which lengths grow and fall in steps: no long panel steps over a flank."""
+    graded, lengths = list(edges), np.diff(edges)
+    for i, length in enumerate(lengths):
+        for j, end, side in ((i - 1, i, 1.0), (i + 1, i + 1, -1.0)):
+            if 0 <= j < lengths.size and length > ALIKE * lengths[j]:
+                parts = lengths[j] * STEPS
+                graded += (edges[end] + side * parts[parts < 0.5 * length]).tolist()
+    return np.unique(graded)
 
 
 def _density(many: Callable[..., None], theta: Floats) -> Density:
