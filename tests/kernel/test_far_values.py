@@ -160,3 +160,15 @@ def test_loss_of_a_sample_of_a_gaussian_with_a_short_exponential_tail(sigma):
             )
             exact = mpmath.log1p((mpmath.e * moved / here - 1) * mpmath.mpf(0.1))
         assert abs(loss - exact) < 4e-15 * max(1.0, abs(x) / sigma)
+
+
+def test_loss_of_a_sample_of_huber_noise_with_a_short_gaussian_middle():
+    """Squares of 4.8e11, on the flank of a middle a millionth of the move away."""
+    scale, bend, move, rate = 2.3044377473430506e-06, 1.1484477902620551, 1.596677620992694, 0.0375
+    x = 1.5966749744662554
+    found = mechc.poisson(mechc.load("huber")).kernel.loss(x, np.array([scale, bend, move, rate]))
+    with mp.workdps(40):
+        b, k, d = mp.mpf(scale), mp.mpf(bend), mp.mpf(move)
+        moved, here = ((x - d) / b) ** 2 / 2, k * mp.mpf(x) / b - k**2 / 2
+        exact = here - moved + mp.log(mp.mpf(rate))  # but for exp(-8e5)
+        assert abs(found - exact) <= 1e-15 * exact

@@ -224,6 +224,14 @@ def test_faults_of_inverses_are_refused(name, where, certified, tmp_path):
     assert problems(tmp_path, faulty, forged(content, faulty))
 
 
+@pytest.mark.slow
+def test_logs_beyond_doubles_are_infinite(tmp_path):
+    """Log densities of -1.797693134899e308 as well, of a sample of Gumbel noise far out."""
+    sampled = mechc.poisson(mechc.load("gumbel"), sampling_rate=0.1)
+    text = sampled.emit(tmp_path / "gumbel.py").read_text()
+    assert problems(tmp_path, text, json.loads(sampled.verify("full").to_json())) == []
+
+
 @pytest.mark.parametrize(
     ("name", "where"),
     [("loss_inverse_0_many", "0.05 < {0} < 0.055"), ("log_q_many", "0.3 < {0} < 0.3000001"),

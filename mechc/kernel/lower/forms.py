@@ -61,6 +61,10 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
 
 def completed(expr: Expr, variable: Symbol) -> Expr:
     """A polynomial of degree two with its square completed: only two terms may cancel."""
+    if mixtures := expr.atoms(log_mix):  # of samples, inside the losses of what is sampled
+        return expr.xreplace(
+            {m: log_mix(m.args[0], completed(m.args[1], variable)) for m in mixtures}
+        )
     if not expr.is_polynomial(variable) or sp.Poly(expr, variable).degree() != 2:
         return expr
     a, b, c = map(factored, sp.Poly(expr, variable).all_coeffs())

@@ -24,6 +24,7 @@ ROUNDING = 2.0**-50  # four roundings
 NOTHING = 1e-40  # of two logs with 50 digits whose difference is zero
 MOST_LOST = 2.0**30  # roundings in the mass of an atom at the first vector
 SAMPLES = 160  # places besides
+LARGEST = 1.7976931348623157e308
 VECTORS = 6  # vectors far from typical ones at which densities are integrated
 TYPICAL = 4  # vectors of a certificate, the first ones, at which nothing is refused
 ENOUGH = 3  # problems, after which no more are looked for
@@ -182,6 +183,8 @@ class Comparison:
         reach = 8 * max(map(math.ulp, (x, *close)))
         near = [at.value(name, mpmath.mpf(x) + s * reach) for s in (-1, 1)]
         if any(abs(found - v) <= enough * abs(v) or found == v for v in near):
+            return True
+        if math.isinf(found) and found * truth > 0 and abs(truth) * (1 + enough) > LARGEST:
             return True
         if math.isinf(found) and found * truth > 0:  # a zero, up to the digits of pi
             with mpmath.workdps(2 * mpmath.mp.dps):
