@@ -256,6 +256,11 @@ def test_sums_are_not_made_to_fit_what_is_cut_from_their_terms():
     assert found.upper - found.lower < 3e-10 * found.lower
 
 
+def test_sums_of_large_ratios_are_not_made_to_fit_noise():
+    found = mechc.random_allocation(gaussian, steps=100_000)(sigma=0.7).delta(1.0 / 0.7)
+    assert found.upper - found.lower < 1e-7 * found.lower
+
+
 def test_the_density_of_w_next_to_a_sum_with_34_digits():
     """One epoch by contours and by its density: E (c - W)_+ on two lines, in mpmath."""
     truth, epsilon = 0.0167858821207665215, 0.16978264722519862

@@ -67,6 +67,7 @@ NATS = 12.0  # by which a density may change on a panel whose nodes integrate it
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
 FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
 NEXT = 1e-12  # to an end, relative
+FAINTEST = 1e-30  # mass of a panel, as a share of that of another
 LEAST_ERROR = 3e-11  # of a density: 4e-12 was measured where less was estimated
 
 
@@ -446,6 +447,8 @@ def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats,
     edges, half = one.table.edges, 0.5 * np.diff(one.table.edges)[:, None]
     x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * NODES
     mass = np.exp(one.table(x.ravel()).reshape(x.shape)) * half * WEIGHTS
+    if share == 1.0:  # beside contours so little is noise
+        mass[mass.max(axis=1) < FAINTEST * mass.max()] = 0.0
     spend(300.0 * w.size)
     cuts = np.exp(other.table.edges) if other.jumps.size else NONE
     found: Floats = convolve(w, share, *one.table, mass, *other.table, cuts)
