@@ -42,6 +42,7 @@ NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
          (1e-11, 1e-10), (1e-10, 1e-10), (1e-9, 1e-10), (1e-8, 1e-10), (1e-6, 1e-9))  # fmt: skip
+HIGHEST = 700.0  # loss of which an exponential is taken
 NONE, NO_ZEROS = np.empty(0), np.zeros(4)
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
 FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
@@ -274,7 +275,9 @@ class Tabulated(Offered):
     def loss_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write the losses at x."""
         plain = x if self.top == math.inf else self.top * np.tanh(x)
-        out[:] = plain if self.rate == 1.0 else np.log1p(self.rate * np.expm1(plain))
+        if self.rate < 1.0:  # far beyond all panels no exponential
+            plain = np.log1p(self.rate * np.expm1(np.minimum(plain, HIGHEST)))
+        out[:] = plain
 
     def loss(self, x: float, theta: Floats) -> float:
         """Return the loss at x."""
