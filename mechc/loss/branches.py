@@ -26,7 +26,9 @@ from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import NODES, ORDER, TOP, WEIGHTS, loss_jitter, losses, losses_moved
+from mechc.loss.rule import (
+    NODES, ORDER, TOP, WEIGHTS, loss_jitter, losses, losses_moved, off_lines,
+)  # fmt: skip
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
@@ -279,7 +281,7 @@ def _monotone(source: KernelSource, x: Floats, start: float, sign: float) -> Flo
     """Outputs from `start` outwards as far as losses grow; farther out logs may cancel in them."""
     at = sign * losses_at(source, np.append(start, x))
     with np.errstate(invalid="ignore"):
-        back = np.diff(at) < -BACKWARDS * (1.0 + np.abs(at[1:]))
+        back = np.diff(at) < -BACKWARDS * (1.0 + np.abs(at[:-1]))  # an overflow too
     lost = (back | np.isnan(at[1:])).nonzero()[0]
     return x[: lost[0]] if lost.size else x
 
@@ -524,6 +526,10 @@ class _Density(NamedTuple):
         density(x, source.theta, log_f)
         loss = losses_at(source, x)
         moved = losses_moved(source.kernel, source.theta, x, loss)
+        ends = (end.repeat(NODES.size) for end in (lo, hi))
+        moved += off_lines(source.kernel, source.theta, x, loss, *ends, np.zeros_like(source.theta))
+        # roundings show at some nodes, and may be as large at the others
+        moved = moved.reshape(-1, NODES.size).max(axis=1).repeat(NODES.size)
         with np.errstate(divide="ignore"):
             log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
         return cls(lo, hi, x, log_f, log_w, -loss if reverse else loss, moved)

@@ -88,6 +88,36 @@ def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floa
     return moved
 
 
+BESIDE = 2.0**-34  # of the half width of a panel, and of parameters: a step in which ...
+GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside a straight line in it, ...
+SEEN = 2.0  # ... in times what was seen: less than that may be off everywhere alike
+
+
+def off_lines(
+    kernel: Kernel, theta: Floats, x: Floats, loss: Floats, lo: Floats, hi: Floats, moved: Floats
+) -> Floats:
+    """Return how far losses are off by more than their ulps, as terms of theirs cancel.
+
+    Nearby, in outputs and parameters, a loss is a straight line, and what is off it is rounding.
+
+    Args:
+        kernel: of the loss.
+        theta: its parameters, shape (parameters,).
+        x: outputs, shape (n,).
+        loss: there.
+        lo: lower ends of the panels of these outputs.
+        hi: upper ends.
+        moved: how far parameters are moved at the same time.
+    """
+    unit = np.spacing(np.maximum(-lo, hi))
+    beside = np.rint(0.5 * BESIDE * (hi - lo) / unit) * unit
+    low, high = (losses(kernel, theta + s * moved, x + s * beside) for s in (-1.0, 1.0))
+    with np.errstate(invalid="ignore"):
+        noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)
+    noise[~(noise > GOOD * np.abs(loss))] = 0.0  # nan where a loss is not finite
+    return noise
+
+
 PLACES = 16  # near a parameter, at which roundings inside of a loss show ...
 SLIGHTLY = 0.382 * EPS  # ... how far apart, in no ratio with ulps of 1
 SCALE = 2.0**12 * SLIGHTLY  # of a parameter without an upper end that may be moved so

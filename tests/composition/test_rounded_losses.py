@@ -8,6 +8,7 @@ from mpmath import mp, mpf
 
 import mechc
 from mechc.declare import mechanism, positive, real
+from mechc.declare.text import declaration_from_text
 from mechc.errors import UnsupportedError
 
 PAIRS = {  # of two outcomes; masses under Q, P in doubles
@@ -78,3 +79,28 @@ def test_the_loss_of_an_atom_of_nearly_all():
                         assert found.lower <= truth <= found.upper, (size, count, at, way, found)
                         if way == "remove":
                             assert found.upper - found.lower < 1e-9, (size, count, at, found)
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-3])
+def test_a_loss_that_cancels_far_out(gap):
+    """a(|x| - sqrt(1 + x^2)) next to its limit, where it loses digits and, beyond 1e154, its value.
+
+    The output with loss c - a r is (1 - r^2) / (2 r); the integral is that of the densities.
+    """
+    pair = declaration_from_text(
+        "hyperbolic_beside_laplace",
+        p="exp(-a*sqrt(1 + x**2))/(2*besselk(1, a))", q="a*exp(-a*Abs(x))/2",
+    )  # fmt: skip
+    a = 1.3
+    with mp.workdps(30):
+        one = mp.besselk(1, a)
+        epsilon = float(-mp.log(a * one) - a * mpf(gap))
+        r = -(epsilon + mp.log(a * one)) / a
+
+        def gain(x):
+            return mp.exp(-a * mp.sqrt(1 + x * x)) / one - mp.exp(epsilon - a * x) * a
+
+        start = (1 - r * r) / (2 * r)
+        truth = mp.log(mp.quad(gain, [start + mpf(i) / 2 for i in range(130)]))
+    bound = mechc.load(pair)(a=a).log_delta(epsilon, direction="remove")
+    assert bound.lower <= truth <= bound.upper <= bound.lower + 1e-6

@@ -121,6 +121,7 @@ def test_every_named_function_is_callable():
         log_mix(s / 3, sympy.log(1 + x**2) - sympy.log(2 + x**2)),
         (x / s) ** (s + 1) - ((x + 1) / s) ** (s + 1),
         x**2 / (2 * s**2) - (x - 1) ** 2 / (2 * s**2),
+        s * (sympy.sqrt(1 + x**2) - sympy.sqrt(1 + (x - s) ** 2)),
     ],
 )
 def test_candidates_are_equal_functions(expr):
@@ -132,6 +133,15 @@ def test_candidates_are_equal_functions(expr):
             exact = expr.replace(log_mix, lambda q, d: sympy.log(1 - q + q * sympy.exp(d)))
             difference = (spelled - exact).subs(at).evalf(40)
             assert abs(difference) < 1e-30, form
+
+
+def test_roots_are_not_subtracted():
+    """Far out sqrt(1 + x^2) - sqrt(1 + (x - s)^2) keeps its digits in one of its forms."""
+    loss = s * (sympy.sqrt(1 + x**2) - sympy.sqrt(1 + (x - s) ** 2))
+    at = (1e9, 0.3)
+    truth = float(loss.subs({x: Rational(at[0]), s: Rational(at[1])}).evalf(40))
+    found = [sympy.lambdify((x, s), form, "math")(*at) for form in candidates(loss, x)]
+    assert min(abs(value - truth) for value in found) <= 4 * 2.0**-52 * abs(truth)
 
 
 def test_gaps_are_exact():

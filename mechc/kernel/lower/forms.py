@@ -7,6 +7,7 @@ symbolically, as an argument of its own:
 
     log(n) - log(d)   log_ratio(n, d, n - d)
     a**k - b**k       power_difference(a, b, a - b, k)
+    roots             (a - b) / (sqrt(a) + sqrt(b))
     polynomials       factored, squares completed
 
 Sums of exponentials inside a logarithm are first scaled by their largest term, which depends on x:
@@ -204,14 +205,13 @@ class _Rewriter:
         """Pair c*a**k with -c*b**k; return the differences and the other terms."""
         differences, rest = [], list(terms)
         for term in terms:
-            c, a, k = _as_power(term)
+            c, a, k = _as_power(term, self.variable)
             if a is None or term not in rest:
                 continue
             for other in rest:
-                e, b, m = _as_power(other)
+                e, b, m = _as_power(other, self.variable)
                 if b is not None and m == k and e == -c:
-                    difference = power_difference(a, b, factored(a - b), k)
-                    differences.append(c * difference)
+                    differences.append(c * _power_difference(a, b, k))
                     rest = [t for t in rest if t not in (term, other)]
                     break
         return differences, rest
@@ -266,14 +266,21 @@ def _as_log(term: Expr) -> tuple[Expr, Expr | None]:
     return (term / logs[0], logs[0].args[0]) if len(logs) == 1 else (term, None)
 
 
-def _as_power(term: Expr) -> tuple[Expr, Expr | None, Expr]:
-    """`(c, a, k)` for c*a**k with an exponent that is not an integer."""
-    found = [
+def _power_difference(a: Expr, b: Expr, k: Expr) -> Expr:
+    """a**k - b**k from a - b."""
+    if k == S.Half:
+        return factored(a - b) / (sp.sqrt(a) + sp.sqrt(b))
+    return power_difference(a, b, factored(a - b), k)
+
+
+def _as_power(term: Expr, x: Symbol) -> tuple[Expr, Expr | None, Expr]:
+    """`(c, a, k)` for c*a**k where an exponent, or a base under a root, is no constant."""
+    powers = [
         factor
         for factor in Mul.make_args(term)
-        if isinstance(factor, Pow) and not factor.exp.is_Integer and isinstance(factor.base, Expr)
+        if isinstance(factor, Pow)
+        and (factor.exp.free_symbols or (factor.exp == S.Half and factor.base.has(x)))
     ]
-    powers = [factor for factor in found if factor.exp.free_symbols]
     if len(powers) != 1:
         return term, None, S.One
     return term / powers[0], powers[0].base, powers[0].exp

@@ -26,7 +26,7 @@ from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import DERIVATIVE, ORDER, WEIGHTS, losses, nodes
+from mechc.loss.rule import BESIDE, DERIVATIVE, ORDER, WEIGHTS, losses, nodes, off_lines
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -44,11 +44,8 @@ MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
-AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line, ...
-BESIDE = 2.0**-34  # ... at so many half widths of it
-WIDE = 2.0**-6  # share of its place that a panel is wide where that is so
-GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside that line, in ...
-SEEN = 2.0  # ... times what was seen there: less than that may be off everywhere alike
+AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line
+WIDE = 2.0**-6  # least share of its place that its panel is wide where parameters move too
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 
 
@@ -181,24 +178,17 @@ class Quadrature:
     def _shaken(self, tilts: list[float]) -> float:
         """Error of the sums by losses that are off by more than their ulps, at one place a panel.
 
-        The loss of a mixture loses digits where its terms cancel in first order. Nearby, in outputs
-        and parameters, a loss is a straight line, and what is off it is rounding.
+        The loss of a mixture loses digits where its terms cancel in first order.
         """
         if self._mass_of:
             return 0.0
-        x, at, place = self.x[:, AMID], self.loss[:, AMID], np.maximum(-self.lo, self.hi)
-        unit, moved = np.spacing(place), BESIDE * self._theta
-        beside = np.rint(BESIDE * self.half / unit) * unit
+        x, at, moved = self.x[:, AMID], self.loss[:, AMID], BESIDE * self._theta
         for i, (_, _, _, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
             moved[i] *= not integer
-        low, high = (
-            losses(self._kernel, self._theta + side * moved, x + side * beside)
-            for side in (-1.0, 1.0)
-        )
-        noise = SEEN * np.abs(low - 2.0 * at + high)
+        noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)
         noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-        # nan where a loss is not finite; next to an end that moves it is no straight line
-        noise[~((noise > GOOD * np.abs(at)) & (self.half > WIDE * place))] = 0.0
+        # next to an end that moves it is no straight line
+        noise[~(self.half > WIDE * np.maximum(-self.lo, self.hi))] = 0.0
         if not noise.any():
             return 0.0
         return resolution.shaken(self._panels, noise, np.array(tilts), self._log_totals(*tilts))
