@@ -65,7 +65,7 @@ from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.allowance import spend
-from mechc.loss.moments import dot, sum_tilted
+from mechc.loss.moments import dot, log_total, sum_tilted
 from mechc.loss.privacy_loss import Step
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import ORDER, TOP, WEIGHTS
@@ -576,6 +576,8 @@ class Jumps:
         if len(steps) > STEPS or any(s.loss.source is None for s in steps):
             raise UnsupportedError("contour: too many distinct steps to cut, or tables")
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
+        # no node has an output so close to an end; whatever comes with it may be revealed
+        self._lost = log_total(np.array([math.log(s.count) + s.loss.log_lost for s in steps]))
         laws, counts = zip(*steps, strict=True)
         mean, spread = Nodes(laws, counts).small(0.5 * epsilon)  # which do not reach it alone
         gap = epsilon - mean
@@ -682,6 +684,7 @@ class Jumps:
     def answer(self, epsilon: float) -> Answer:
         """Return the finite part of delta at epsilon."""
         lower, estimate, upper = self._sum(epsilon)
+        upper = log_add(upper, self._lost)
         for split, large in self._rests:
             upper = log_add(upper, split.log_bound(large, epsilon))
         nodes = sum(b.nodes for b in self.brackets)

@@ -38,6 +38,7 @@ def text(expr):
     [
         (log(ir.add(ir.ONE, X)), "math.log1p(x)"),
         (log(ir.add(ir.ONE, exp(X))), "softplus(x)"),
+        (log(ir.add(ir.ONE, ir.Pow(X, S))), "softplus(s * math.log(x))"),
         (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
         (

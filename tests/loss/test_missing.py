@@ -5,7 +5,11 @@ import math
 import numpy as np
 import pytest
 import questions
+from scipy.optimize import brentq
 from scipy.special import betainc
+
+import mechc
+from mechc.declare.text import declaration_from_text
 
 BETAS = {"a": 0.5, "b": 0.7, "c": 0.6, "s": 0.4}
 
@@ -54,3 +58,24 @@ def test_a_pole_of_both_at_which_the_loss_has_a_limit(values, count, kind):
         assert found.lower <= most * (1 + 1e-9) and least * (1 - 1e-9) <= found.upper
         lost = 2.0 ** (-42 * min(values["b"], values["s"]))
         assert found.upper - found.lower < 20 * count * lost + 1e-3 * least, (direction, epsilon)
+
+
+@pytest.mark.parametrize("method", ["direct", "contour", "pld"])
+def test_a_pole_of_both_where_the_loss_is_not_bounded(method):
+    """The arcsine law beside Beta(a, b): P has 5e-9 between 1 and the double below it."""
+    a, b, epsilon = 2.75, 0.8, 0.8
+    pair = declaration_from_text(
+        "arcsine_beside_beta", support=("0", "1"),
+        p="1/(pi*sqrt(x*(1 - x)))", q="x**(a-1)*(1-x)**(b-1)*gamma(a+b)/(gamma(a)*gamma(b))",
+    )  # fmt: skip
+
+    def gap(x, y):  # y = 1 - x
+        norm = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b) - math.log(math.pi) - epsilon
+        return norm + (0.5 - a) * math.log(x) + (0.5 - b) * math.log(y)
+
+    low = brentq(lambda x: gap(x, 1.0 - x), 1e-9, 0.5, xtol=1e-16)
+    high = brentq(lambda y: gap(1.0 - y, y), 1e-15, 0.1, xtol=1e-18)
+    shares = [betainc(u, v, low) + betainc(v, u, high) for u, v in ((0.5, 0.5), (a, b))]
+    truth = math.log(shares[0] - math.exp(epsilon) * shares[1])
+    found = mechc.load(pair)(a=a, b=b).log_delta(epsilon, direction="remove", method=method)
+    assert found.lower <= truth <= found.upper <= found.lower + 2e-6

@@ -212,6 +212,14 @@ def log1p_of_expm1(expr: Expr) -> Expr | None:
     return None
 
 
+def log1p_of_power(expr: Expr) -> Expr | None:
+    """log1p(b^a) = softplus(a log(b)), as powers of large outputs overflow before their logs do."""
+    match expr:
+        case ir.Call("log1p", (ir.Pow(base, power),)) if not isinstance(power, ir.Number):
+            return ir.call("softplus", ir.mul(power, ir.call("log", base)))
+    return None
+
+
 def exponential_difference(expr: Expr) -> Expr | None:
     """C exp(a) - c = c expm1(a), beside 1 a mixture; c exp(a) - c exp(b), of a pair of terms."""
     if not isinstance(expr, ir.Add):
@@ -378,6 +386,7 @@ RULES: tuple[Rule, ...] = (
     log_of_probability,
     log_of_sum,
     log1p_of_expm1,
+    log1p_of_power,
     log_of_mixture,
     exponential_difference,
     error_function_complement,
