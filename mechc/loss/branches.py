@@ -525,12 +525,12 @@ class _Density(NamedTuple):
         density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
         density(x, source.theta, log_f)
         loss = losses_at(source, x)
-        ends = [end.repeat(NODES.size) for end in (lo, hi)]
+        first, last = lo.repeat(NODES.size), hi.repeat(NODES.size)
         # rounded onto an end where both have a pole: no output, and what is near it is `unresolved`
-        onto = np.isnan(loss) & ((x == ends[0]) | (x == ends[1]))
+        onto = np.isnan(loss) & ((x == first) | (x == last))
         log_f[onto], loss[onto] = -np.inf, 0.0
-        moved = losses_moved(source.kernel, source.theta, x, loss)
-        moved += off_lines(source.kernel, source.theta, x, loss, *ends, np.zeros_like(source.theta))
+        about, still = (source.kernel, source.theta, x, loss), np.zeros_like(source.theta)
+        moved = losses_moved(*about) + off_lines(*about, first, last, still)
         # roundings show at some nodes, and may be as large at the others
         moved = moved.reshape(-1, NODES.size).max(axis=1).repeat(NODES.size)
         with np.errstate(divide="ignore"):
