@@ -452,7 +452,8 @@ class PrivacyLoss:
         if self.source is not None and self.source.continuous:
             error += self.source.defect
             source = self.source
-            ends = unresolved.ends_of(source.kernel, source.theta, source.rows, zero=True)
+            about = source.kernel, source.theta, source.rows
+            ends = unresolved.ends_of(*about, zero=True, least=unresolved.CLOSE)
             beyond = unresolved.log_lost(ends, self.is_reversed, epsilon)
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self.source is not None and self.source.listed()[2]:

@@ -3,7 +3,8 @@
 In: a bound kernel and its branches. Out: for every end e != 0 of a branch where |L| grows without
 limit (a density that falls to zero inside the other's support), what lies within an ulp of e. No
 node can be there: outputs at a distance s from e are off by the share ulp(e) / s of that distance.
-Next to an end at zero doubles go on, and nothing is lost.
+Next to an end at zero doubles go on, and nothing is lost. A limit that the loss is still far from
+there counts as well: that of a sample at a rate near one, say.
 
 `LOST` ulps from e a distance s is known to a sixteenth, and so are p and L there. Further in p and
 L steepen, in log s, where one power takes over from another (p a mixture, sampled say): log p and
@@ -43,6 +44,8 @@ POLE = -0.02  # slope of a log density that runs off to infinity
 CUT = 2.0**-42  # distance from a pole, as a share of its place, at which a branch is cut
 TINY = (2.0**-1000, 2.0**-600, 2.0**-300, 2.0**-100)  # the first of them from an end at zero
 ALIKE, FLAT = 0.02, 0.01  # slopes that differ by less, relative to the loss's, have settled ...
+STILL = 0.01  # tilt times what a loss lacks to its limit, up to which that is no matter
+FAR_OFF, CLOSE = 1e-3, 2.0**-30  # what it has to lack, as a share of 1 + its size; for one step
 LEVEL = 1e-12  # ... and one below this is that of a loss with a limit, where none is declared
 
 
@@ -50,8 +53,8 @@ class End(NamedTuple):
     """How p and L run into an end: at the least distance that is resolved, and from there.
 
     Its place, logs of that distance and of the density of P there, the loss, the slopes of both in
-    the log of the distance, whether these have settled, and the limit of the loss: inf, -inf, or
-    nan where it is level and none is declared.
+    the log of the distance, whether these have settled, and the limit of the loss, which it is far
+    from; nan where it is level and none is declared.
     """
 
     place: float
@@ -71,23 +74,34 @@ class End(NamedTuple):
         """
         nearer = math.log(LOST) if self.settled else 0.0
         mass = self.log_width + self.log_p - (1.0 + self.slope_p) * nearer
-        return mass + WEIGHT, self.loss - self.slope * nearer
+        loss = self.limit if math.isfinite(self.limit) else self.loss - self.slope * nearer
+        return mass + WEIGHT, loss
+
+    def rises(self, reverse: bool) -> bool:
+        """Whether the loss, or its negative, grows towards the end; so may one without a limit."""
+        return math.isnan(self.limit) or (self.limit > self.loss) != reverse
 
 
-def ends_of(kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False) -> tuple[End, ...]:
-    """Return the ends of branches, rows of the kernel's table, where the loss is not bounded.
+def ends_of(
+    kernel: Kernel, theta: Floats, rows: Floats, zero: bool = False, least: float = FAR_OFF
+) -> tuple[End, ...]:
+    """Return ends of branches, rows of the kernel's table, where the loss is far from its limit.
 
-    With `zero` those at zero as well, where doubles go on down to the smallest one.
+    With `zero` those at zero as well, where doubles go on down to the smallest one. A loss lacks at
+    least the share `least` of 1 + its size.
     """
     found, everywhere = [], rows[:, :2].ravel().tolist()
     for row in rows:
         for side in (0, 1):
             at, other, limit = float(row[side]), float(row[1 - side]), float(row[3 + side])
-            if math.isfinite(at) and (zero or at != 0.0) and not math.isfinite(limit):
-                end = _look(kernel, theta, at, other, limit)
-                # a level loss goes on into the next branch
-                if end and not (math.isnan(end.limit) and everywhere.count(at) > 1):
-                    found.append(end)
+            if not math.isfinite(at) or (at == 0.0 and not (zero and not math.isfinite(limit))):
+                continue
+            end = _look(kernel, theta, at, other, limit)
+            if end is None or abs(end.limit - end.loss) <= least * (1.0 + abs(end.loss)):
+                continue
+            # a level loss goes on into the next branch
+            if not (math.isnan(end.limit) and everywhere.count(at) > 1):
+                found.append(end)
     return tuple(found)
 
 
@@ -176,10 +190,11 @@ def resolved_strip(
         for t, whole in zip((0.0, -1.0), log_masses, strict=True):
             if _grows(e, t) and loss * e.limit > 0.0:  # else it is still far from its limit
                 room = share + whole - log_mass - t * loss
+                lacks = STILL / (e.limit - e.loss)
                 if t == 0.0:
-                    most = min(most, max(room / loss, KEPT * hi))
+                    most = min(most, max(room / loss, KEPT * hi, lacks))
                 else:
-                    least = max(least, min(-1.0 + room / loss, -1.0 + KEPT * lo))
+                    least = max(least, min(-1.0 + room / loss, -1.0 + KEPT * lo, -1.0 + lacks))
     return least, most
 
 
@@ -205,20 +220,26 @@ def log_lost(ends: tuple[End, ...], reverse: bool, epsilon: float = -math.inf) -
     """
     lost = -math.inf
     for e in ends:
-        if math.isnan(e.limit) or (e.limit > 0.0) != reverse:
-            log_density, power = e.log_p, 1.0 + e.slope_p
-            if reverse:
-                log_density, power = e.log_p - e.loss, power - e.slope
-            here = e.log_width + log_density
-            if e.settled and power > LEVEL:
-                deeper = max((epsilon - abs(e.loss)) / abs(e.slope), 0.0)
-                here -= math.log(power) + POWER * power * deeper
-            else:
-                here += WEIGHT
-            lost = max(lost, here)
+        near, limit = (-e.loss, -e.limit) if reverse else (e.loss, e.limit)
+        if not e.rises(reverse) or limit <= epsilon:
+            continue
+        log_density, power = e.log_p, 1.0 + e.slope_p
+        if reverse:
+            log_density, power = e.log_p - e.loss, power - e.slope
+        here = e.log_width + log_density
+        if math.isfinite(limit):  # by how much the payoff of these outputs is not known
+            at = max(epsilon, near)
+            below = epsilon - at if epsilon > -math.inf else 0.0
+            here += WEIGHT + below + math.log(-math.expm1(at - limit))
+        elif e.settled and power > LEVEL:
+            deeper = max((epsilon - abs(e.loss)) / abs(e.slope), 0.0)
+            here -= math.log(power) + POWER * power * deeper
+        else:
+            here += WEIGHT
+        lost = max(lost, here)
     return lost + math.log(len(ends)) if ends else lost
 
 
 def _grows(end: End, t: float) -> bool:
     """Whether more tilting on this side of [-1, 0] puts more mass at the end."""
-    return end.limit == (math.inf if t > -0.5 else -math.inf)
+    return not math.isnan(end.limit) and end.rises(t < -0.5)
