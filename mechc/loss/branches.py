@@ -27,8 +27,15 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.rounding import EPS
 from mechc.loss.rule import (
-    NODES, ORDER, TOP, WEIGHTS, loss_jitter, losses, losses_moved, off_lines,
-)  # fmt: skip
+    NODES,
+    ORDER,
+    TOP,
+    WEIGHTS,
+    loss_jitter,
+    losses,
+    losses_moved,
+    off_lines,
+)
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
