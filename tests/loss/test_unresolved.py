@@ -8,6 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import questions
 from families import FAMILIES
 from scipy.special import betaln
 
@@ -137,6 +138,16 @@ def test_largest_losses_that_no_double_shows(count, share):
     epsilon = count * share * largest
     truth = count * log_mass + math.log(-math.expm1(epsilon - count * level))
     assert (count * event).log_delta(epsilon, direction="add").upper >= truth
+
+
+@pytest.mark.parametrize("epsilon", [21.326414714448433, 21.706130136224743])
+def test_one_sample_at_a_rate_near_one(epsilon):
+    """Its largest losses have a limit, 21.7, to which they come within an ulp of the end alone."""
+    values = {"a": 0.6367825902109374, "b": 1.900365549458332, "c": 2.898245936973339,
+              "s": 1.5193913007054611, "sampling_rate": 0.9999999996316484}  # fmt: skip
+    least, _ = questions.by_hand("betas", values, "poisson").reversed().one_step_in_balls(epsilon)
+    found = questions.load("betas", "poisson")(**values).log_delta(epsilon, direction="add")
+    assert found.lower <= least <= found.upper
 
 
 @pytest.mark.parametrize(
