@@ -261,6 +261,58 @@ def gamma_inverse_gamma(m, a, b):
     return half_line(m, gamma_law(m, a), lambda x: -(b + 1) * m.log(x) - 1 / x - m.loggamma(b))
 
 
+@family(lambda: on_half_line("nakagami_halfnormal",
+                             2 * a**a * x ** (2 * a - 1) * exp(-a * x**2 / s) / (gamma(a) * s**a),
+                             sqrt(2 / pi) / t * exp(-(x**2) / (2 * t**2)), (a, s, t)),
+        a=(0.6, 5.0), s=(0.3, 4.0), t=(0.3, 3.0))  # fmt: skip
+def nakagami_halfnormal(m, a, s, t):
+    a, s, t = m.number(a), m.number(s), m.number(t)
+    norm = m.log(m.number(2)) + a * m.log(a / s) - m.loggamma(a)
+    other = m.log(2 / (m.pi * m.number(1))) / 2 - m.log(t)
+    return half_line(m, lambda x: norm + (2 * a - 1) * m.log(x) - a * x * x / s,
+                     lambda x: other - (x / t) ** 2 / 2)  # fmt: skip
+
+
+@family(lambda: on_half_line("gompertz_exponential", a * exp(x) * exp(a - a * exp(x)),
+                             b * exp(-b * x), (a, b)),
+        a=(0.1, 4.0), b=(0.2, 4.0))  # fmt: skip
+def gompertz_exponential(m, a, b):
+    a, b = m.number(a), m.number(b)
+    return half_line(m, lambda x: m.log(a) + x - a * m.expm1(x), lambda x: m.log(b) - b * x)
+
+
+def log_logistic(m, a):
+    """Of the powers x^a and x^-a the one below one, so that none overflows."""
+    a = m.number(a)
+
+    def law(x):
+        size = m.abs(a * m.log(x))
+        return m.log(a) - m.log(x) - size - 2 * m.log1p(m.exp(-size))
+
+    return law
+
+
+@family(lambda: on_half_line("loglogistics", a * x ** (a - 1) / (1 + x**a) ** 2,
+                             b * x ** (b - 1) / (1 + x**b) ** 2, (a, b)),
+        a=(0.5, 6.0), b=(0.5, 6.0))  # fmt: skip
+def loglogistics(m, a, b):
+    return half_line(m, log_logistic(m, a), log_logistic(m, b))
+
+
+@family(lambda: on_half_line("burr_weibull", a * b * x ** (a - 1) * (1 + x**a) ** (-b - 1),
+                             weibull(s), (a, b, s)),
+        a=(0.5, 4.0), b=(0.5, 4.0), s=(0.5, 3.0))  # fmt: skip
+def burr_weibull(m, a, b, s):
+    a, b = m.number(a), m.number(b)
+
+    def burr(x):
+        power = a * m.log(x)
+        above = (m.abs(power) + power) / 2 + m.log1p(m.exp(-m.abs(power)))
+        return m.log(a * b) + power - m.log(x) - (b + 1) * above
+
+    return half_line(m, burr, weibull_law(m, s))
+
+
 # losses that are nan at 0 itself: differences of infinite logs
 
 
@@ -385,6 +437,24 @@ def triangles(m, peak):
         m, lambda x: two + m.log(x) - m.log(top), lambda x: two + m.log1p(-x),
         lambda u: two + m.log(u) - m.log1p(-top), lambda u: two + m.log(u), cut=peak,
     )  # fmt: skip
+
+
+@family(lambda: mechanism("power_log", variable=x, support=(0, 1), p=-log(x), q=a * x ** (a - 1),
+                          parameters=(a,)), a=(0.6, 5.0))  # fmt: skip
+def power_log(m, a):
+    a = m.number(a)
+    return unit(m, lambda x: m.log(-m.log(x)), lambda x: m.log(a) + (a - 1) * m.log(x),
+                lambda y: m.log(-m.log1p(-y)), lambda y: m.log(a) + (a - 1) * m.log1p(-y),
+                )  # fmt: skip
+
+
+@family(lambda: mechanism("arcsine_beta", variable=x, support=(0, 1), parameters=(a, b),
+                          p=1 / (pi * sqrt(x * (1 - x))), q=beta(a, b)),
+        a=(0.6, 6.0), b=(0.6, 6.0))  # fmt: skip
+def arcsine_beta(m, a, b):
+    """A pole of both, or of one, at either end, where the loss is not bounded."""
+    arcsine = beta_law(m, 0.5, 0.5)
+    return unit(m, arcsine, beta_law(m, a, b), arcsine, beta_law(m, b, a))
 
 
 # two laws on the line
@@ -583,6 +653,83 @@ def truncated_laplace(m, s, w, d):
     outside = m.exp(-m.number(w) / m.number(s))
     whole = double_exponential(m, s)
     return shifted(m, lambda x: whole(x) - m.log1p(-outside), d, lo=-m.number(w), hi=w)
+
+
+@family(lambda: noise("skew_normal", gaussian(0, s) * erfc(-a * x / (s * sqrt(2))), (a, s)),
+        a=(0.2, 4.0), s=(0.3, 5.0), d=[1.0, 0.3])  # fmt: skip
+def skew_normal(m, a, s, d):
+    under, a, s = normal(m, 0, s), m.number(a), m.number(s)
+    return shifted(m, lambda x: m.log(m.number(2)) + under(x) + m.log_normal_cdf(a * x / s), d)
+
+
+@family(lambda: noise("generalised_logistic", exp(-a * x / s) / (1 + exp(-x / s)) ** (a + b)
+                      * gamma(a + b) / (s * gamma(a) * gamma(b)), (a, b, s)),
+        a=(0.3, 5.0), b=(0.3, 5.0), s=(0.3, 3.0), d=[1.0, 0.3])  # fmt: skip
+def generalised_logistic(m, a, b, s, d):
+    a, b, s = m.number(a), m.number(b), m.number(s)
+    norm = m.loggamma(a + b) - m.loggamma(a) - m.loggamma(b) - m.log(s)
+
+    def law(x):
+        size = m.abs(x / s)
+        return norm - a * x / s - (a + b) * ((size - x / s) / 2 + m.log1p(m.exp(-size)))
+
+    return shifted(m, law, d)
+
+
+@family(lambda: noise("double_lomax", a / (2 * s) * (1 + Abs(x) / s) ** (-a - 1), (a, s)),
+        a=(0.5, 6.0), s=(0.3, 5.0), d=[1.0, 0.3])  # fmt: skip
+def double_lomax(m, a, s, d):
+    a, s = m.number(a), m.number(s)
+    return shifted(m, lambda x: m.log(a / (2 * s)) - (a + 1) * m.log1p(m.abs(x) / s), d)
+
+
+@family(lambda: noise("smooth_uniform", (erfc((x - w) / (s * sqrt(2)))
+                      - erfc((x + w) / (s * sqrt(2)))) / (4 * w), (s, w)),
+        s=(0.3, 3.0), w=(0.3, 6.0), d=[1.0, 0.3])  # fmt: skip
+def smooth_uniform(m, s, w, d):
+    s, w = m.number(s), m.number(w)
+
+    def law(x):
+        high, low = (m.log_normal_cdf((end - m.abs(x)) / s) for end in (w, -w))
+        return high + m.log(-m.expm1(low - high)) - m.log(2 * w)
+
+    return shifted(m, law, d)
+
+
+@family(lambda: noise("hyperbolic", exp(-a * sqrt(1 + (x / s) ** 2)) / (2 * s * sp.besselk(1, a)),
+                      (a, s)), a=(0.3, 6.0), s=(0.3, 5.0), d=[1.0, 0.3])  # fmt: skip
+def hyperbolic(m, a, s, d):
+    a, s = m.number(a), m.number(s)
+    norm = m.log(2 * s) + m.log_bessel_k(1, a)
+    return shifted(m, lambda x: -a * m.sqrt(1 + (x / s) ** 2) - norm, d)
+
+
+@family(lambda: noise("flat_laplace", Piecewise((1 / (2 * (w + s)), Abs(x) < w), (
+                      exp(-(Abs(x) - w) / s) / (2 * (w + s)), True)), (s, w)),
+        s=(0.3, 5.0), w=(0.3, 5.0), d=[1.0, 0.3])  # fmt: skip
+def flat_laplace(m, s, w, d):
+    s, w = m.number(s), m.number(w)
+
+    def law(x):
+        beyond = m.abs(x) - w
+        return -(m.abs(beyond) + beyond) / (2 * s) - m.log(2 * (w + s))
+
+    return shifted(m, law, d, cuts=(-w, w))
+
+
+@family(lambda: noise("bessel_like", (1 + Abs(x) / s) * exp(-Abs(x) / s) / (4 * s), (s,)),
+        s=(0.3, 10.0), d=[1.0, 0.3])  # fmt: skip
+def bessel_like(m, s, d):
+    s = m.number(s)
+    return shifted(m, lambda x: m.log1p(m.abs(x) / s) - m.abs(x) / s - m.log(4 * s), d)
+
+
+@family(lambda: noise("moyal", exp(-(x / s + exp(-x / s)) / 2) / (s * sqrt(2 * pi)), (s,)),
+        s=(0.3, 10.0), d=[1.0, 0.3])  # fmt: skip
+def moyal(m, s, d):
+    s = m.number(s)
+    norm = m.log(s) + m.log(2 * m.pi * m.number(1)) / 2
+    return shifted(m, lambda x: -(x / s + m.exp(-x / s)) / 2 - norm, d)
 
 
 # without replacement: symmetric noise, a share of the records
