@@ -17,6 +17,31 @@ def test_the_directory_is_the_public_names():
         assert callable(value) or isinstance(value, (types.ModuleType, str))
 
 
+def test_adaptors_and_words_are_listed_and_reached():
+    code = "import mechc; print(mechc.integrations.opacus.MechcAccountant().mechanism())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "mechc\n"
+    assert dir(mechc.integrations) == ["dp_accounting", "opacus"]
+    assert "from_event" in dir(mechc.integrations.dp_accounting)
+    assert dir(mechc.declare) == sorted(mechc.declare.__all__)
+
+
+def test_an_interrupted_import_of_numba_is_whole():
+    code = (
+        "import signal, sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'numba.core': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "try: import mechc.machine_code\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+        "from mechc.machine_code import njit\n"
+        "print(njit(lambda x: x + 1)(1))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "interrupted\n2\n"
+
+
 def test_modules_are_reached_without_an_import():
     code = (
         "import mechc; print(mechc.parse.declaration_from_text, mechc.reductions.matrix_mechanism)"

@@ -237,7 +237,7 @@ class Event(Queries):
     def __repr__(self) -> str:
         """Show the mechanism and its parameters."""
         inside = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
-        return f"{self.mechanism.name}({inside})"
+        return f"{self.mechanism.name}({inside})" if inside else self.mechanism.name
 
 
 @public

@@ -26,3 +26,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module("mechc.declare.declaration"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """List the words of mechanism files."""
+    return __all__

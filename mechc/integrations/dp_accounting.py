@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mechc.integrations.dp_events import MechcAccountant as MechcAccountant
     from mechc.integrations.dp_events import from_event as from_event
 
+__all__ = ["MechcAccountant", "from_dp_accounting", "from_event", "to_dp_accounting"]
 MOST_LIFTED = 1e-5  # excess mass under P or Q that an import repairs
 
 
@@ -35,6 +36,11 @@ def __getattr__(name: str) -> Any:
     if name in ("MechcAccountant", "from_event"):
         return getattr(import_module("mechc.integrations.dp_events"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List what is there for users."""
+    return __all__
 
 
 @public
