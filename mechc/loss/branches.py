@@ -537,9 +537,9 @@ class _Density(NamedTuple):
         onto = np.isnan(loss) & ((x == first) | (x == last))
         log_f[onto], loss[onto] = -np.inf, 0.0
         about, still = (source.kernel, source.theta, x, loss), np.zeros_like(source.theta)
-        moved = losses_moved(*about) + off_lines(*about, first, last, still)
-        # roundings show at some nodes, and may be as large at the others
-        moved = moved.reshape(-1, NODES.size).max(axis=1).repeat(NODES.size)
+        # what is off a line shows at some nodes, and may be as large at the others
+        off = off_lines(*about, first, last, still).reshape(-1, NODES.size).max(axis=1)
+        moved = losses_moved(*about) + off.repeat(NODES.size)
         with np.errstate(divide="ignore"):
             log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
         return cls(lo, hi, x, log_f, log_w, -loss if reverse else loss, moved)

@@ -112,9 +112,10 @@ def off_lines(
     unit = np.spacing(np.maximum(-lo, hi))
     beside = np.rint(0.5 * BESIDE * (hi - lo) / unit) * unit
     low, high = (losses(kernel, theta + s * moved, x + s * beside) for s in (-1.0, 1.0))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)
-    noise[~(noise > GOOD * np.abs(loss))] = 0.0  # nan where a loss is not finite
+    # nan where a loss is not finite, inf next to the largest double
+    noise[~((noise > GOOD * np.abs(loss)) & (noise < np.inf))] = 0.0
     return noise
 
 
