@@ -5,6 +5,8 @@ import math
 import pytest
 import questions
 
+import mechc
+
 SETS = {
     "three_outcomes": (
         {"zero": 4.019447768141847e-09, "other": 2.768551258254796e-08, "peak": 0.054},
@@ -57,3 +59,13 @@ def test_a_rare_outcome_does_not_hide_small_losses():
         found = event.log_delta(epsilon, direction="add")
         assert least - 1e-12 <= found.estimate <= most + 1e-12
         assert found.upper - found.lower < 1e-4
+
+
+def test_losses_rounded_inside_of_panels_are_no_polynomials():
+    """Most losses are 1e-12 and have four digits; delta is at most twice the sampling rate."""
+    event = mechc.without_replacement(mechc.load("gaussian"))(
+        sigma=0.15887948496776882, sensitivity=1.0, sampling_rate=1.8140908686645093e-12
+    )
+    found = (2 * event).log_delta(0.1005845237431519, direction="add")
+    one = event.log_delta(0.1005845237431519, direction="add")
+    assert one.lower <= found.upper <= math.log(4e-12)

@@ -56,6 +56,7 @@ STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upwa
 GOOD = 1e-13  # error of a panel that needs no halving
 HALVINGS = 12
 APART = 1e-6  # distance of two nodes, in half panels, below which they are one to a polynomial
+OUTSIDE = 1.5  # of a panel, in half lengths: nodes that lie there have rounded losses
 SAFETY = 8.0  # on the size of the coefficients that are cut off, judged by the last two
 _ANALYSIS = legendre.legvander(NODES, ORDER - 1) * WEIGHTS[:, None] * (np.arange(ORDER) + 0.5)
 
@@ -263,8 +264,8 @@ def _fit(weight: Floats, loss: Floats, spacing: Floats) -> tuple[Floats, Floats,
     with np.errstate(all="ignore"):
         u = (loss - place[:, :1]) / place[:, 1:]
         apart = np.diff(u, axis=1) * np.sign(u[:, -1:] - u[:, :1])
-        turns = ~(apart > APART).all(axis=1)
-        u[turns] = NODES  # the loss turns or rests inside the panel: no function of the loss
+        turns = ~((apart > APART).all(axis=1) & (np.abs(u) < OUTSIDE).all(axis=1))
+        u[turns] = NODES  # the loss turns, rests or is rounded inside: no function of the loss
         basis = legendre.legvander(u, ORDER - 1)
         density = weight / spacing
         found = np.linalg.solve(basis, density[:, :, None])[:, :, 0]
