@@ -88,7 +88,7 @@ def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floa
     return moved
 
 
-BESIDE = 2.0**-34  # of the half width of a panel, and of parameters: a step in which ...
+NEARBY = 2.0**-34  # of the half width of a panel, and of parameters: a step in which ...
 GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside a straight line in it, ...
 SEEN = 2.0  # ... in times what was seen: less than that may be off everywhere alike
 
@@ -110,7 +110,7 @@ def off_lines(
         moved: how far parameters are moved at the same time.
     """
     unit = np.spacing(np.maximum(-lo, hi))
-    beside = np.rint(0.5 * BESIDE * (hi - lo) / unit) * unit
+    beside = np.rint(0.5 * NEARBY * (hi - lo) / unit) * unit
     low, high = (losses(kernel, theta + s * moved, x + s * beside) for s in (-1.0, 1.0))
     with np.errstate(invalid="ignore", over="ignore"):
         noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)

@@ -26,7 +26,7 @@ from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
 from mechc.loss.rounding import EPS
-from mechc.loss.rule import BESIDE, DERIVATIVE, ORDER, WEIGHTS, losses, nodes, off_lines
+from mechc.loss.rule import DERIVATIVE, NEARBY, ORDER, WEIGHTS, losses, nodes, off_lines
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -182,7 +182,7 @@ class Quadrature:
         """
         if self._mass_of:
             return 0.0
-        x, at, moved = self.x[:, AMID], self.loss[:, AMID], BESIDE * self._theta
+        x, at, moved = self.x[:, AMID], self.loss[:, AMID], NEARBY * self._theta
         for i, (_, _, _, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
             moved[i] *= not integer
         noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)

@@ -85,10 +85,10 @@ EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np
 NOTHING = -700.0  # log of a mass below which no scale outside of OFFSETS is taken
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
-STEPS = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
-CLOSE = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
+GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
+DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
 SIDES = np.array([[-1.0], [1.0]])
-SEEN = 40.0  # nats below the largest mass of a scale down to which others count
+COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
 CLIMBS = 24
@@ -149,15 +149,15 @@ def _beside_parameters(
     """Edges around mass next to a parameter, or to 0, that panels are too long to find."""
     places = np.unique([0.0, *theta, *-theta])
     places = places[(lo < places) & (places < hi)]
-    x = places[:, None, None] + SIDES * CLOSE
+    x = places[:, None, None] + SIDES * DISTANCES
     size = np.where(
-        (lo < x) & (x < hi), density(x.ravel()).reshape(x.shape) + np.log(CLOSE), -np.inf
+        (lo < x) & (x < hi), density(x.ravel()).reshape(x.shape) + np.log(DISTANCES), -np.inf
     )
     before, middle, after = size[:, :, :-2], size[:, :, 1:-1], size[:, :, 2:]
     peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
-    peak &= middle > size.max(initial=-np.inf) - SEEN
+    peak &= middle > size.max(initial=-np.inf) - COUNTED
     place, side, scale = peak.nonzero()
-    width = CLOSE[1 + scale]
+    width = DISTANCES[1 + scale]
     panel = np.searchsorted(edges, places[place] + SIDES[side, 0] * width)
     ends = np.concatenate([[-np.inf], edges, [np.inf]])
     missed = ends[panel + 1] - ends[panel] > ALIKE * width
@@ -171,7 +171,7 @@ def _graded(edges: list[float]) -> Floats:
     for i, length in enumerate(lengths):
         for j, end, side in ((i - 1, i, 1.0), (i + 1, i + 1, -1.0)):
             if 0 <= j < lengths.size and length > ALIKE * lengths[j]:
-                parts = lengths[j] * STEPS
+                parts = lengths[j] * GRADES
                 graded += (edges[end] + side * parts[parts < 0.5 * length]).tolist()
     return np.unique(graded)
 
