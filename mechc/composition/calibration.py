@@ -186,17 +186,27 @@ def calibrate(
         info = _counts(profile, mechanism(**others)) if info is None else info
     else:
         name, info = "dpsgd", solvable(solve_for, others)
+    value = least_noisy(profile, info, name)
+    bound = profile.ask(profile.at(value))
+    return Calibration(value, bound, int(value) if counting else count, solve_for)
+
+
+def least_noisy(profile: Profile, info: ParameterInfo, owner: str) -> float:
+    """Return the least noisy value of a parameter that meets the target, sought near `typical`.
+
+    Raises:
+        UnsupportedError: no value in the domain meets the target, every value does, or delta is
+            seen not to be monotone.
+    """
     ends = None if info.integer else _by_secants(profile, info)
     if ends is None:
-        ends = straddle(profile, info, name)
+        ends = straddle(profile, info, owner)
         value = _between(profile, *ends) if info.integer else _settle(profile.excess, *ends)
     else:
         value = ends[0]
-    if words := profile.turn(solve_for, *ends):
-        raise UnsupportedError(f"{name}: {words}")
-    value = int(value) if info.integer else value
-    bound = profile.ask(profile.at(value))
-    return Calibration(value, bound, int(value) if counting else count, solve_for)
+    if words := profile.turn(info.name, *ends):
+        raise UnsupportedError(f"{owner}: {words}")
+    return int(value) if info.integer else value
 
 
 def _target(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 AGREEMENT = 1e-12  # relative error that halved panels leave
 SEEN = 1e-6  # of the mass of all outcomes that may not be found
-TURNS = 60  # of a search for the largest density
+TURNS = 18  # of a search for the largest density
 FAR = 1e150  # where the power of a tail is read off
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
@@ -211,13 +211,11 @@ class Noise:
 
     @cached_property
     def extent(self) -> float:
-        """A power of two within which the noise is about every other time."""
-        reach = 1.0
-        while reach > 1e-300 and self.mass(-0.5 * reach, 0.5 * reach) >= 0.5:
-            reach *= 0.5
-        while reach < 1e300 and self.mass(-reach, reach) < 0.5:
-            reach *= 2.0
-        return reach
+        """The power of two x at which x times the density on both sides is largest."""
+        x = 2.0 ** np.arange(-300.0, 301.0)
+        with np.errstate(all="ignore"):
+            share = x * (self.density(x) + self.density(-x))
+        return float(x[np.nanargmax(share)])
 
     @cached_property
     def _median(self) -> float:
@@ -306,15 +304,13 @@ class Noise:
     def _top(self) -> float:
         """Where the density is largest between the ends, if it has one top there."""
         lo, hi = min(self._ends), max(self._ends)
-        x = np.full(3, lo)
+        x, top = np.full(15, lo), 0
         for _ in range(TURNS if lo < hi else 0):
-            x = lo + (hi - lo) * np.array([0.25, 0.5, 0.75])
+            x = lo + (hi - lo) * np.arange(1.0, 16.0) / 16.0
             x = np.rint(x) if self.lattice else x
-            first, middle, last = self._log_density(x).tolist()
-            lo, hi = (x[0] if first < middle else lo), (x[2] if last < middle else hi)
-            if not (first < middle or last < middle):
-                lo, hi = (lo, x[1]) if first > last else (x[1], hi)
-        return float(x[1])
+            top = int(np.argmax(self._log_density(x)))
+            lo, hi = (x[top - 1] if top else lo), (x[top + 1] if top < 14 else hi)
+        return float(x[top])
 
     def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
         probability = check("quantile", PROBABILITY, probability)

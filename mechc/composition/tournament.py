@@ -26,7 +26,7 @@ import numpy as np
 from mechc.accountants.bound import Bound, as_table, plain
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
-from mechc.composition.calibration import attainable, calibrate
+from mechc.composition.calibration import Profile, attainable, least_noisy
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
@@ -149,7 +149,7 @@ class Tournament:
         ]  # fmt: skip
 
     def __str__(self) -> str:
-        """The mechanisms and their errors, one a line."""
+        """The mechanisms and their errors, one a line; the best, and why some have no answer."""
         shown = [("mechanism", *ERRORS), *((row[0], *row[2:]) for row in self.rows())]
         widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
         lines = (
@@ -157,7 +157,10 @@ class Tournament:
                       enumerate(zip(row, widths, strict=True))).rstrip()
             for row in shown
         )  # fmt: skip
-        return "\n".join([self.title, *lines])
+        found = [f"best: {self.best.event}"] if self.best.event else []
+        whys = ((e.name, e.why) for e in self.entrants if e.why)
+        refused = (why if name in why else f"{name}: {why}" for name, why in whys)
+        return "\n".join([self.title, *lines, *found, *refused])
 
     def _repr_html_(self) -> str:
         """Show the table in notebooks."""
@@ -343,7 +346,7 @@ def optimise(
         if shape not in tried:
             try:
                 bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
-                found = setting.stretched(bound_to)
+                found = setting.stretched(bound_to, _expected(stretched, shape))
                 if found is None:
                     event = setting.least_noise(bound_to)[0]
                 else:
@@ -352,7 +355,7 @@ def optimise(
                 tried[shape] = float(error(event))
             except UnsupportedError as why:
                 failed.append(why)
-                return math.inf
+                tried[shape] = math.inf
         return tried[shape]
 
     if len(names) == 1:
@@ -362,7 +365,8 @@ def optimise(
         rising, falling = shown[0] < shown[1] < shown[2], shown[0] > shown[1] > shown[2]
         ends = (rising, probes[1], shown[0]), (falling, probes[3], shown[2])
         if not any(so and at(inside) >= end for so, inside, end in ends):
-            lowest(at, lo, hi, xtol=xtol)
+            least = shown[1] < min(shown[0], shown[2]) and max(shown) < math.inf
+            lowest(at, lo, hi, xtol=xtol, inside=probes[2] if least else None)
     else:
         from scipy.optimize import minimize
 
@@ -428,10 +432,12 @@ class Setting:
             factor *= 1.0 + SURE * 10.0**again
         raise UnsupportedError(f"{mechanism.name}: the target is not met at the stretch found")
 
-    def stretched(self, mechanism: Mechanism) -> tuple[float, Stretch] | None:
+    def stretched(
+        self, mechanism: Mechanism, near: float | None = None
+    ) -> tuple[float, Stretch] | None:
         """How far a query may move at the parameters at hand, and the release of a stretch.
 
-        None where the noise cannot be stretched.
+        Sought first near a guess, if there is one. None where the noise cannot be stretched.
         """
         moved = _moved(mechanism)
         start = _start(mechanism, {moved: self.sensitivity})
@@ -444,7 +450,7 @@ class Setting:
             return whole(**{k: v * factor ** powers.get(k, 0) for k, v in start.items()})
 
         fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
-        return self._calibrated(mechanism, moved, fixed), stretch
+        return self._calibrated(mechanism, moved, fixed, near=near), stretch
 
     def delta_of(self, event: Event) -> Bound:
         """Bounds on delta of all releases."""
@@ -452,13 +458,18 @@ class Setting:
         return (each * self.count).delta(self.epsilon, max_work=WORK)
 
     def _calibrated(
-        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float], work: float = WORK
-    ) -> float:
+        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float], work: float = WORK,
+        near: float | None = None,
+    ) -> float:  # fmt: skip
+        """The least noisy value of a parameter."""
         sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
-        return calibrate(
-            sampled, solve_for=name, epsilon=self.epsilon, delta=self.delta, count=self.count,
-            parameters=fixed, max_work=work,
-        ).value  # fmt: skip
+        info = next(p for p in sampled.parameters if p.name == name)
+        if near is not None and info.lo < near < info.hi:
+            info = info._replace(typical=(0.5 * near, 2.0 * near))
+        how = {"method": "auto", "direction": "both", "max_work": work}
+        target = attainable(mechanism.name, self.epsilon, self.delta)
+        profile = Profile(lambda v: sampled(**{**fixed, name: v}) * self.count, how, *target)
+        return least_noisy(profile, info, sampled.name)
 
     def _solved(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Solve for the parameter that moves the variance most."""
@@ -550,6 +561,17 @@ def _agrees(
     except MechcError:
         return False
     return bool(np.allclose(found, wanted, rtol=1e-9, atol=0.0))
+
+
+def _expected(found: Mapping[Shape, tuple[float, Stretch]], shape: Shape) -> float | None:
+    """About how far a query may move at a shape: a parabola in the logs of the nearest."""
+    places, here = list(found), np.array(shape)
+    if not places:
+        return None
+    near = sorted(places, key=lambda p: float(np.sum((p - here) ** 2)))[: 2 * here.size + 1]
+    logs, away = np.log([found[p][0] for p in near]), np.array(near) - here
+    terms = np.column_stack([np.ones(len(near)), away, away**2])
+    return float(np.exp(logs[0] + np.linalg.lstsq(terms, logs - logs[0])[0][0]))
 
 
 def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]:

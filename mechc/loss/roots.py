@@ -76,11 +76,12 @@ GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
 
 
 def lowest(
-    f: Callable[[float], float], a: float, b: float, *, xtol: float = 1e-5, turns: int = 100
-) -> tuple[float, float]:
+    f: Callable[[float], float], a: float, b: float, *, xtol: float = 1e-5, turns: int = 100,
+    inside: float | None = None,
+) -> tuple[float, float]:  # fmt: skip
     """Return where a function is least between two places, to within about xtol, and its value.
 
-    Of several minima one; the ends themselves are not tried.
+    Of several minima one; the ends themselves are not tried without a place inside.
 
     Args:
         f: the function; an infinite value is never the least.
@@ -88,10 +89,14 @@ def lowest(
         b: the upper end.
         xtol: absolute tolerance.
         turns: most evaluations.
+        inside: a place between them where the function is less than at both, if one is known.
     """
-    best = second = third = a + GOLDEN * (b - a)
+    best = second = third = a + GOLDEN * (b - a) if inside is None else inside
     f_best = f_second = f_third = f(best)
     step = last = 0.0
+    if inside is not None:
+        (f_second, second), (f_third, third) = sorted([(f(a), a), (f(b), b)])
+        step = last = b - a
     for _ in range(turns - 1):
         middle, enough = 0.5 * (a + b), xtol / 3.0 + EPS * abs(best)
         if abs(best - middle) <= 2.0 * enough - 0.5 * (b - a):

@@ -65,3 +65,7 @@ def test_lowest_place(f, a, b, place):
     close = 1e-4 if f(place + 1e-3) < 1e-9 else 1e-6  # flat places have few digits
     found, value = lowest(f, a, b, xtol=1e-7)
     assert abs(found - place) < close and value == f(found)
+    middle = 0.5 * (a + b)
+    if f(middle) < min(f(a), f(b)) and math.isfinite(f(a) + f(b)):
+        found, value = lowest(f, a, b, xtol=1e-7, inside=middle)
+        assert abs(found - place) < close and value == f(found)
