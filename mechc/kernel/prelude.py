@@ -323,13 +323,19 @@ def log_besseli_scaled(n: float, z: float) -> float:
     n = math.fabs(n)
     if n + z >= 300.0:
         return debye_bessel(n, z, 1.0)
-    term, rest, k = 1.0, 0.0, 1.0
+    half, term, rest, k = 0.5 * z, 1.0, 0.0, 1.0
     while term > 1e-18 * rest:
-        term *= 0.25 * z * z / (k * (n + k))
+        term *= (half / k) * (half / (n + k))  # a rounded square would be off in every term
         rest += term
         k += 1.0
+    first, k = math.exp(-z), 1.0
+    while k <= n and first > 1e-290:  # logs of powers and factorials would cancel
+        first *= half / k
+        k += 1.0
+    if k == n + 1.0 and (z >= 1.0 or n > 0.0):
+        return math.log((1.0 + rest) * first)
     shape = math.log1p(rest) - z if z < 1.0 else math.log((1.0 + rest) * math.exp(-z))
-    return shape if n == 0.0 else shape + (n * math.log(0.5 * z) - math.lgamma(n + 1.0))
+    return shape if n == 0.0 else shape + (n * math.log(half) - math.lgamma(n + 1.0))
 
 
 @primitive("float64(float64, float64)")

@@ -25,6 +25,7 @@ LATTICE_ULP = 64.0  # how far, in ulp, computed losses may be off a lattice
 ROUNDING = 4e-16  # of a difference of losses, relative to both; of a table they are numbers that
 TABLED = 1e-15  # were computed before, which costs more
 LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
+UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
 DEEPEST = -700.0  # log masses below are of no outcome that any sum notices
@@ -37,7 +38,6 @@ class LossesFrom(Enum):
 
     TABLE = "numbers computed before"
     FORMULA = "the formula of a kernel"
-    LATTICE = "differences of two logs of masses, however small they are"
 
 
 class Nodes(NamedTuple):
@@ -166,10 +166,13 @@ def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Flo
     )  # fmt: skip
 
 
-def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> float:
-    """How far losses are from differences of log masses, where digits do not explain it.
+def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> tuple[float, float]:
+    """How far losses are from differences of log masses, by their digits and beyond.
 
     One of the two formulas is off then, and nothing tells which.
+
+    Returns:
+        How far where digits do not explain it; elsewhere, in roundings of both logs.
 
     Raises:
         VerificationError: they contradict each other.
@@ -185,7 +188,9 @@ def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> fl
                 f"{float(apart[off].max())!r}; no answer is given. This is an error of mechc: "
                 "please report the declaration and its parameters"
             )
-    return float(apart[off].max(initial=0.0))
+    seen = held & ~off
+    digits = apart[seen] / _rounding_of_logs(loss[seen], log_p[seen])
+    return float(apart[off].max(initial=0.0)), float(digits.max(initial=UNSEEN))
 
 
 def mirrored(lo: float, hi: float) -> tuple[float, float]:
@@ -198,35 +203,49 @@ def mirrored(lo: float, hi: float) -> tuple[float, float]:
 
 
 def log_hockey_stick(
-    loss: Floats, log_mass: Floats, epsilon: float, kind: LossesFrom, mass_error: Floats
-) -> tuple[Floats, Floats]:
+    loss: Floats, log_mass: Floats, epsilon: float, mass_error: Floats, kind: LossesFrom,
+    digits: float = 0.0,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
 
     Args:
         loss: the atoms' losses.
         log_mass: logs of their masses under P.
         epsilon: any real number.
-        kind: where the losses come from.
         mass_error: relative errors of the masses, beside the rounding of their logs.
+        kind: where the losses come from.
+        digits: see `loss_rounding`.
     """
     gap = loss - epsilon
     up = gap > 0
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
-    shaky = loss_rounding(loss, log_mass, kind)
+    shaky = loss_rounding(loss, log_mass, kind, digits)
     shaky += (TABLED if kind is LossesFrom.TABLE else ROUNDING) * abs(epsilon)
-    near = up if kind is LossesFrom.FORMULA else gap > -shaky  # what formulas lose is counted apart
+    # what formulas lose is counted apart
+    near = gap > -shaky if digits or kind is LossesFrom.TABLE else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         rounded = mass_error[up] + EPS * np.abs(log_mass[up])
         return terms, np.concatenate([noise, terms + np.log(rounded)])
 
 
-def loss_rounding(loss: Floats, log_mass: Floats, kind: LossesFrom) -> Floats:
-    """Return how far the digits of losses may be off, see `log_hockey_stick`."""
+def loss_rounding(loss: Floats, log_mass: Floats, kind: LossesFrom, digits: float = 0.0) -> Floats:
+    """Return how far the digits of losses may be off.
+
+    Args:
+        loss: the losses.
+        log_mass: logs of their masses under P.
+        kind: where the losses come from.
+        digits: for differences of two logs of masses, however small, in roundings of these; else 0.
+    """
     rounded: Floats = (TABLED if kind is LossesFrom.TABLE else ROUNDING) * np.abs(loss)
-    if kind is LossesFrom.LATTICE:
-        rounded += LEAST + ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
-    return rounded
+    return rounded + digits * _rounding_of_logs(loss, log_mass) if digits else rounded
+
+
+def _rounding_of_logs(loss: Floats, log_mass: Floats) -> Floats:
+    """How far two logs of masses that are one rounding off move a loss."""
+    off: Floats = LEAST + ROUNDING * (np.abs(log_mass) + np.abs(log_mass - loss))
+    return off
 
 
 def rounding(loss: Floats, log_mass: Floats) -> float:

@@ -15,7 +15,6 @@ from mechc.loss import quadrature, unresolved
 from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.atoms import (
     MASS_TOLERANCE,
-    LossesFrom,
     Nodes,
     formulas_apart,
     merge,
@@ -87,7 +86,8 @@ class KernelSource:
         bare = not self.continuous and not on_lattice and protocol.PLATEAU not in kinds
         # whether atoms and the closed mass at infinite loss are all of P, and of Q
         self._listed = bare, bare and protocol.Q_ONLY not in kinds
-        self.loss_error = 0.0  # of point masses, where losses are differences of logs
+        self.loss_error = 0.0  # of point masses, where losses are differences of logs, ...
+        self.digits = 0.0  # ... of which so many roundings are seen; else 0
         self.mass_error = 0.0  # relative, of masses of atoms and plateaus
         self.defect = 0.0  # relative, of normalisers
         # held against the nodes before inverses are used, once for all forks: they share the set
@@ -229,7 +229,7 @@ class KernelSource:
         """What masses of P, or Q, lack to one, and its error; branches have a quadrature each."""
         law, masses = ("q" if reverse else "p"), self.atom_log_mass
         found = [self.infinite[reverse]]
-        found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atoms_known[1]))
+        found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atom_error))
         found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
         shares = [math.exp(min(m.log, 700.0)) for m in found]
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
@@ -287,11 +287,9 @@ class KernelSource:
         return self._atoms[1]
 
     @property
-    def atoms_known(self) -> tuple[LossesFrom, float]:
-        """How atoms are known: where losses come from, and the relative error of masses."""
-        lattice = self.kernel.MEASURE == Measure.LATTICE
-        kind = LossesFrom.LATTICE if lattice else LossesFrom.FORMULA
-        return kind, self.mass_error + self.defect
+    def atom_error(self) -> float:
+        """Relative error of the masses of atoms."""
+        return self.mass_error + self.defect
 
     @property
     def tilts(self) -> tuple[float, float]:
@@ -423,7 +421,7 @@ class KernelSource:
         self.kernel.log_q_many(x, self.theta, log_q)
         self.kernel.loss_many(x, self.theta, loss)
         if first:
-            apart = formulas_apart(log_p, log_q, loss, self.label)
+            apart, self.digits = formulas_apart(log_p, log_q, loss, self.label)
             self.loss_error += apart
             self.defect += apart
         if self._tails:

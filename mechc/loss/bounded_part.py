@@ -79,7 +79,7 @@ def _atoms_within(source: KernelSource, bound: float) -> KernelSource:
     loss, log_mass, _ = source.listed()
     far = np.abs(loss) > bound
     unlisted = [LogMass(source.log_unlisted(source.tilts, reverse)) for reverse in (False, True)]
-    error = source.atoms_known[1] + source.nodes(-1.0, 0.0).tolerance
+    error = source.atom_error + source.nodes(-1.0, 0.0).tolerance
     logs = [log_total(v[far]) for v in (log_mass, log_mass - loss)]
     beyond = [LogMass(log, rounded(log).error + error) for log in logs]
     other = copy(source)

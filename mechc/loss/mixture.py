@@ -38,7 +38,7 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
     label = f"{kernel.NAME}({', '.join(f'{name}={value:g}' for name, value in values)})"
     if kernel.MEASURE != Measure.LATTICE or tag.MEASURE != Measure.LATTICE:
         raise UnsupportedError(f"{label}: an index in the output needs masses on integers")
-    losses, masses, seen, apart = [], [], 0, 0.0
+    losses, masses, seen, apart, digits = [], [], 0, 0.0, 0.0
     index, weight = _outcomes(tag, theta, 0.0, label)[:2]
     for m, log_weight in zip(index, weight, strict=True):
         given = np.append(theta, m)
@@ -55,7 +55,8 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
                 f"{label}: at index {m:g} there are outcomes of only one law, or their masses are "
                 "no doubles"
             )
-        apart = max(apart, formulas_apart(log_p, log_q, loss, label))
+        gap, more = formulas_apart(log_p, log_q, loss, label)
+        apart, digits = max(apart, gap), max(digits, more)
         # a formula for the loss may overflow where logs do not
         losses.append(np.where(np.isfinite(loss), loss, log_p - log_q))
         masses.append(log_p + log_weight)
@@ -63,8 +64,9 @@ def tagged_loss(kernel: Kernel, tag: Kernel, theta: Floats) -> PrivacyLoss:
     dropped = math.log(MOST_OUTCOMES) + _LEAST
     early = (dropped, dropped)  # they have any losses, and perhaps less mass
     return PrivacyLoss.from_log_atoms(
-        loss, log_mass, *early, label, loss_error=apart, density_error=apart, early=early
-    )
+        loss, log_mass, *early, label, loss_error=apart, density_error=apart, early=early,
+        digits=digits,
+    )  # fmt: skip
 
 
 def _outcomes(

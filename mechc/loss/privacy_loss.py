@@ -66,6 +66,7 @@ class PrivacyLoss:
         density_error: relative error of the densities, the same of p and q, and so that of delta of
             one use.
         loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
+        digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
         source: the bound kernel, None for plain atoms; for the modules of this room.
         is_reversed: this is the law of the reversed pair of its source.
     """
@@ -90,6 +91,7 @@ class PrivacyLoss:
     early: tuple[float, float] = (-math.inf, -math.inf)
     density_error: float = 0.0
     loss_error: float = 0.0
+    digits: float = 0.0
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
@@ -163,8 +165,9 @@ class PrivacyLoss:
         density_error: float = 0.0,
         early: tuple[float, float] = (-math.inf, -math.inf),
         bound: bool = False,
+        digits: float = 0.0,
     ) -> PrivacyLoss:
-        """As `from_atoms`, by the logs of all masses, with `loss_error`, `density_error`, `early`.
+        """As `from_atoms`, by the logs of all masses, with the errors that are fields.
 
         Of a `bound` on a law the masses under Q need not sum to one.
         """
@@ -172,7 +175,7 @@ class PrivacyLoss:
         return cls(
             **nodes._asdict(), log_infinite=log_infinite, log_minus_infinite=log_minus_infinite,
             strip=(-math.inf, math.inf), contour=0.0, frequency=math.inf, label=label,
-            loss_error=loss_error, density_error=density_error, early=early,
+            loss_error=loss_error, density_error=density_error, early=early, digits=digits,
         )  # fmt: skip
 
     @classmethod
@@ -200,8 +203,8 @@ class PrivacyLoss:
             label=source.label + (" reversed" if reverse else ""),
             mass_errors=(infinite[0].error, infinite[1].error),
             early=(early[0].log + early[0].error, early[1].log + early[1].error),
-            density_error=source.density_error, loss_error=source.loss_error, source=source,
-            is_reversed=reverse, _memo={},
+            density_error=source.density_error, loss_error=source.loss_error, digits=source.digits,
+            source=source, is_reversed=reverse, _memo={},
         )  # fmt: skip
         return law
 
@@ -224,25 +227,26 @@ class PrivacyLoss:
     @property
     def loss_rounding(self) -> float:
         """How far the digits of the losses of point masses may be off."""
-        kind, _ = self._atoms_known
-        return float(atoms.loss_rounding(self.atom_loss, self.atom_log_mass, kind).max(initial=0.0))
+        about = self.atom_loss, self.atom_log_mass
+        return float(atoms.loss_rounding(*about, *self._digits).max(initial=0.0))
 
     @property
     def top_rounding(self) -> float:
         """The same of the largest finite loss, if that is a point mass or taken inside."""
-        kind, _ = self._atoms_known
-        if kind is LossesFrom.FORMULA or not self.atom_loss.size:
+        kind, digits = self._digits
+        if not self.atom_loss.size or not (digits or kind is LossesFrom.TABLE):
             return 0.0 if self.source is None else branches.top_error(self.source, self.is_reversed)
-        return float(atoms.loss_rounding(self.atom_loss[-1:], self.atom_log_mass[-1:], kind)[0])
+        about = self.atom_loss[-1:], self.atom_log_mass[-1:]
+        return float(atoms.loss_rounding(*about, kind, digits)[0])
 
     @property
     def atom_error(self) -> float:
         """Relative error of the masses of atoms, beside `tolerance` and `density_error`."""
-        return self._atoms_known[1] if self.atom_loss.size else 0.0
+        return self.source.atom_error if self.source is not None and self.atom_loss.size else 0.0
 
     @property
-    def _atoms_known(self) -> tuple[LossesFrom, float]:
-        return (LossesFrom.TABLE, 0.0) if self.source is None else self.source.atoms_known
+    def _digits(self) -> tuple[LossesFrom, float]:
+        return LossesFrom.TABLE if self.source is None else LossesFrom.FORMULA, self.digits
 
     @property
     def apart(self) -> bool:
@@ -458,10 +462,9 @@ class PrivacyLoss:
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
         if self.source is not None and self.source.listed()[2]:
             loss, log_mass, left_out = self.source.atoms_above(epsilon, self.is_reversed)
-        kind, mass_error = self._atoms_known
         # of the reversed pair, masses are those of the pair divided by exp(loss)
-        mass_errors = mass_error + self.is_reversed * EPS * np.abs(loss)
-        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, kind, mass_errors)
+        mass_errors = self.atom_error + self.is_reversed * EPS * np.abs(loss)
+        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, mass_errors, *self._digits)
         noise = np.append(
             noise, [left_out, beyond, value + math.log(error) if error > 0 else -math.inf]
         )

@@ -7,7 +7,7 @@ import sympy as sp
 from mpmath import mp, mpf
 
 import mechc
-from mechc.declare import mechanism, positive, real
+from mechc.declare import integer, mechanism, parameter, positive, real
 from mechc.declare.text import declaration_from_text
 from mechc.errors import UnsupportedError
 
@@ -104,3 +104,39 @@ def test_a_loss_that_cancels_far_out(gap):
         truth = mp.log(mp.quad(gain, [start + mpf(i) / 2 for i in range(130)]))
     bound = mechc.load(pair)(a=a).log_delta(epsilon, direction="remove")
     assert bound.lower <= truth <= bound.upper <= bound.lower + 1e-6
+
+
+def geometric_pair(epsilon, a, b, r):
+    """Log delta of geometric laws of ratios a > b, the first on a sample."""
+    a, b, r, scale = mpf(a), mpf(b), mpf(r), mp.exp(epsilon)
+    least = mp.log((scale - 1 + r) / r * (1 - b) / (1 - a)) / mp.log(a / b)
+    n = int(mp.floor(least)) + 1
+    return mp.log(r * a**n + (1 - r - scale) * b**n)
+
+
+def test_integers_whose_losses_are_differences_of_rounded_logs():
+    """A log of a quotient near one, times a large number; likelihoods given an index."""
+    n = integer("n")
+    a, b = (parameter(name, 0, 1, typical=(0.1, 0.9)) for name in "ab")
+    both = mechanism("ratios", variable=n, p=(1 - a) * a**n, q=(1 - b) * b**n, parameters=(a, b),
+                     support=(0, sp.oo), lattice=True)  # fmt: skip
+    ratios = 0.9894132276035522, 0.9823829712643344, 0.000499860298536656
+    event = mechc.poisson(both, sampling_rate=ratios[2])(a=ratios[0], b=ratios[1])
+    one_user = mechc.load("shuffle")(users=1, epsilon=4.106943279891818e-09)
+    with mp.workdps(60):
+        told = mpf(one_user.parameters["epsilon"])
+        for found, truth in (
+            *((event.log_delta(e, direction="remove"), geometric_pair(e, *ratios))
+              for e in (3.824397095627338, 667.4800356649738, 854.6789678588466)),
+            *((one_user.log_delta(e), mp.log((mp.exp(told) - mp.exp(e)) / (1 + mp.exp(told))))
+              for e in (0.0, 2.7685406850865985e-09)),
+        ):  # fmt: skip
+            assert found.lower <= truth <= found.upper, (found, truth)
+
+
+def test_a_reversed_mass_next_to_one():
+    """It is exp(-loss) times the other one, whose rounding is that of its large log."""
+    rate = 0.999999999688239
+    event = mechc.without_replacement(mechc.load("randomized_response"), sampling_rate=rate)
+    found = event(epsilon=85.1899775696411, categories=1626728).epsilon(rate, direction="add")
+    assert found.lower == 0.0  # delta(0) is the rate times a distance below one
