@@ -15,13 +15,39 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 from mechc.protocol import Measure
 
+Node = TypeVar("Node", bound="_Hashed")
 
-@dataclass(frozen=True, slots=True)
-class Number:
+
+class _Hashed:
+    """A node that keeps its hash, as trees are asked for those of all their parts."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[Node]) -> type[Node]:
+    """Make a class of immutable nodes."""
+    made = dataclass(frozen=True, slots=True)(cls)
+    of_fields = made.__hash__
+
+    def kept(self: Node) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", of_fields(self))
+            return self._hash
+
+    made.__hash__ = kept  # type: ignore[method-assign, assignment]
+    return made
+
+
+@_node
+class Number(_Hashed):
     """An exact rational constant."""
 
     exact: Fraction
@@ -32,97 +58,97 @@ class Number:
         return float(self.exact)
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+@_node
+class Constant(_Hashed):
     """An irrational or infinite constant: its name in mathematics and its nearest double."""
 
     label: str
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+@_node
+class Param(_Hashed):
     """A parameter of the mechanism, by the name it has in the emitted text."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+@_node
+class Var(_Hashed):
     """An argument of the function: the output `x`, the loss `ell`, the complex `z`, an index."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+@_node
+class Local(_Hashed):
     """A temporary that a `Block` assigns once."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Helper:
+@_node
+class Helper(_Hashed):
     """The value of a module function of the parameters alone (a root or a series)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
+@_node
+class Add(_Hashed):
     """A sum of two or more terms, added from left to right."""
 
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mul:
+@_node
+class Mul(_Hashed):
     """A product of two or more factors, multiplied from left to right."""
 
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Neg:
+@_node
+class Neg(_Hashed):
     """The negative of its argument."""
 
     arg: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Div:
+@_node
+class Div(_Hashed):
     """A quotient."""
 
     top: Expr
     bottom: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Pow:
+@_node
+class Pow(_Hashed):
     """A real power; integer exponents become `IntPow` in the arithmetic pass."""
 
     base: Expr
     exponent: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class IntPow:
+@_node
+class IntPow(_Hashed):
     """A small positive integer power, computed by multiplication."""
 
     base: Expr
     exponent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+@_node
+class Call(_Hashed):
     """A function of `math` or of the prelude."""
 
     name: str
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+@_node
+class Compare(_Hashed):
     """A comparison; `op` is one of < <= > >= == !=."""
 
     op: str
@@ -130,16 +156,16 @@ class Compare:
     right: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Logic:
+@_node
+class Logic(_Hashed):
     """A Boolean combination; `op` is "and", "or" or "not"."""
 
     op: str
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+@_node
+class Select(_Hashed):
     """`then` where the condition holds, otherwise `other`; only the chosen arm is evaluated."""
 
     condition: Expr
@@ -250,13 +276,18 @@ def rebuild(expr: Expr, args: tuple[Expr, ...]) -> Expr:
 
 
 def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
-    """Apply `rule` to every node, operands first."""
-    args = children(expr)
-    if args:
-        renewed = tuple(transform(arg, rule) for arg in args)
-        if renewed != args:
-            expr = rebuild(expr, renewed)
-    return rule(expr)
+    """Apply `rule` to every node, operands first, once where it is repeated."""
+    done: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        found = done.get(node)
+        if found is None:
+            args = children(node)
+            renewed = tuple(map(visit, args))
+            found = done[node] = rule(node if renewed == args else rebuild(node, renewed))
+        return found
+
+    return visit(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -197,9 +197,14 @@ class Density:
 
     def _ends_moved(self, y: Floats, loss: Floats) -> Floats:
         """By how much rounding of b may move an end in log a."""
-        w = self._other(y, loss)
-        size = 1.0 + np.abs(self.profile(y) + loss) / self.profile.slope(w)
-        return EPS * (1.0 + np.abs(y) + np.exp(w - y) * size)
+        profile, w = self.profile, self._other(y, loss)
+        a, b, slope = np.exp(y), np.exp(w), profile.slope(w)
+        # at an end a + b or b - a is the distance, which may hardly change with a
+        side = np.where(np.abs(a + b - profile.distance) < np.abs(b - a - profile.distance), 1, -1)
+        change = np.abs(b * profile.slope(y) / slope + side * a)
+        with np.errstate(divide="ignore"):
+            moved = b * (1.0 + np.abs(profile(y) + loss) / slope) / change
+        return np.minimum(EPS * (1.0 + np.abs(y) + moved), 1.0)
 
     def _interval(self, loss: Floats) -> tuple[Floats, Floats]:
         """Ends of the interval of log a, without what is next to nothing there."""

@@ -18,6 +18,7 @@ from mechc.kernel.compiler import compile_declaration
 from mechc.kernel.emit import emit
 from mechc.kernel.ir import Function, Module, Root, Series
 from mechc.kernel.lower.context import identifiers
+from mechc.kernel.passes import share
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.kernel.printer import MATH_FUNCTIONS, literal
 from mechc.kernel.statements import DECORATOR, IMPORTS
@@ -47,17 +48,26 @@ def test_texts_are_sealed_and_plain(name):
     assert IMPORTS in text and DECORATOR.replace("\n\n\n", "\n\n") in text
 
 
+def equally_large_parts():
+    """Arms that share four operations of one size, for which names are chosen."""
+    large = ir.Add(tuple(map(ir.Param, "abcdefghijkl")))
+    parts = tuple(ir.Call(name, (large,)) for name in ("exp", "log", "sin", "cos"))
+    arms = ((ir.Compare("<", ir.Var("x"), ir.ZERO), ir.Add(parts)), (None, ir.Mul(parts)))
+    return ir.Block((), ir.Chain(tuple((guard, ir.Block((), arm)) for guard, arm in arms)))
+
+
 @pytest.mark.parametrize("seed", ["0", "8"])
 def test_emission_does_not_depend_on_hashing(seed):
     code = (
-        "import sys; sys.path.insert(0, 'tests/problems'); from built_in import source;"
-        "sys.stdout.write(source('logistic'))"
+        "import sys; sys.path[:0] = ['tests/problems', 'tests/kernel'];"
+        "from built_in import source; from test_emit import equally_large_parts, share;"
+        "sys.stdout.write(source('logistic') + repr(share(equally_large_parts())))"
     )
     environment = {"PYTHONHASHSEED": seed, "PATH": ""}
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    assert run.stdout == source("logistic")
+    assert run.stdout == source("logistic") + repr(share(equally_large_parts()))
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def sampled_delta(near, first, distance, log_f, epsilon):
     return gain.mean(), gain.std() / math.sqrt(gain.size)
 
 
-@pytest.mark.parametrize(("dimension", "beta"), [(2, 1.5), (2, 0.7), (5, 4.0)])
+@pytest.mark.parametrize(("dimension", "beta"), [(3, 1.5), (2, 0.7), (5, 4.0)])
 def test_powers_by_samples(dimension, beta):
     event = mechc.radial("subbotin", dimension)(beta=beta, scale=1.0, sensitivity=0.8)
     rng = np.random.default_rng(4)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from mechc.kernel import ir
 from mechc.kernel.ir import Block, Expr
@@ -23,6 +24,7 @@ LARGE = 11
 Lets = tuple[tuple[ir.Local, Expr], ...]
 
 
+@lru_cache(maxsize=64)
 def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
     """Name every operation that occurs twice within one guard, and large ones of all arms.
 
@@ -35,11 +37,13 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         ends, block = _ends_named(block, lifted)
         lifted += len(ends)
         several = len(block.tail.arms) > 1  # type: ignore[union-attr]
-        common = sorted(_everywhere(block), key=_size, reverse=True) if several else []
+        common = sorted(_everywhere(block), key=_largest_first) if several else []
         names: dict[Expr, ir.Local] = {}
+        inside: set[Expr] = set()
         for value in common:
-            if not any(value in ir.walk(larger) for larger in names):
+            if value not in inside:
                 names[value] = ir.Local(f"u{lifted + len(names)}")
+                inside.update(ir.walk(value))
         renamed = ir.map_block(
             block, lambda expr: ir.transform(expr, lambda node: names.get(node, node))
         )
@@ -89,8 +93,14 @@ def _everywhere(block: Block) -> set[Expr]:
     return {expr for expr in certain if _size(expr) > LARGE and not isinstance(expr, ir.Neg)}
 
 
+def _largest_first(expr: Expr) -> tuple[int, str]:
+    """A key to sort by, the same in every process."""
+    return -_size(expr), repr(expr)
+
+
+@lru_cache(maxsize=2**16)
 def _size(expr: Expr) -> int:
-    return sum(1 for _ in ir.walk(expr))
+    return 1 + sum(map(_size, ir.children(expr)))
 
 
 def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
