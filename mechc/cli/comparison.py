@@ -93,7 +93,7 @@ def figure(found: Answers, what: str, title: str, path: Path) -> None:
         for name, (answer, _) in found.items()
         if not isinstance(answer, str)
     }
-    plot.bars(rows, SIDES, path, title=title, xlabel=what, joined=True)
+    plot.bars(rows, SIDES, path, title=title, xlabel=f"{what} (hollow: an estimate)", joined=True)
 
 
 def table(found: Answers, what: str, claim: Claim | None) -> Group:

@@ -224,13 +224,16 @@ def _next_to_infinite_mass(evaluation: Evaluation, log_target: float, highest: f
 
 def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> Bound:
     curve = Curve(partial(evaluation.log_delta_in, direction, target=log_target), log_target)
-    start, slope = saddle_start(evaluation.steps[direction], log_target)
     curve.low, curve.high = _bracket(evaluation, direction, log_target)
+    near_top = _at_top(curve, curve.low)  # before a law is resolved for the tilts of its end
+    if near_top is not None:
+        return near_top
+    start, slope = saddle_start(evaluation.steps[direction], log_target)
     if evaluation.is_rough_first and log_target < DEEP and curve.high < math.inf:
         start = curve.high  # laws on grids end where one step does, with little below
-    at_top = _at_top(curve, start)
-    if at_top is not None:
-        return at_top
+    near_top = _at_top(curve, start)
+    if near_top is not None:
+        return near_top
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
     narrow = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
@@ -277,7 +280,7 @@ def _at_top(curve: Curve, start: float) -> Bound | None:
     if not (top * (1.0 - AT_TOP) <= max(start, low) <= top * (1.0 + AT_TOP)):
         return None
     first = curve.at(top)
-    if low < top * (1.0 - AT_TOP):
+    if low < top * (1.0 - NEAR_TOP):
         low = top * (1.0 - NEAR_TOP)
         if not curve.excess("lower", low) > 0.0:
             return None

@@ -499,8 +499,9 @@ class Composition(Queries):
         return hash(self.parts)
 
     def __repr__(self) -> str:
-        """Show events with their counts."""
-        return " + ".join(f"{count} * {event}" for event, count in self.parts) or "Composition()"
+        """Show events with their counts, but for one."""
+        words = (f"{count} * {event}" if count != 1 else repr(event) for event, count in self.parts)
+        return " + ".join(words) or "Composition()"
 
 
 def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:

@@ -178,7 +178,7 @@ def _blank() -> tuple[Any, Any]:
 def _profile(event: Use) -> str:
     figure, axes = _blank()
     top = float(event.epsilon(1e-12).upper)
-    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 40)
+    points = np.linspace(0.0, top if 0 < top < np.inf else 10.0, 80)  # chords hang unseen
     directions = ("both",) if event.mechanism.symmetric else ("remove", "add")
     for index, direction in enumerate(directions):
         answer = event.delta(points, direction=direction)

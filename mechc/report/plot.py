@@ -95,9 +95,11 @@ def run(
         KINDS[kind](axes, one, asked, look, name, index)
     if target is not None:
         axes.axhline(target, color="0.35", linewidth=0.9, dashes=(4, 3))
+        falls = kind != "steps"  # and leaves room on the right
         axes.annotate(
-            f"target {target:g}", (0.0, target), (4, 3), xycoords=("axes fraction", "data"),
-            textcoords="offset points", color="0.35", fontsize="small",
+            f"target {target:g}", (float(falls), target), (-4 if falls else 4, 3), color="0.35",
+            xycoords=("axes fraction", "data"), textcoords="offset points", fontsize="small",
+            ha="right" if falls else "left",
         )  # fmt: skip
     if kind != "tradeoff":
         axes.set_ylim(bottom=0)
@@ -176,7 +178,7 @@ def bars(
     if not joined:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(words), frameon=False,
                     fontsize="small", handletextpad=0.1, columnspacing=1.0)  # fmt: skip
-    figure.suptitle("\n".join(textwrap.wrap(title, 78)), fontsize="medium")
+    figure.suptitle("\n".join(textwrap.wrap(title, 86)), fontsize="medium")
     if path is not None:
         save(figure, path)
     drawn: Figure = figure
@@ -203,7 +205,9 @@ def draw(
         between: adds points to the abscissae and values; by default the values rise in steps.
     """
     lower, upper = np.asarray(bound.lower, float), np.asarray(bound.upper, float)
-    shown = upper if np.isfinite(upper).any() else np.asarray(bound.estimate)
+    proven = bool(np.isfinite(upper).any())
+    shown = upper if proven else np.asarray(bound.estimate)
+    label = label if proven or not label else f"{label} (estimate)"
     x = np.asarray(x, float)
     fine, shown = (x, shown) if between is None else between(x, shown)
     _line(axes, fine, shown, label, index, drawstyle="default" if between else "steps-pre")
@@ -254,7 +258,8 @@ def _profile(
     axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
 ) -> None:
     """Epsilon against delta."""
-    logs = np.linspace(math.log(look.smallest), math.log(0.2), 80)
+    count = 80 - round(math.log10(look.smallest))  # chords over e^8 look like stairs
+    logs = np.linspace(math.log(look.smallest), math.log(0.2), count)
     answer = what.epsilon(log_delta=logs, **how)
     draw(axes, np.exp(logs), answer, label=label, index=index, between=_profile_chords)
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")

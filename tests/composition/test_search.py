@@ -122,6 +122,14 @@ def test_no_search_next_to_the_largest_loss():
     assert found.lower <= truth <= found.upper
 
 
+def test_targets_at_the_largest_loss_leave_the_others_of_an_array_their_digits(laplace):
+    run = 50 * laplace(scale=20.0)
+    found = run.epsilon(log_delta=[-100.0, -55.0, math.log(0.05)])
+    assert np.all(found.upper - found.lower < [1e-11, 1e-8, 1e-5])
+    grid = run.epsilon(0.05, method="pld")
+    assert found.lower[2] <= grid.upper and grid.lower <= found.upper[2]
+
+
 @pytest.mark.parametrize("halfwidth", [2, 10])
 @pytest.mark.parametrize("count", [1, 5, 50])
 def test_a_delta_that_is_the_mass_at_infinity_up_to_rounding(halfwidth, count):
