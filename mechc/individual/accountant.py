@@ -452,7 +452,8 @@ class IndividualAccountant(TakesTurns):
         if not self.grid.splines:
             asked.append(asked[0]._replace(better=True))
         evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
-        sides = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
+        knows = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
+        sides = {d: answers for d, (answers, _) in knows.items()}
         rough = np.stack([a.upper for a in sides.values()])
         done = np.zeros(rough.shape, np.bool_)
         for likely in (rough == rough.max(axis=0), np.ones(rough.shape, np.bool_)):
@@ -461,7 +462,7 @@ class IndividualAccountant(TakesTurns):
                 done[i, who] = True
                 if not who.size:
                     continue
-                first, again, tilts = evaluators[d].first(asked[0].some(who))
+                first, again, tilts = evaluators[d].first(knows[d][1].some(who))
                 answers.meet(who, first)
                 open_ = np.flatnonzero(first.upper > _hull(sides)[0][who])
                 if not open_.size:

@@ -35,7 +35,7 @@ from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, STAR
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
-from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
+from mechc.individual.tilts import FORBIDDEN, ROUGH, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
 from mechc.protocol import Floats
@@ -50,7 +50,9 @@ FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncation may take
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
-PILOT = 128  # nodes of the sum that says where everybody's answer is, before anything is proven
+PLAIN = 10.0  # nodes up to which a sum is close to Gaussian, so that its saddle point says where
+# the answer is
+PILOT = 128  # nodes of the sum that says so of others, before anything is proven
 FARTHER = 3  # times that a contour is made, each with twice the frequencies of the one before, ...
 OPEN_END, GAINED = 0.1, 0.5  # ... where more is lost beyond them, as long as there is less of it
 ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
@@ -404,55 +406,68 @@ class Evaluator(TakesTurns):
         found: Tilts = self._kept(key, lambda: Tilts(self.members, *key, self._shelf))
         return found
 
-    def rough(self, asked: Asked) -> Answers:
+    def rough(self, asked: Asked) -> tuple[Answers, Asked]:
         """Return Chernoff bounds from knots alone, at few tilts: who needs no others of these."""
         tilts, nothing = self.tilts(asked.span, REACHES[0], True), np.full(asked.rows.size, np.nan)
-        worse = asked._replace(reading="worse")
-        return _chernoff(asked.query, _choose(worse, tilts, nothing, np.arange(tilts.t.size)))
+        how = _choose(asked._replace(reading="worse"), tilts, nothing, np.arange(tilts.t.size))
+        found = _chernoff(asked.query, how)
+        how[:, BEST] *= ROUGH
+        return found, asked._replace(how=how)
 
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
         With estimates of the answers, nan where there is none, contours fit them.
         """
-        size = asked.rows.size
+        size, span, few = asked.rows.size, asked.span, asked.query.few
         known = np.full(size, np.nan) if known is None else known
-        found, span = np.empty((size, WORK + 1)), asked.span
-        todo = np.arange(size)
-        for reach in REACHES:  # for those whom a shorter one did not serve, unless they are few
+        best = np.zeros(size) if asked.how is None else asked.column(BEST)
+        found, todo = np.full((size, WORK + 1), np.nan), np.arange(size)
+        for reach in REACHES:  # for those whom a shorter one does not serve, unless they are few
             tilts = self.tilts(span, reach)
-            mine = _choose(asked.some(todo), tilts, known[todo], np.arange(tilts.t.size))
-            found[todo] = mine
-            far = (mine[:, TILT] != -1.0) & (mine[:, BEST] + inversion.ABOVE >= tilts.t.size)
+            enough = tilts.complete or reach == REACHES[-1]
+            far = best[todo] + inversion.ABOVE >= tilts.t.size
+            now = todo if enough or far.sum() <= few else todo[~far]
+            found[now] = _choose(asked.some(now), tilts, known[now], np.arange(tilts.t.size))
+            best[now] = found[now, BEST]
+            far = (found[todo, TILT] != -1.0) & (best[todo] + inversion.ABOVE >= tilts.t.size)
             todo = todo[far]
-            if tilts.complete or todo.size <= asked.query.few:
+            if enough or todo.size <= few:
                 break
         return _chernoff(asked.query, found), asked._replace(how=found), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked.
 
-        A short sum of which nothing is proven says first where everybody's answer is: Chernoff's
-        bound misses epsilon by a factor of two to five where few steps matter, and contour, period
-        and number of nodes depend on it.
+        A short sum of which nothing is proven says first where the answer of those is whose sum is
+        no `PLAIN` one: there the saddle point misses epsilon by a factor of up to five, and
+        contour, period and number of nodes depend on it.
         """
         size, tell = asked.rows.size, asked.query.tell
         todo = np.flatnonzero(asked.tilts >= 0)
-        nothing = np.full(todo.size, np.nan)
-        guess = self._guess(_share(asked.some(todo), tilts, nothing), tilts)
-        done = size - todo.size
+        done, guess = size - todo.size, np.full(size, np.nan)
+        asked = _share(asked.some(todo), tilts, guess[todo])
+        unsure = np.flatnonzero(asked.column(NODES) > PLAIN)
+        guess[todo[unsure]] = self._guess(asked.some(unsure), tilts)
         for factor in ROUNDS:
-            _, again, tilts = self.first(asked.some(todo), guess)
-            open_ = again.tilts >= 0
-            todo, again = todo[open_], _share(again.some(open_), tilts, guess[open_])
-            for part, i in _groups(again.tilts):
-                found = self._on_contour(again.some(part), tilts, i, factor)
+            told = np.flatnonzero(~np.isnan(guess[todo]))
+            if told.size:
+                _, again, other = self.first(asked.some(told), guess[todo[told]])
+                tilts, how = max(tilts, other, key=lambda a: a.t.size), np.array(asked.how)
+                how[told] = again.how
+                asked = asked._replace(how=how)
+            open_ = asked.tilts >= 0
+            todo = todo[open_]
+            asked = _share(asked.some(open_), tilts, guess[todo])
+            for part, i in _groups(asked.tilts):
+                found = self._on_contour(asked.some(part), tilts, i, factor)
                 answers.meet(todo[part], found)
                 done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
-            todo = todo[answers.at(todo).gains(again.column(ALLOWED))]
-            guess = answers.estimate[todo]
+            open_ = answers.at(todo).gains(asked.column(ALLOWED))
+            todo, asked = todo[open_], asked.some(open_)
+            guess[todo] = answers.estimate[todo]
             if todo.size <= asked.query.few:
                 break
         return answers
@@ -465,9 +480,8 @@ class Evaluator(TakesTurns):
             h, step = _nodes_apart(some)
             high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
             contour = self._contour(some, tilts, i, high, proven=False)
-            for part, j in _groups(step):
-                table, lost = self._table(contour, j, PILOT), np.zeros(part.size)
-                found.meet(who[part], self._solve(some.some(part), table, PILOT, lost, only=True))
+            count, lost = np.full(who.size, PILOT), np.zeros(who.size)
+            found.meet(who, self._solved(some, contour, step, count, lost, only=True))
         return found.estimate
 
     def _on_contour(self, asked: Asked, tilts: Tilts, at: int, factor: float) -> Answers:
@@ -486,12 +500,24 @@ class Evaluator(TakesTurns):
             high, before = 2.0 * high, far
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
+        return self._solved(asked, contour, step, count, lost)
+
+    def _solved(
+        self,
+        asked: Asked,
+        contour: Contour,
+        step: Rows,
+        count: Rows,
+        lost: Floats,
+        only: bool = False,
+    ) -> Answers:
+        """Solve for some people on a contour, each with a number of nodes."""
         found = Answers.none(asked.rows.size)
         for members, j in _groups(step):
             table = self._table(contour, j, int(count[members].max()))
             for some, n in _groups(count[members]):
                 mine = members[some]
-                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine]))
+                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine], only))
         return found
 
     def _solve(

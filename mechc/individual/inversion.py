@@ -48,6 +48,7 @@ COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
 LEAST = 5e-324  # a positive delta that no double is as small as
+VERTEX = 0.05  # share of epsilon by which its saddle point may lie below those of single tilts
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
 
@@ -116,12 +117,18 @@ def choose(  # type: ignore[no-untyped-def]
         out[p, TILT] = -2.0
         eps = known[p] if math.isnan(epsilon) else epsilon
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
-            eps = max(best, 0.0)
+            eps, before, last, off = best, np.inf, np.inf, 0.0
             for m in range(bend.size):
                 c = t[m * STRIDE]
                 curve = bend[m] + 1.0 / (c * c) + 1.0 / ((c + 1.0) * (c + 1.0))
                 value = k[m * STRIDE] - poles[m * STRIDE] - log_delta
-                eps = min(eps, max((value - 0.5 * math.log(2.0 * math.pi * curve)) / c, 0.0))
+                value = (value - 0.5 * math.log(2.0 * math.pi * curve)) / c
+                if last == eps < value and before < np.inf:  # the vertex of the parabola there
+                    slope, bow = value - before, value + before - 2.0 * last
+                    off = min(slope * slope / (8.0 * bow), VERTEX * abs(eps))
+                eps, before, last = min(eps, value), last, value
+            eps -= off
+            eps = max(eps, 0.0)
         out[p, START] = eps
         lowest = np.inf
         for i in range(t.size):
