@@ -12,13 +12,13 @@ PACKAGE = ROOT / "mechc"
 
 # from the ground up: a room imports from its own floor's rooms below it, never from above
 FLOORS = (
-    "errors", "adjacency", "protocol", "machine_code", "symbolic", "declare", "calculus", "kernel",
+    "errors", "adjacency", "protocol", "numeric", "symbolic", "declare", "calculus", "kernel",
     "loss", "accountants", "verify", "report", "composition", "reductions", "individual",
     "integrations", "cli", "__main__",
 )  # fmt: skip
 
 # behind the kernel: nothing here may import SymPy when a query on a cached kernel runs
-NUMERIC = ("accountants", "loss", "individual", "composition", "protocol", "errors")
+NUMERIC = ("numeric", "accountants", "loss", "individual", "composition", "protocol", "errors")
 NUMERIC_LIBRARIES = {"numpy", "scipy", "numba"}
 
 

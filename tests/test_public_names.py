@@ -33,9 +33,9 @@ def test_an_interrupted_import_of_numba_is_whole():
         "    def find_spec(self, name, *_):\n"
         "        if name == 'numba.core': signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Press())\n"
-        "try: import mechc.machine_code\n"
+        "try: import mechc.numeric.machine_code\n"
         "except KeyboardInterrupt: print('interrupted')\n"
-        "from mechc.machine_code import njit\n"
+        "from mechc.numeric.machine_code import njit\n"
         "print(njit(lambda x: x + 1)(1))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -36,10 +36,10 @@ from mechc.accountants.contours.put import (
 )
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
-from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import OutOfWorkError, apart
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply

@@ -46,8 +46,8 @@ from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct
 from mechc.accountants.sparse import STEPS
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError, share
 from mechc.loss.truncated_loss import is_resolved
+from mechc.numeric.allowance import OutOfWorkError, share
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step

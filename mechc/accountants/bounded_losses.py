@@ -30,12 +30,12 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from mechc.accountants.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
-from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 TURNS = 60

@@ -44,11 +44,11 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError, spared
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import EPS, U
 from mechc.loss.truncated_loss import is_resolved
+from mechc.numeric.allowance import OutOfWorkError, spared
+from mechc.numeric.rounding import EPS, U
 
 
 def exponent(composed: ComposedLoss, t: float, epsilon: float) -> tuple[float, float]:

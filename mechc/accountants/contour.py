@@ -36,7 +36,7 @@ from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 

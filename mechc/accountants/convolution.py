@@ -32,13 +32,13 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log_add
 from mechc.errors import UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.allowance import MAX_WORK, allowed, spend
 from mechc.loss.discretise import GridLaw
 from mechc.loss.moments import dot
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.roots import switch
-from mechc.loss.rounding import U
+from mechc.numeric.allowance import MAX_WORK, allowed, spend
+from mechc.numeric.roots import switch
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 PART, LAWS = 0.012, 50.0  # of the work allowed, for one composition, and once more for so many laws

@@ -19,11 +19,11 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import dot, log_total
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Logs = tuple[float, float, float]

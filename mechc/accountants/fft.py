@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.allowance import spend
 from mechc.loss.discretise import GridLaw
-from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import U
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 Complexes = NDArray[np.complex128]

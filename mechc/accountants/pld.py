@@ -43,9 +43,9 @@ from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_pe
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import U
+from mechc.numeric.allowance import MAX_WORK, OutOfWorkError, allowed, share
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 T = TypeVar("T", "_Pair", Composition)

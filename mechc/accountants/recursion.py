@@ -42,17 +42,17 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from mechc.accountants.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import spend
-from mechc.loss.chebyshev_tables import DEGREE, Tabulated, series, tabulate
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import halved
+from mechc.loss.quadrature.rule import halved
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 GOAL = 1e-11  # relative error aimed at, all steps together

@@ -27,7 +27,7 @@ from mechc.accountants.contours.trapezoid import Lattice, Smooth
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails

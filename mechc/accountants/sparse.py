@@ -64,12 +64,12 @@ from mechc.accountants.contours.trapezoid import (
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import spend
 from mechc.loss.moments import dot, log_total, sum_tilted
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER, TOP, WEIGHTS
+from mechc.loss.quadrature.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Complexes = NDArray[np.complex128]

@@ -16,7 +16,7 @@ from rich.table import Table
 from mechc.accountants.bound import Bound
 from mechc.accountants.registry import methods
 from mechc.errors import MechcError
-from mechc.loss.allowance import OutOfWorkError
+from mechc.numeric.allowance import OutOfWorkError
 from mechc.report.tables import number, under
 
 if TYPE_CHECKING:

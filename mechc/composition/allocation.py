@@ -27,8 +27,8 @@ from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
-from mechc.loss.allowance import OutOfWorkError, apart
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.protocol import ParameterInfo
 
 MOST_STEPS, USUAL = 10_000_000, 1000

@@ -27,9 +27,9 @@ from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, a
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, public, suggestion
-from mechc.loss.allowance import MAX_WORK, limited
-from mechc.loss.roots import root
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import MAX_WORK, limited
+from mechc.numeric.roots import root
+from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 if TYPE_CHECKING:

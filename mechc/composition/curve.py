@@ -24,9 +24,9 @@ from mechc.accountants.repetitions import Sweep
 from mechc.composition import epsilon
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.errors import DeclarationError
-from mechc.loss.allowance import OutOfWorkError, limited
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.allowance import OutOfWorkError, limited
 from mechc.protocol import Floats
 
 if TYPE_CHECKING:

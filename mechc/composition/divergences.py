@@ -41,10 +41,10 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, asked, from_log
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError, share, spared
 from mechc.loss.normal import log_ndtr
-from mechc.loss.roots import switch
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import OutOfWorkError, share, spared
+from mechc.numeric.roots import switch
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct, log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError, share
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
+from mechc.numeric.allowance import OutOfWorkError, share
+from mechc.numeric.rounding import EPS
 
 MAX_EVALUATIONS = 200
 LARGEST_EPSILON = 1e300

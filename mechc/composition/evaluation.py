@@ -22,12 +22,12 @@ from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import is_resolved
+from mechc.numeric.allowance import OutOfWorkError
+from mechc.numeric.rounding import EPS
 
 NEAREST = 1e-290  # closer ones have too few digits to be halved
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one

@@ -24,7 +24,7 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept
 from mechc.composition.queries import Queries
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of, public
-from mechc.loss.allowance import OutOfWorkError, allowed
+from mechc.numeric.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation

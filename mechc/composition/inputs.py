@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError, suggestion
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 MAX_COUNT = 10**12

@@ -28,8 +28,8 @@ from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
 from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
 from mechc.kernel import build
-from mechc.loss.jit import uncollected
 from mechc.loss.window import ENDS, Window, fits
+from mechc.numeric.jit import uncollected
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
 if TYPE_CHECKING:

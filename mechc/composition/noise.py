@@ -18,8 +18,8 @@ import numpy as np
 
 from mechc.composition.inputs import as_array, as_number, check
 from mechc.errors import NumericError, UnsupportedError, as_flag, public
-from mechc.loss.roots import root
-from mechc.loss.rounding import EPS
+from mechc.numeric.roots import root
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
 from mechc.symbolic.quadrature import integral, sum_over
 

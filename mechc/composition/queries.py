@@ -36,7 +36,7 @@ from mechc.composition.inputs import (
     share,
 )
 from mechc.errors import DeclarationError, UnsupportedError, as_flag, listed, public, suggestion
-from mechc.loss.allowance import MAX_WORK, limited
+from mechc.numeric.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

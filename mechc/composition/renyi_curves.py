@@ -29,8 +29,8 @@ from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import Step
-from mechc.loss.roots import lowest
-from mechc.loss.rounding import EPS
+from mechc.numeric.roots import lowest
+from mechc.numeric.rounding import EPS
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import PrivacyLoss

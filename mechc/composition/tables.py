@@ -41,13 +41,13 @@ from mechc.errors import (
     check_text,
     public,
 )
-from mechc.loss.allowance import OutOfWorkError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import FEW, log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import EPS
 from mechc.loss.truncated_loss import UnresolvedLoss
+from mechc.numeric.allowance import OutOfWorkError
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from mechc.errors import (
     public,
     suggestion,
 )
-from mechc.loss.roots import lowest
+from mechc.numeric.roots import lowest
 from mechc.protocol import Measure
 
 if TYPE_CHECKING:

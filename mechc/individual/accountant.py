@@ -47,7 +47,7 @@ from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import SHARE, Grid, subdivision
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
 from mechc.individual.tilts import crowding
-from mechc.loss.allowance import MAX_WORK
+from mechc.numeric.allowance import MAX_WORK
 from mechc.protocol import Floats
 
 Rows = NDArray[np.int64]

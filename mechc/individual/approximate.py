@@ -27,7 +27,7 @@ from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.budget import Mask, dense
 from mechc.individual.filters import check_target, gaussian_order, gdp_budget, renyi_budget
 from mechc.individual.storage import TakesTurns, in_turn
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 CELLS = 12

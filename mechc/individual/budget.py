@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual.storage import PathLike
-from mechc.loss.jit import compiled, subroutine
+from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 Words = NDArray[np.uint64]

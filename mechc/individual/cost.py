@@ -24,7 +24,7 @@ from mechc.individual.family import Family
 from mechc.individual.ledger import multiply
 from mechc.individual.splines import Grid
 from mechc.individual.tilts import ROUGH, TOO_FAR, Members, Tilts
-from mechc.loss.allowance import limited
+from mechc.numeric.allowance import limited
 from mechc.protocol import Floats
 
 CONTOURS, TABLES = 1.5, 4.0  # that a population takes, in those that are timed: the short ones of

@@ -57,7 +57,7 @@ from mechc.individual.budget import (
     number,
 )
 from mechc.individual.storage import PathLike, TakesTurns, in_turn, read, write
-from mechc.loss.roots import lowest
+from mechc.numeric.roots import lowest
 from mechc.protocol import Floats
 
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings

@@ -36,9 +36,9 @@ from mechc.accountants.contours.trapezoid import (
     TAIL,
     C,
 )
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, waves
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 
 UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK = range(9)  # what `choose` says
 STRIDE = 4  # contours go through every fourth tilt, so that there are few

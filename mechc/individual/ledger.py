@@ -33,7 +33,7 @@ from mechc.individual.budget import (
 )
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike
-from mechc.loss.jit import compiled
+from mechc.numeric.jit import compiled
 from mechc.protocol import Floats
 
 Rows = NDArray[np.int64]

@@ -32,9 +32,9 @@ from mechc.errors import MechcError
 from mechc.individual.contours import Query
 from mechc.individual.family import Family
 from mechc.individual.splines import Grid
-from mechc.loss.allowance import limited
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.roots import root
+from mechc.numeric.allowance import limited
+from mechc.numeric.roots import root
 from mechc.protocol import Floats
 
 FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer

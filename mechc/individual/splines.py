@@ -41,9 +41,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from mechc.errors import DeclarationError
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, waves
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 ONE = 1 << 20  # units of a spline weight

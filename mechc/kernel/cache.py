@@ -422,7 +422,7 @@ def _run(name: str, path: Path, text: str) -> Kernel:
 
 def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[Any], Any]:
     """`numba.njit` for the functions of one kernel, which checks, keeps and seals machine code."""
-    from mechc.machine_code import njit
+    from mechc.numeric.machine_code import njit
 
     def make(function: Any) -> Any:
         try:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, VerificationError
-from mechc.loss.allowance import spend
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice

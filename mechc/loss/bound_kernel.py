@@ -12,7 +12,6 @@ import numpy as np
 from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
-from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.atoms import (
     MASS_TOLERANCE,
     Nodes,
@@ -24,8 +23,9 @@ from mechc.loss.atoms import (
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER, loss_jitter, losses, losses_moved
+from mechc.loss.quadrature.rule import ORDER, loss_jitter, losses, losses_moved
+from mechc.numeric.allowance import DENSITY, spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, Measure
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)

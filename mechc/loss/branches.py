@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
-from mechc.loss.allowance import DENSITY, apart, spend
 from mechc.loss.atoms import DEEPEST
 from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import (
+from mechc.loss.quadrature.rule import (
     NODES,
     ORDER,
     TOP,
@@ -36,6 +34,8 @@ from mechc.loss.rule import (
     losses_moved,
     off_lines,
 )
+from mechc.numeric.allowance import DENSITY, apart, spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]

@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import U
 from mechc.loss.unresolved import displacement
+from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mechc.errors import InternalError
 from mechc.loss.moments import log_total
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)

@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.numeric.allowance import DENSITY, spend
 from mechc.protocol import Floats, Kernel, Measure
 
 _LEAST = -64.0  # log of the probability below which an outcome is dropped

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.loss.jit import compiled, subroutine
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 LEAST = -700.0  # below it exp is taken as exp(LEAST): denormal numbers cost time and mean nothing

@@ -25,7 +25,7 @@ from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, is_closed
 
 FAR = 4.0  # times the tilts wanted, beyond which nodes for others are a burden

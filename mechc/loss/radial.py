@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import EPS
 from mechc.loss.tabulated import Table, fit, tabulated_loss, unresolved
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 DEPTH = 745.0  # nats below its largest value, where a density is nothing

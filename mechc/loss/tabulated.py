@@ -22,10 +22,10 @@ from mechc import protocol
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.infinite_mass import LogMass
-from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved
+from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, halved
 from mechc.loss.window import Offered
+from mechc.numeric.jit import compiled
 from mechc.protocol import Floats
 
 Values = Callable[[Floats], tuple[Floats, Floats]]

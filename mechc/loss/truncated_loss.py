@@ -25,7 +25,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import log_above, log_below, within
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
-from mechc.loss.rule import ORDER
+from mechc.loss.quadrature.rule import ORDER
 from mechc.protocol import Floats, Kernel
 
 Edges = tuple[float, float]

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import losses
+from mechc.loss.quadrature.rule import losses
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel
 
 SHARE = 1e-2  # of the mass at a tilt that may lie too close to an end

@@ -7,7 +7,7 @@ from scipy import special
 
 import mechc
 from mechc.accountants.contours.characteristic import log_phi, smoothness
-from mechc.loss.rule import NODES, WEIGHTS
+from mechc.loss.quadrature.rule import NODES, WEIGHTS
 
 
 @pytest.mark.parametrize(("nodes", "h"), [(30, 0.2), (700, 3.0)])

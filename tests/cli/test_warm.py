@@ -6,7 +6,7 @@ import sys
 from typer.testing import CliRunner
 
 from mechc.cli.commands import app
-from mechc.loss import jit
+from mechc.numeric import jit
 
 
 class Terminal(io.StringIO):

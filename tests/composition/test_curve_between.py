@@ -6,7 +6,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.composition import curve
-from mechc.loss.allowance import spend
+from mechc.numeric.allowance import spend
 
 
 def root(n):

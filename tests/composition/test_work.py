@@ -8,7 +8,7 @@ from scipy.special import ndtr
 import mechc
 from mechc.composition.events import forget_losses
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
-from mechc.loss import allowance
+from mechc.numeric import allowance
 
 CAPS = [1.0, 300.0, 3e3, 2e4, 1e5, 1e6]
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mechc.loss.rule import losses
+from mechc.loss.quadrature.rule import losses
 
 
 def written(*values):

@@ -22,7 +22,7 @@ from mechc.accountants.fft import log_subtract
 from mechc.errors import UnsupportedError
 from mechc.loss.normal import log_ndtr
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 
 _METHOD = "clt"
 

@@ -41,7 +41,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 _METHOD = "edgeworth"

@@ -70,7 +70,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 

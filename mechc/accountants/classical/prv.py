@@ -29,7 +29,7 @@ from mechc.accountants.fft import TiltedSum, distinct
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 
 _BYTES = 120  # of memory per mesh point, at the peak
 

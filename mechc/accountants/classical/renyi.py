@@ -31,7 +31,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 _METHOD = "renyi"

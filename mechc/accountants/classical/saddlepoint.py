@@ -59,7 +59,7 @@ from mechc.accountants.fft import (
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut

@@ -45,11 +45,11 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.characteristic import Law, Tilted, variation
 from mechc.accountants.contours.trapezoid import Complexes, Contour
 from mechc.accountants.fft import periodic_payoff
-from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import ENDS, NODES, ORDER, WEIGHTS, halved
+from mechc.loss.quadrature.rule import ENDS, NODES, ORDER, WEIGHTS, halved
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 STABLE = 8.0  # smallest phase of half a panel at which the recurrence goes upward

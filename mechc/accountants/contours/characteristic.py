@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.saddle import tilt
 from mechc.errors import NumericError
-from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import exponentials, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rule import DERIVATIVE, ENDS, ORDER, TOP
+from mechc.loss.quadrature.rule import DERIVATIVE, ENDS, ORDER, TOP
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])

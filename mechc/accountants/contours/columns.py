@@ -16,7 +16,7 @@ from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near

@@ -20,10 +20,10 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.fft import distinct, log1mexp, log_add
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.allowance import spend
 from mechc.loss.infinite_mass import composed, rounded
 from mechc.loss.privacy_loss import Step
-from mechc.loss.rounding import U
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives

@@ -22,8 +22,8 @@ from mechc.accountants.contours.characteristic import (
 )
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
-from mechc.loss.jit import compiled
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.jit import compiled
 from mechc.protocol import Floats
 
 WALK = 60.0  # most evaluations over a distance as long as it is from zero

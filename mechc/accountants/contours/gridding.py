@@ -21,8 +21,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import EPS
 
 WIDTH = 17  # grid points that a node is spread over on either side
 ERROR = 1e-12  # of phi, in units of the weights' sum: 86 times 45 ulps, and 3e-15

@@ -32,12 +32,12 @@ from mechc.accountants.contours.atoms import draws
 from mechc.accountants.contours.put import Shares
 from mechc.accountants.fft import log1mexp, log_add, transform_error
 from mechc.errors import NumericError
-from mechc.loss.allowance import spend
 from mechc.loss.discretise import one_sided
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import U
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 Parts = Sequence[tuple[Floats, int]]

@@ -41,8 +41,8 @@ from mechc.accountants.contours.trapezoid import (
     conclude,
     moved,
 )
-from mechc.loss.jit import compiled, plain
-from mechc.loss.rounding import EPS
+from mechc.numeric.jit import compiled, plain
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 BLOCK = 32  # counts between fresh starts of the powers of phi

@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from mechc.accountants.contours.put import CAP, EDGE, LASTING, WIDTH, Contour, Shares
 from mechc.errors import NumericError
 from mechc.loss import branches
-from mechc.loss.allowance import spend
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import NODES, WEIGHTS
+from mechc.loss.quadrature.rule import NODES, WEIGHTS
 from mechc.loss.tabulated import NONE, Table, convolve, fit, tabulated_loss
+from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Values = Callable[[Floats], tuple[Floats, Floats]]

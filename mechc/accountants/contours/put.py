@@ -43,14 +43,14 @@ import scipy
 
 from mechc.accountants.contours.characteristic import FEW, Law, Tilted
 from mechc.errors import NumericError
-from mechc.loss.allowance import spend
 from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
-from mechc.loss.jit import compiled
 from mechc.loss.moments import dot, excess
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import ORDER
+from mechc.loss.quadrature.rule import ORDER
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 TURN = 9.0  # radians that the wave may turn in a panel of nodes

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.moments import LEAST, exponentials
+from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 Integers = NDArray[np.int64]

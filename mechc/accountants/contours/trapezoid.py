@@ -39,11 +39,11 @@ from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
 from mechc.accountants.contours.placement import Placement
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
-from mechc.loss.allowance import spend
-from mechc.loss.jit import compiled, plain
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import spend
+from mechc.numeric.jit import compiled, plain
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Complexes = NDArray[np.complex128]

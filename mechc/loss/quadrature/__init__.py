@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.allowance import DENSITY, spend
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
-from mechc.loss.rounding import EPS
-from mechc.loss.rule import DERIVATIVE, NEARBY, ORDER, WEIGHTS, losses, nodes, off_lines
+from mechc.loss.quadrature.rule import DERIVATIVE, NEARBY, ORDER, WEIGHTS, losses, nodes, off_lines
+from mechc.numeric.allowance import DENSITY, spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.quadrature.resolution import Far
-from mechc.loss.rule import WEIGHTS
+from mechc.loss.quadrature.rule import WEIGHTS
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.loss.jit import compiled
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
-from mechc.loss.rounding import EPS, U
-from mechc.loss.rule import ORDER, PROBE, WEIGHTS, nodes
+from mechc.loss.quadrature.rule import ORDER, PROBE, WEIGHTS, nodes
+from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import EPS, U
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import acb, arb, arb_mat, ctx
 
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 STRETCH = 1.75  # half axis along the interval

@@ -24,7 +24,7 @@ from sympy import And, Expr, Piecewise, oo
 from mechc.calculus.cases import Case, by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Measure
 from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic

@@ -33,7 +33,7 @@ import numpy as np
 from flint import acb, arb, arb_poly, ctx, fmpz, fmpz_poly
 
 from mechc.errors import NumericError
-from mechc.loss.rounding import U
+from mechc.numeric.rounding import U
 from mechc.protocol import Floats, Measure
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from mechc.errors import NumericError
-from mechc.loss.rounding import EPS
+from mechc.numeric.rounding import EPS
 
 
 def root(

@@ -17,8 +17,8 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.allowance import DENSITY, spend
-from mechc.loss.rounding import EPS
+from mechc.numeric.allowance import DENSITY, spend
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel
 
 ORDER = 16

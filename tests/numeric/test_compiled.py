@@ -11,7 +11,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import mechc
-from mechc.loss.jit import compiled, plain, subroutine
+from mechc.numeric.jit import compiled, plain, subroutine
 
 
 @compiled("float64(float64)")
@@ -116,7 +116,7 @@ def test_a_process_that_compiles_answers_as_later_ones_do(tmp_path, monkeypatch)
 
 
 def test_a_damaged_file_in_the_cache_of_numba_is_compiled_anew(monkeypatch):
-    from mechc import machine_code
+    from mechc.numeric import machine_code
 
     def njit(signature, cache, **options):
         if cache:

@@ -63,7 +63,7 @@ class Compiled:
         made = self._made
         if made is None:
             with uncollected():
-                from mechc.machine_code import njit
+                from mechc.numeric.machine_code import njit
 
                 try:
                     made = njit(self._signatures, **self._options)(self.py_func)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from mechc.errors import NumericError
-from mechc.loss.roots import lowest, root
+from mechc.numeric.roots import lowest, root
 
 FUNCTIONS = {
     "cubic": (lambda x: (x - 0.3) * (x + 4.0) ** 2, -3.0, 5.0),

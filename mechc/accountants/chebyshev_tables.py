@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.jit import compiled, subroutine
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.rule import NODES, ORDER, WEIGHTS, halved, losses
+from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, halved, losses
+from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on

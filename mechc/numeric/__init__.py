@@ -1,0 +1,1 @@
+"""What every room counts with: ulps, work, roots, machine code."""
