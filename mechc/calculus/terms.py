@@ -232,7 +232,7 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
     if not isinstance(expr, Add) or not expr.has(x):
         return expr
     parts = Add(*(without_differences(a, x, facts) if a.is_Mul else a for a in expr.args))
-    if parts != expr and not parts.has(sp.erf, sp.erfc, sp.atan):
+    if parts != expr and not parts.has(sp.erf, sp.erfc, sp.atan, sp.tanh):
         return parts  # a mixture, each of its laws by itself
     paired = _paired(expr, x, facts)
     if paired is not expr or not any(a.could_extract_minus_sign() for a in expr.args):
@@ -241,11 +241,11 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
 
 
 def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
-    """Pairs of erf or of atan with opposite coefficients, the larger argument first."""
+    """Pairs of erf, atan or tanh with opposite coefficients, the larger argument first."""
     waiting, rest = [], S.Zero
     for term in sp.expand(expr.replace(sp.erfc, lambda u: 1 - sp.erf(u)), deep=False).args:
         c, f = term.as_independent(x, as_Add=False)
-        if isinstance(f, (sp.erf, sp.atan)):
+        if isinstance(f, (sp.erf, sp.atan, sp.tanh)):
             waiting.append((c, f))
         else:
             rest += term
@@ -278,6 +278,8 @@ def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, 
 def _distance(function: type[Expr], a: Expr, b: Expr) -> Expr:
     if function is sp.atan:
         return atan2(sp.factor(sp.expand(a - b)), 1 + a * b)
+    if function is sp.tanh:
+        return sp.sinh(sp.factor(sp.expand(a - b))) / (sp.cosh(a) * sp.cosh(b))
     return exp(log_erf_gap(sp.factor(sp.expand((a + b) / 2)), sp.factor(sp.expand((a - b) / 2))))
 
 

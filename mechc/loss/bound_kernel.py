@@ -37,6 +37,7 @@ OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is no
 # integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known
 HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
 MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
+OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
 LEAST_REACH = 64.0  # integers looked at on either side
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
@@ -573,36 +574,32 @@ class KernelSource:
         # with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
         # follows; that is counted as mass at infinite loss. Where nothing is known of the loss it
         # is all of m_p, which has to be small for that.
+        # A loss whose direction is open is looked at wherever the masses are.
         lo, hi, kind, *limits, _ = row
-        if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU):
-            if kind != protocol.UNSPLIT:
-                return False
-            allowed = HEAVY[-1][1]
+        is_open = kind == protocol.UNSPLIT
+        if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU) and not is_open:
+            return False
         found = []
         for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):
             if end == outer:
                 continue
             gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
-            gap = math.log(2.0) if kind == protocol.UNSPLIT else gap
-            masses = [self._log_mass_beyond(end, side, law) for law in "pq"]
+            x, log_size = _beyond(end, side)
+            logs = np.empty((2, x.size))
+            self.kernel.log_p_many(x, self.theta, logs[0])
+            self.kernel.log_q_many(x, self.theta, logs[1])
+            there = np.isfinite(logs).all(axis=0)
+            masses = [log_total((log + log_size)[there]) for log in logs]
+            if is_open:
+                losses_there = logs[0, there] - logs[1, there]
+                gap = OPEN_GAP * float(np.abs(losses_there - limit).max(initial=gap))
+                if not gap < 1.0:  # then nothing is known of it
+                    gap, allowed = math.log(2.0), HEAVY[-1][1]
             if not gap < 1.0 or not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
                 return False
             found.append((*masses, gap))
         self._tails[lo, hi] = np.array(found)
         return True
-
-    def _log_mass_beyond(self, end: float, side: float, law: str) -> float:
-        """Log of the sum of p or q over integers beyond one, as an integral over log(abs(x))."""
-        # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on,
-        # up to a share of the order of 1/N^2.
-        nodes, weights = np.polynomial.legendre.leggauss(8)
-        start = math.log(abs(end) + 0.5)
-        t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
-        x, logs = (side * np.exp(t)).ravel(), np.empty(t.size)
-        density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
-        density(x, self.theta, logs)
-        logs += t.ravel() + np.log(np.tile(0.5 * weights, t.shape[0]))
-        return log_total(logs[np.isfinite(logs)])
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
         loss, mass, (low, high), reaches = self._atoms
@@ -666,6 +663,17 @@ class KernelSource:
         """Count masses of P and Q, whatever their loss is, at infinite loss."""
         self.early = total([self.early[0], p]), total([self.early[1], q])
         self.infinite = total([self.infinite[0], p]), total([self.infinite[1], q])
+
+
+def _beyond(end: float, side: float) -> tuple[Floats, Floats]:
+    """Places, and log weights of what has them instead of the integers beyond one."""
+    # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on,
+    # up to a share of the order of 1/N^2; that is taken over log(abs(x)).
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    start = math.log(abs(end) + 0.5)
+    t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
+    log_size = t.ravel() + np.log(np.tile(0.5 * weights, t.shape[0]))
+    return side * np.exp(t.ravel()), log_size
 
 
 def _anchor(lo: float, hi: float) -> float:

@@ -204,7 +204,7 @@ class Density:
         change = np.abs(b * profile.slope(y) / slope + side * a)
         with np.errstate(divide="ignore"):
             moved = b * (1.0 + np.abs(profile(y) + loss) / slope) / change
-        return np.minimum(EPS * (1.0 + np.abs(y) + moved), 1.0)
+        return np.asarray(np.minimum(EPS * (1.0 + np.abs(y) + moved), 1.0))
 
     def _interval(self, loss: Floats) -> tuple[Floats, Floats]:
         """Ends of the interval of log a, without what is next to nothing there."""

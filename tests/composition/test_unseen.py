@@ -379,3 +379,33 @@ def test_samples_of_mixtures_rise_and_fall_as_the_mixtures_do():
     ]
     below = (masses[0] + 2 * masses[1] + masses[2]) / 4
     brackets(event.delta(0.0, direction="add"), 0.05 * (2 * below - 1), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "scale", "cdf", "reach", "width"),
+    [
+        ("(tanh((n+1/2)/(2*s)) - tanh((n-1/2)/(2*s)))/2", 0.7,
+         lambda u: 1 / (1 + mp.exp(-u)), 25, 1e-9),
+        ("(atan((n+1/2)/s) - atan((n-1/2)/s))/pi", 3.0,
+         lambda u: mp.atan(u) / mp.pi, 2000, 1e-6),  # the direction of its loss is open
+    ],
+)  # fmt: skip
+def test_noise_rounded_to_integers(noise, scale, cdf, reach, width):
+    """One step and two; far from 0 the losses are nothing, or constant."""
+    event = load(noise=noise, variable="n", lattice=True)(s=scale)
+    with mp.workdps(40):
+        ends = [cdf(mp.mpf(2 * n - 1) / 2 / scale) for n in range(-reach, reach + 3)]
+        mass = np.diff(np.array(ends))
+        p, q = mass[:-1], mass[1:]
+        loss = np.array([float(mp.log(a / b)) for a, b in zip(p, q, strict=True)])
+    p, q = p.astype(float), q.astype(float)
+
+    def delta(epsilon):
+        return float(np.clip(p - math.exp(epsilon) * q, 0.0, None).sum())
+
+    two = sum(share * delta(0.4 - x) for share, x in zip(p, loss, strict=True))
+    two += (1.0 - p.sum()) * delta(0.4)
+    for direction in ("remove", "add"):
+        brackets(event.delta(0.25, direction=direction), delta(0.25), width)
+        bound = (2 * event).delta(0.4, direction=direction)
+        assert bound.lower <= two + 1e-6 and two - 1e-6 <= bound.upper <= bound.lower + 3e-6
