@@ -220,7 +220,7 @@ def _target(
         raise DeclarationError(
             "calibrate: give one target, epsilon= with delta=, or advantage=, or tpr= with fpr="
         )
-    if tpr is not None or fpr is not None:
+    if tpr is not None and fpr is not None:
         low, high = share("calibrate", "fpr", fpr), share("calibrate", "tpr", tpr)
         if not 0.0 < low < high:
             raise UnsupportedError(
