@@ -84,7 +84,7 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
 
 NAME = "Name of a mechanism, or path of a mechanism file."
 RATE = "Poisson sampling rate, such as 0.01 or 256/60000."
-RELATION = "add_remove or replace; with --poisson the first is the default."
+RELATION = "add_remove or replace; of Poisson samples the first is the default."
 DOMAIN = "Domain of a parameter of --p, such as '0 <= w <= 1'."
 DELTA = "Target delta, or 1/60000."
 NOISE = "Standard deviation of the noise / clip norm."

@@ -25,6 +25,7 @@ relation and the status of its claim, whether the generating function is closed 
 whether the loss has point masses, lies on one lattice, or is infinite for some outputs; and the
 first line of its file."""
 Row = dict[str, str]
+WIDE = 130  # characters of a line from which on there is room for all columns
 
 
 def rows(compile_missing: bool = False) -> list[Row]:
@@ -46,14 +47,20 @@ def rows(compile_missing: bool = False) -> list[Row]:
     return found
 
 
-def table(found: list[Row]) -> Table:
-    """Return rows for a terminal, without columns that are empty."""
+def table(found: list[Row], room: int) -> Table:
+    """Return rows for a terminal, without columns that are empty; few where there is little room.
+
+    Args:
+        found: the rows.
+        room: characters of a line.
+    """
     made = Table(box=None, pad_edge=False, expand=True)
-    shown = [w for w in HEADINGS if w != "parameters" and any(row[w] for row in found)]
+    left_out = {"parameters"} if room >= WIDE else HEADINGS.keys() - {"name", "claim", "about"}
+    shown = [w for w in HEADINGS if w not in left_out and any(row[w] for row in found)]
     for word in shown:
         width = max(len(HEADINGS[word]), *(len(row[word]) for row in found))
         last = word == "about"
-        made.add_column(HEADINGS[word], no_wrap=True, min_width=None if last else width,
+        made.add_column(HEADINGS[word], no_wrap=not last, min_width=None if last else width,
                         ratio=1 if last else None)  # fmt: skip
     for row in found:
         made.add_row(*(row[word] for word in shown))

@@ -205,7 +205,7 @@ def list_mechanisms(
 
         compiling_all(mechc.available(), err)
     found = catalogue.rows()
-    _print(ctx, {"mechanisms": found}, lambda: catalogue.table(found))
+    _print(ctx, {"mechanisms": found}, lambda: catalogue.table(found, out.width))
 
 
 @command("methods")
@@ -429,7 +429,7 @@ def calibrate(
     solve_for: Annotated[
         str,
         typer.Option(
-            help="Parameter to find, or 'count'.",
+            help="Parameter to find, sampling_rate or count.",
             parser=word_of,
             autocompletion=parameters("count", "sampling_rate"),
         ),

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.calculus.claims import claim_of
-from mechc.cli import catalogue
+from mechc.cli import catalogue, commands
 from mechc.cli.commands import app
 from mechc.declare.catalog import find, load_declaration
 
@@ -37,13 +37,16 @@ def test_the_whole_table_is_current():
     assert catalogue.markdown() in PAGE
 
 
-def test_the_list_shows_what_is_known():
+def test_the_list_shows_what_is_known(monkeypatch):
     mechc.load("laplace").compile()
-    shown = CliRunner().invoke(app, ["list", "--no-compile"], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0
-    line = next(ln for ln in shown.output.splitlines() if ln.strip().startswith("laplace "))
-    assert "proven T1" in line and "closed" in line
-    assert all(name in shown.output for name in mechc.available())
+    for room in (200, 80):
+        monkeypatch.setattr(commands.out, "_width", room)
+        shown = CliRunner().invoke(app, ["list", "--no-compile"])
+        assert shown.exit_code == 0 and "\u2026" not in shown.output  # nothing is cut off
+        line = next(ln for ln in shown.output.splitlines() if ln.strip().startswith("laplace "))
+        assert "proven T1" in line and ("closed" in line) == (room == 200)
+        assert "Laplace noise on a real query." in line
+        assert all(name in shown.output for name in mechc.available())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "mechanisms").glob("*.py")), ids=lambda p: p.stem)
