@@ -88,7 +88,7 @@ def test_noise_of_a_training_run():
     ("words", "error", "message"),
     [
         ({"solve_for": "clip_norm", "advantage": 0.1}, DeclarationError, "noise_multiplier, batch"),
-        ({"solve_for": "epochs", "tpr": 0.1}, DeclarationError, "fpr=None"),
+        ({"solve_for": "epochs", "tpr": 0.1}, DeclarationError, "tpr= with fpr="),
         ({"solve_for": "epochs", "tpr": 0.1, "fpr": 0.2}, UnsupportedError, "guessing"),
         ({"solve_for": "epochs", "tpr": 0.1, "advantage": 0.2}, DeclarationError, "one target"),
         ({"solve_for": "epochs", "advantage": 2.0}, DeclarationError, "advantage=2 is too large"),
