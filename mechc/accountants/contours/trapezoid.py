@@ -29,6 +29,7 @@ w^2 / 24r times the density of the composed loss at eps: it falls with the squar
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -291,10 +292,10 @@ class Contour:
         return self.re.size >= self.most
 
     def weight(self, epsilon: float) -> float:
-        """Return W(c), the size of the first term."""
+        """Return W(c), the size of the first term; 0 where doubles do not hold its digits."""
         if self._weight[0] != epsilon:  # asked several times for each epsilon
-            at = self.payoff.transform(np.array([self.c + 0j]), epsilon)
-            self._weight = epsilon, float(at[0].real)
+            at = float(self.payoff.transform(np.array([self.c + 0j]), epsilon)[0].real)
+            self._weight = epsilon, at if at >= sys.float_info.min else 0.0
         return self._weight[1]
 
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
