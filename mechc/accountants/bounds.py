@@ -261,11 +261,9 @@ def log_all_largest(steps: Sequence[Step]) -> tuple[float, float]:
         law = step.loss
         if not _ends_in_atom(law):
             return -math.inf, 0.0
-        log_mass = float(law.atom_log_mass[-1])
-        # of the reversed pair, it is the mass of the pair divided by exp(loss)
-        size = 1.0 + abs(log_mass) + law.is_reversed * abs(law.support[1])
+        log_mass, known = float(law.atom_log_mass[-1]), law.tolerance + law.atom_error
         total += step.count * log_mass
-        error += step.count * (law.tolerance + law.atom_error + 4.0 * EPS * size)
+        error += step.count * (known + 4.0 * EPS * (1.0 + abs(log_mass)))
     return total, error + 4.0 * EPS * abs(total)
 
 

@@ -40,6 +40,10 @@ class LossesFrom(Enum):
     FORMULA = "the formula of a kernel"
 
 
+Atoms = tuple[Floats, tuple[Floats, ...], float, float]
+"""Finite losses, logs of their masses under P and Q, and the masses that only one of them has."""
+
+
 class Nodes(NamedTuple):
     """Nodes and atoms of one direction, ready to become fields of a PrivacyLoss."""
 
@@ -64,7 +68,7 @@ class Nodes(NamedTuple):
     ) -> Nodes:
         """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
         spend(MERGED * loss.size)
-        loss, log_mass = merge(loss, log_mass)
+        loss, (log_mass,) = merge(loss, log_mass)
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
         none = np.empty(0)
         return cls(
@@ -106,14 +110,14 @@ def spent(
     return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
 
 
-def merge(loss: Floats, log_mass: Floats) -> tuple[Floats, Floats]:
-    """Sort atoms by loss and add up the masses of equal losses."""
+def merge(loss: Floats, *log_masses: Floats) -> tuple[Floats, tuple[Floats, ...]]:
+    """Sort atoms by loss and add up the masses of equal losses, under each law."""
     if loss.size < 2 or (loss[1:] > loss[:-1]).all():
-        return loss, log_mass
+        return loss, log_masses
     order = np.argsort(loss, kind="stable")
-    loss, log_mass = loss[order], log_mass[order]
+    loss = loss[order]
     starts = np.flatnonzero(np.append(True, loss[1:] != loss[:-1]))
-    return loss[starts], _log_sums(log_mass, starts)
+    return loss[starts], tuple(_log_sums(masses[order], starts) for masses in log_masses)
 
 
 def find_lattice(loss: Floats) -> tuple[float, float] | None:
@@ -154,14 +158,14 @@ def find_lattice(loss: Floats) -> tuple[float, float] | None:
     return float(loss[0]), step
 
 
-def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> tuple[Floats, Floats, float, float]:
+def split_atoms(log_p: Floats, log_q: Floats, loss: Floats) -> Atoms:
     """Sort point masses into finite losses and the masses at plus and minus infinity."""
     p, q = log_p > -np.inf, log_q > -np.inf
     both = p & q
     with np.errstate(invalid="ignore"):  # a formula for the loss may overflow where logs do not
         loss = np.where(np.isfinite(loss), loss, log_p - log_q)
     return (
-        np.ascontiguousarray(loss[both]), np.ascontiguousarray(log_p[both]),
+        np.ascontiguousarray(loss[both]), (log_p[both], log_q[both]),
         log_total(log_p[p & ~q]), log_total(log_q[q & ~p]),
     )  # fmt: skip
 
@@ -203,7 +207,7 @@ def mirrored(lo: float, hi: float) -> tuple[float, float]:
 
 
 def log_hockey_stick(
-    loss: Floats, log_mass: Floats, epsilon: float, mass_error: Floats, kind: LossesFrom,
+    loss: Floats, log_mass: Floats, epsilon: float, mass_error: float, kind: LossesFrom,
     digits: float = 0.0,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Return logs of the atoms' terms of delta(epsilon), and of what rounding may add to them.
@@ -212,7 +216,7 @@ def log_hockey_stick(
         loss: the atoms' losses.
         log_mass: logs of their masses under P.
         epsilon: any real number.
-        mass_error: relative errors of the masses, beside the rounding of their logs.
+        mass_error: relative error of the masses, beside the rounding of their logs.
         kind: where the losses come from.
         digits: see `loss_rounding`.
     """
@@ -225,7 +229,7 @@ def log_hockey_stick(
     near = gap > -shaky if digits or kind is LossesFrom.TABLE else up
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
-        rounded = mass_error[up] + EPS * np.abs(log_mass[up])
+        rounded = mass_error + EPS * np.abs(log_mass[up])
         return terms, np.concatenate([noise, terms + np.log(rounded)])
 
 

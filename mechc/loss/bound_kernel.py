@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import (
     MASS_TOLERANCE,
+    Atoms,
     Nodes,
     formulas_apart,
     merge,
@@ -49,7 +51,8 @@ SHOWN, SEEN_OF = 3.0, 2.0
 AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known beforehand
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
-NO_ATOMS = (np.empty(0), np.empty(0), -math.inf, -math.inf)
+NONE = np.empty(0)
+NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
 
 class KernelSource:
@@ -118,12 +121,7 @@ class KernelSource:
             )
         self._first_panels = self._panels
         tilts = (-1.0, 0.0) if kernel.MEASURE == Measure.LATTICE else (-math.inf, math.inf)
-        losses, log_masses = (
-            atoms[0][:2]
-            if len(atoms) == 1
-            else (np.concatenate([a[i] for a in atoms]) for i in (0, 1))
-        )
-        self._atoms = (*merge(losses, log_masses), tilts, reaches)
+        self._atoms = (*_joined(atoms), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
@@ -173,9 +171,10 @@ class KernelSource:
         self._check_masses()
         self._first_panels = self._panels
 
-    def keep_atoms(self, loss: Floats, log_mass: Floats) -> None:
-        """Take these point masses, sorted by their losses, for all that share outcomes."""
-        self._atoms = loss, log_mass, (-math.inf, math.inf), ()
+    def keep_atoms(self, kept: NDArray[np.bool_]) -> None:
+        """Take these of the point masses for all that share outcomes."""
+        loss, masses = self._atoms[0][kept], tuple(logs[kept] for logs in self._atoms[1])
+        self._atoms = loss, masses, (-math.inf, math.inf), ()
         self._lattice_rows, self._tails = self._lattice_rows[:0], {}
         self.strip = (-math.inf, math.inf)
         self.support = (float(loss[0]), float(loss[-1])) if loss.size else (0.0, 0.0)
@@ -228,9 +227,9 @@ class KernelSource:
 
     def _lacking(self, reverse: bool) -> tuple[float, float]:
         """What masses of P, or Q, lack to one, and its error; branches have a quadrature each."""
-        law, masses = ("q" if reverse else "p"), self.atom_log_mass
+        law = "q" if reverse else "p"
         found = [self.infinite[reverse]]
-        found.append(LogMass(log_total(masses - reverse * self.atom_loss), self.atom_error))
+        found.append(LogMass(log_total(self.atom_log_masses(reverse)), self.atom_error))
         found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
         shares = [math.exp(min(m.log, 700.0)) for m in found]
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
@@ -285,7 +284,11 @@ class KernelSource:
     @property
     def atom_log_mass(self) -> Floats:
         """Their log masses under P."""
-        return self._atoms[1]
+        return self._atoms[1][0]
+
+    def atom_log_masses(self, reverse: bool) -> Floats:
+        """Their log masses under P, or Q."""
+        return self._atoms[1][reverse]
 
     @property
     def atom_error(self) -> float:
@@ -314,7 +317,7 @@ class KernelSource:
             wider = lo < self.tilts[0] or hi > self.tilts[1]
             if self.kernel.MEASURE == Measure.LATTICE and wider:
                 self._widen_lattice(lo, hi)
-            loss, log_mass, tilts, _ = self._atoms
+            loss, (log_mass, _), tilts, _ = self._atoms
             nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
             return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
         if frequency > 0:  # not kept, so that later questions do not pay for this one's waves
@@ -339,7 +342,7 @@ class KernelSource:
         # P and Q may share no outcome
         return (min(limits), max(limits)) if limits else (0.0, 0.0)
 
-    def _declared_atoms(self) -> tuple[Floats, Floats, float, float]:
+    def _declared_atoms(self) -> Atoms:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         rows = np.asarray(self.kernel.atoms(self.theta), np.float64).reshape(-1, 3)
         if not rows.size:
@@ -402,7 +405,7 @@ class KernelSource:
         error = np.where(good, np.where(exact, 0.0, apart + rounding), rounding)
         return np.where(good, formula, loss), error
 
-    def _plateau(self, lo: float, hi: float) -> tuple[Floats, Floats, float, float]:
+    def _plateau(self, lo: float, hi: float) -> Atoms:
         x = inside(lo, hi)
         value = float(losses(self.kernel, self.theta, np.array([x]))[0])
         mass = self.mass_on(lo, hi, "p")
@@ -412,9 +415,10 @@ class KernelSource:
         if max(moved, SHOWN * jitter) > PLAIN * EPS * abs(value):
             moved += SEEN_OF * jitter
             self.loss_error = max(self.loss_error, moved)
-        return np.array([value]), np.array([mass.log]), -math.inf, -math.inf
+        masses = np.array([mass.log]), np.array([mass.log - value])
+        return np.array([value]), masses, -math.inf, -math.inf
 
-    def _lattice_atoms(self, x: Floats, first: bool = False) -> tuple[Floats, Floats, float, float]:
+    def _lattice_atoms(self, x: Floats, first: bool = False) -> Atoms:
         """Evaluate a lattice kernel on integers; the first time its errors are found, too."""
         spend(3.0 * DENSITY * x.size)
         log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
@@ -445,14 +449,13 @@ class KernelSource:
         ]
         return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
 
-    def listed(self) -> tuple[Floats, Floats, list[tuple[float, float, float]]]:
-        """Return losses and log masses of the atoms, and where lists of integers stop that go on.
+    def listed(self) -> list[tuple[float, float, float]]:
+        """Return where lists of integers stop that go on.
 
         There the last integer, the limit of a monotone loss further out, else nan, and the length
         of the list.
         """
-        loss, log_mass, _, reaches = self._atoms
-        return loss, log_mass, self._stops(reaches)
+        return self._stops(self._atoms[3])
 
     def log_unlisted(self, tilts: tuple[float, float], reverse: bool) -> float:
         """Return log of the mass of P, or Q, that lists made for these tilts do not hold."""
@@ -485,9 +488,12 @@ class KernelSource:
         source = self.fork()  # what only one epsilon needs is a burden for others
         left_out = -math.inf
         for _ in range(WIDENINGS):
-            loss, log_mass, ends = source.listed()
-            if reverse:
-                loss, log_mass = -loss, log_mass - loss
+            loss, log_mass, ends = (
+                source.atom_loss,
+                source.atom_log_masses(reverse),
+                source.listed(),
+            )
+            loss = -loss if reverse else loss
             up = loss > epsilon
             found = log_total(log_mass[up] + np.log(-np.expm1(epsilon - loss[up])))
             left_out = source._left_out(ends, epsilon, reverse)
@@ -602,14 +608,12 @@ class KernelSource:
         return True
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
-        loss, mass, (low, high), reaches = self._atoms
+        loss, masses, (low, high), reaches = self._atoms
         tilts = min(lo, low), max(hi, high)
         x, wider = self._lattice_points(*tilts, reaches)
         if wider != reaches:
-            loss, mass, _, _ = self._lattice_atoms(x)
-            declared = self._declared_atoms()
-            loss, mass = merge(np.append(loss, declared[0]), np.append(mass, declared[1]))
-        self._atoms = loss, mass, tilts, wider
+            loss, masses = _joined([self._declared_atoms(), self._lattice_atoms(x)])
+        self._atoms = loss, masses, tilts, wider
 
     def _check_masses(self) -> None:
         """Masses of P and Q must be one: the two checks that find missed modes and wrong pairs."""
@@ -674,6 +678,12 @@ def _beyond(end: float, side: float) -> tuple[Floats, Floats]:
     t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
     log_size = t.ravel() + np.log(np.tile(0.5 * weights, t.shape[0]))
     return side * np.exp(t.ravel()), log_size
+
+
+def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:
+    """Losses and masses of all, those of equal losses added up."""
+    loss = np.concatenate([part[0] for part in parts])
+    return merge(loss, *(np.concatenate([part[1][i] for part in parts]) for i in (0, 1)))
 
 
 def _anchor(lo: float, hi: float) -> float:

@@ -76,18 +76,17 @@ def within(source: KernelSource, bound: float) -> KernelSource:
 
 def _atoms_within(source: KernelSource, bound: float) -> KernelSource:
     """The same of point masses; integers that no list holds may have any loss."""
-    loss, log_mass, _ = source.listed()
-    far = np.abs(loss) > bound
+    far = np.abs(source.atom_loss) > bound
     unlisted = [LogMass(source.log_unlisted(source.tilts, reverse)) for reverse in (False, True)]
     error = source.atom_error + source.nodes(-1.0, 0.0).tolerance
-    logs = [log_total(v[far]) for v in (log_mass, log_mass - loss)]
+    logs = [log_total(source.atom_log_masses(reverse)[far]) for reverse in (False, True)]
     beyond = [LogMass(log, rounded(log).error + error) for log in logs]
     other = copy(source)
     p, q = source.infinite
     other.infinite = total([p, beyond[0], unlisted[0]]), total([q, beyond[1], unlisted[1]])
     p, q = source.early
     other.early = total([p, unlisted[0]]), total([q, unlisted[1]])
-    other.keep_atoms(loss[~far], log_mass[~far])
+    other.keep_atoms(~far)
     return other
 
 
@@ -160,7 +159,7 @@ def _log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[
     spend(2.0 * source.atom_loss.size)
     sign, label = (-1.0, "q") if reverse else (1.0, "p")
     small = sign * source.atom_loss <= threshold
-    masses = source.atom_log_mass - (source.atom_loss if reverse else 0.0)
+    masses = source.atom_log_masses(reverse)
     below, beyond = masses[small].tolist(), masses[~small].tolist()
     beyond.append(source.infinite[reverse].log)
     off, unknown = MASS_TOLERANCE, False

@@ -193,6 +193,8 @@ class PrivacyLoss:
         infinite, early, strip = source.infinite, source.early, source.strip
         if reverse:
             nodes = source.nodes(*mirrored(lo, hi), -1.0 - contour, frequency, floor).reversed()
+            masses = np.ascontiguousarray(source.atom_log_masses(True)[::-1])
+            nodes = nodes._replace(atom_log_mass=masses)  # not exp(-loss) times those of P
             infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
         else:
             nodes = source.nodes(lo, hi, contour, frequency, floor)
@@ -460,11 +462,10 @@ class PrivacyLoss:
             ends = unresolved.ends_of(*about, zero=True, least=unresolved.CLOSE)
             beyond = unresolved.log_lost(ends, self.is_reversed, epsilon)
         loss, log_mass, left_out = self.atom_loss, self.atom_log_mass, -math.inf
-        if self.source is not None and self.source.listed()[2]:
+        if self.source is not None and self.source.listed():
             loss, log_mass, left_out = self.source.atoms_above(epsilon, self.is_reversed)
-        # of the reversed pair, masses are those of the pair divided by exp(loss)
-        mass_errors = self.atom_error + self.is_reversed * EPS * np.abs(loss)
-        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, mass_errors, *self._digits)
+        error_of_atoms, digits = self.atom_error, self._digits
+        terms, noise = atoms.log_hockey_stick(loss, log_mass, epsilon, error_of_atoms, *digits)
         noise = np.append(
             noise, [left_out, beyond, value + math.log(error) if error > 0 else -math.inf]
         )

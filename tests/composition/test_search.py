@@ -206,3 +206,15 @@ def test_deltas_below_the_mass_at_the_largest_loss_have_it_as_their_upper_side(
     for log_delta in (-144.0, -254.0, -700.0):
         found = run.epsilon(log_delta=log_delta, direction=direction)
         assert 0.9 * top.lower < found.lower <= found.upper <= top.upper * (1.0 + 1e-12)
+
+
+def test_a_contour_whose_weight_is_subnormal_is_none():
+    """Losses of thousands: weights fall from 1e+300 to nothing within a share of one."""
+    sigma, s, count, delta = 0.13709504906792733, 5, 13, 5.5488835367368417e-11
+    found = (count * mechc.load("discrete_gaussian")(sigma=sigma, sensitivity=s)).epsilon(delta)
+    masses = [math.exp(-0.5 * (n / sigma) ** 2) for n in range(-9, 10)]
+    masses = [m / math.fsum(masses) for m in masses]
+    step = s / sigma**2
+    for at, sign in ((found.lower * (1 - 1e-12), 1), (found.upper * (1 + 1e-12), -1)):
+        log_delta = truth.lattice(-8.5 * step + s * step - step * s, step, masses, count, at)
+        assert sign * (log_delta - math.log(delta)) > -1e-9

@@ -36,7 +36,7 @@ def test_atoms_that_are_no_law(losses, masses, infinite, word):
 
 
 def test_equal_losses_are_merged():
-    loss, log_mass = merge(np.array([1.0, -1.0, 1.0]), np.log([0.25, 0.5, 0.25]))
+    loss, (log_mass,) = merge(np.array([1.0, -1.0, 1.0]), np.log([0.25, 0.5, 0.25]))
     assert loss.tolist() == [-1.0, 1.0]
     assert np.exp(log_mass) == pytest.approx([0.5, 0.5], rel=1e-15)
 
