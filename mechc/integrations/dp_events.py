@@ -355,6 +355,41 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
     return tree_aggregation(complete, sigma) if sigma else _revealing()
 
 
+def _guaranteed(event: Any, relation: NeighboringRelation) -> Found:
+    epsilon, delta = (_amount(event, "epsilon", event.epsilon),
+                      _amount(event, "delta", event.delta, 1.0))  # fmt: skip
+    pair = load("approximate_dp")
+    return pair(epsilon=epsilon, delta=delta) if epsilon or delta else Composition()
+
+
+def _rounded(event: Any, relation: NeighboringRelation) -> Found:
+    """Discrete Gaussian noise: of one number its pair, else the concentrated privacy of vectors."""
+    sigma = _amount(event, "sigma", event.sigma)
+    moves = DISTANCE[relation] * _amount(event, "sensitivity", event.sensitivity)
+    if not moves:
+        return Composition()
+    if not sigma:
+        return _revealing()
+    if event.dimension == 1:
+        return load("discrete_gaussian")(sigma=sigma, sensitivity=math.ceil(moves))
+    return zcdp(0.5 * (moves / sigma) ** 2 * (1 + ROUNDING))  # Canonne et al. 2020, Theorem 14
+
+
+def _chosen(event: Any, relation: NeighboringRelation) -> Found:
+    epsilon = _amount(event, "epsilon", event.epsilon)
+    return load("exponential_mechanism")(epsilon=epsilon) if epsilon else Composition()
+
+
+def _flipped(event: Any, relation: NeighboringRelation) -> Found:
+    """Epsilon is for a record that comes or goes, as they take it."""
+    _only(event, relation, ADD_REMOVE, SPECIAL)
+    return load("permute_and_flip")(epsilon=_amount(event, "epsilon", event.epsilon))
+
+
+NEWER = {  # than version 0.6.0
+    "EpsilonDeltaDpEvent": _guaranteed, "DiscreteGaussianDpEvent": _rounded,
+    "ExponentialMechanismDpEvent": _chosen, "PermuteAndFlipDpEvent": _flipped,
+}  # fmt: skip
 KINDS: Mapping[type, Callable[[Any, NeighboringRelation], Found]] = MappingProxyType({
     dp.NoOpDpEvent: lambda event, relation: Composition(),
     dp.NonPrivateDpEvent: lambda event, relation: _revealing(),
@@ -371,5 +406,6 @@ KINDS: Mapping[type, Callable[[Any, NeighboringRelation], Found]] = MappingProxy
     dp.RandomizedResponseDpEvent: _response,
     dp.ZCDpEvent: _concentrated,
     dp.SingleEpochTreeAggregationDpEvent: _tree,
+    **{getattr(dp, name): found for name, found in NEWER.items() if hasattr(dp, name)},
 })  # fmt: skip
 """What each kind of event is; a subclass of one may mean something else, and is not taken."""

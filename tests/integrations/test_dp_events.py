@@ -165,6 +165,13 @@ WITH_PAIR = (
     (dp.SampledWithReplacementDpEvent(10, 0, GAUSSIAN), "r"),
     (dp.SingleEpochTreeAggregationDpEvent(1.0, 4), "s"),
 )
+if newer := hasattr(dp, "EpsilonDeltaDpEvent"):
+    WITH_PAIR += (
+        (dp.EpsilonDeltaDpEvent(1.0, 0.1), "asr"),
+        (dp.DiscreteGaussianDpEvent(3.0), "asr"),
+        (dp.ExponentialMechanismDpEvent(1.0), "asr"),
+        (dp.PermuteAndFlipDpEvent(1.0), "as"),
+    )
 
 
 def test_every_event_of_this_version_has_an_answer_or_is_named():
@@ -190,6 +197,26 @@ def test_events_without_a_pair_are_refused(event):
     assert accountant.get_epsilon(0) == 0
     with pytest.raises(UnsupportedError, match="no pair"):
         from_event(event)
+
+
+@pytest.mark.skipif(not newer, reason="version 0.6.0 has none of these events")
+def test_events_newer_than_version_0_6():
+    guaranteed = [dp.EpsilonDeltaDpEvent(1.0, 0.1), dp.EpsilonDeltaDpEvent(2.0, 0.2)]
+    assert MechcAccountant().compose(dp.ComposedDpEvent(guaranteed)).get_delta(3.0) == (
+        pytest.approx(1 - 0.9 * 0.8, rel=1e-12)
+    )
+    assert MechcAccountant().compose(dp.EpsilonDeltaDpEvent(0.0, 0.0)).get_epsilon(0) == 0
+    for event in (dp.ExponentialMechanismDpEvent(2.0), dp.PermuteAndFlipDpEvent(2.0)):
+        assert MechcAccountant().compose(event).get_epsilon(0) == pytest.approx(2.0, rel=1e-8)
+    masses = [math.exp(-(n**2) / 18) for n in range(-60, 61)]
+    moved = [math.exp(-((n - 2) ** 2) / 18) for n in range(-60, 61)]
+    delta = sum(max(p - math.exp(0.3) * q, 0) for p, q in zip(moved, masses, strict=True))
+    noise = dp.DiscreteGaussianDpEvent(3.0, 1.0, dimension=1)
+    known = MechcAccountant(REPLACE).compose(noise)
+    assert known.get_delta(0.3) == pytest.approx(delta / sum(masses), rel=1e-9)
+    unknown = MechcAccountant(REPLACE).compose(dp.DiscreteGaussianDpEvent(3.0, 1.0))
+    assert unknown.get_delta(0.3) > known.get_delta(0.3)
+    assert float(unknown.composition.zcdp()) == pytest.approx(2 / 9, rel=1e-9)
 
 
 def test_a_subclass_of_an_event_is_another_event():
