@@ -410,7 +410,7 @@ def truncated_poisson(
 
     Raises:
         DeclarationError: sizes that are not positive integers, or a rate outside [0, 1].
-        UnsupportedError: noise that is not additive.
+        UnsupportedError: noise that is not additive, or not proved symmetric.
     """
     name = "truncated_poisson"
     n = inputs.size(name, "dataset_size", dataset_size)
@@ -432,6 +432,11 @@ def truncated_poisson(
         revealing = max(tau * (1.0 + ROUNDING), LEAST)
         told = load("approximate_dp")(epsilon=0.0, delta=revealing)
         return plain + mixture([told], [1.0], beneath=told.at(delta=0.0))
+    if event.adjacency is not Adjacency.ANY:
+        raise UnsupportedError(
+            f"{name}({event}): a record that takes the place of another moves the query either "
+            "way, and the noise was not proved symmetric (T12)"
+        )
     replacing = min(_reached(most + 1, n, q) * most / (n * tau) * (1.0 + ROUNDING), 1.0)
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
     apart = min(tau * (1.0 + ROUNDING), 1.0)

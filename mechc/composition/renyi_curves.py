@@ -56,15 +56,17 @@ class CurveEvent(Event):
         return type(self), (self.mechanism, self.log_mgf_bound, self.tilts)
 
     def record(self) -> dict[str, Any]:
-        """Return the rho of zCDP; a curve is refused as other numbers are."""
+        """Return the rho and xi of zCDP; a curve is refused as other numbers are."""
         if not isinstance(self.log_mgf_bound, Concentrated):
             return super().record()
-        return {"zcdp": self.log_mgf_bound.rho, "adjacency": self.adjacency.value}
+        given = self.log_mgf_bound
+        beside = {"xi": given.xi} if given.xi else {}
+        return {"zcdp": given.rho, **beside, "adjacency": self.adjacency.value}
 
     def rho_bound(self) -> float:
-        """Return the rho that is given; infinity for a curve, which ends at an order."""
+        """Return xi + rho, as xi <= xi alpha; infinity for a curve, which ends at an order."""
         given = self.log_mgf_bound
-        return given.rho if isinstance(given, Concentrated) else math.inf
+        return given.xi + given.rho if isinstance(given, Concentrated) else math.inf
 
     @staticmethod
     def joint_evaluation(
@@ -221,6 +223,12 @@ class CurveEvaluation(Evaluation):
         curves = math.fsum(n * event.log_mgf_bound(t) / t for event, n in self._curves)
         upper = (float(known.upper) + curves) * (1 + 8 * EPS)
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
+
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
+        """Return None: what bounds the other steps says nothing about the curves."""
+        return None
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return infinity: nothing is known about it."""

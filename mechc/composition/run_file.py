@@ -34,7 +34,7 @@ MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
 SIDES = ("lower", "estimate", "upper")
 LINE = (MARK, "versions", "adjacency", "steps", "answers")
 STEP = ("mechanism", "digest", "text", "transforms", "parameters", "count")
-GIVEN = ("zcdp", "adjacency", "count")
+GIVEN = ("zcdp", "xi", "adjacency", "count")
 ANSWER = ("ask", *ASKED, "answer")
 TABLES = ("step", "epsilons", "adjacency")
 TABLE = ("mechanism", "parameters", "count", "poisson", "adjacency")
@@ -259,7 +259,7 @@ def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
     """One step of a record."""
     count = inputs.as_count(step["count"])
     if "zcdp" in step:
-        return zcdp(step["zcdp"], adjacency=step["adjacency"]), count
+        return zcdp(step["zcdp"], step.get("xi", 0.0), adjacency=step["adjacency"]), count
     base = _from_text(step) if "text" in step else _named(step, allow_files)
     words = [word for chain in step["transforms"] for word in chain]
     if len(step["transforms"]) > MOST_TRANSFORMS or not all(

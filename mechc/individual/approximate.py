@@ -34,6 +34,7 @@ CELLS = 12
 _RTOL = 1e-2  # of the profiles: the cells cost more than that
 _ROUNDING = 1e-12
 _SQRT2 = np.sqrt(2.0)
+_SMALLEST, _LARGEST = 1e-6, 1e4  # mu that is looked for
 _TINY = 1e-305  # an upper bound never underflows to zero
 
 
@@ -76,7 +77,8 @@ def gdp_upper_bound(
     upper = np.maximum.reduce([_cover(*c) for c in cell])
     detail = {"epsilon_range": (-epsilon_max, epsilon_max), "slack": uppers[-1], "cells": cells}
     status = f"within epsilon_range: {profiles[0].status}"
-    middle, claim = np.sqrt(lower * upper), profiles[0].claim
+    middle = np.where(upper < math.inf, np.sqrt(lower * np.minimum(upper, _LARGEST)), upper)
+    claim = profiles[0].claim
     return Bound(lower, middle, upper, "gdp", status, detail, Quantity.MU, claim)
 
 
@@ -87,13 +89,15 @@ def _check(accountant: object) -> None:
 
 
 def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Enclose the mu at which a monotone condition becomes true."""
-    low, high = np.full(shape, 1e-6), np.full(shape, 1e4)
+    """Enclose the mu at which a monotone condition becomes true; by 0 and inf beyond the ends."""
+    ends = np.full(shape, _SMALLEST), np.full(shape, _LARGEST)
+    below, above = enough(ends[0]), ~enough(ends[1])
+    low, high = ends
     for _ in range(60):
         middle = np.sqrt(low * high)
         true = enough(middle)
         low, high = np.where(true, low, middle), np.where(true, middle, high)
-    return low, high
+    return np.where(below, 0.0, low), np.where(above, math.inf, high)
 
 
 def _solve(delta: Floats, epsilon: float) -> Floats:

@@ -50,6 +50,19 @@ def test_the_largest_loss_of_the_others_is_no_end_of_the_search():
     assert run.delta(epsilon).upper == pytest.approx(1e-6, rel=1e-9)
 
 
+def test_the_worse_direction_of_the_others_is_asked_with_the_curve():
+    """A Gaussian of mu = 2 is 2-zCDP; what the pair alone loses says nothing about both."""
+    pair = mechc.from_pmfs([0.9999, 0.0001], [0.9, 0.1])
+    found = (mechc.zcdp(2.0) + pair).epsilon(1e-4)
+    assert found.upper >= (mechc.load("gaussian")(sigma=0.5) + pair).epsilon(1e-4).lower > 14.0
+
+
+def test_xi_counts_at_every_order():
+    """D_alpha = xi + rho alpha is (xi + rho) alpha at alpha = 1."""
+    for rho, xi in ((0.1, 0.5), (0.0, 0.5), (0.1, 0.0)):
+        assert rho + xi <= mechc.zcdp(rho, xi).zcdp().upper <= (rho + xi) * (1 + 1e-12)
+
+
 def test_one_order_needs_no_list():
     at = mechc.rdp(8.0, 0.4).delta(1.0).upper
     assert at == mechc.rdp([8.0], [0.4]).delta(1.0).upper

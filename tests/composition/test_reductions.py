@@ -157,6 +157,18 @@ def test_cut_batches_of_other_noise():
     assert mechc.poisson(noise, 0.1).delta(0.1).lower < cut < noise.delta(0.1).upper
 
 
+def test_noise_that_is_not_symmetric_does_not_hide_which_record_was_cut():
+    """Ten records, batches of one, others at 1: without the record hardly any output below 1."""
+    noise = mechc.load("exponential")(scale=1.0)  # of which moves up alone lose 2 at most
+    assert noise.at(sensitivity=2.0).delta(2.5, direction="remove").upper == 0.0
+    n, q = 10, 0.5
+    taken = 1.0 - (1.0 - q) ** n
+    below = (1.0 - q) ** n + taken / n, (1.0 - q) ** (n - 1)  # a sum of 0, with and without it
+    assert (below[0] - math.exp(2.5) * below[1]) * -math.expm1(-1.0) > 0.04
+    with pytest.raises(UnsupportedError, match="symmetric"):
+        truncated_poisson(noise, dataset_size=n, sampling_rate=q, batch_cap=1)
+
+
 def test_a_limit_that_is_hardly_ever_reached():
     """tau = P(Bin(9999, .01) >= 500) = 1e-181, in whole numbers; beyond it the plain profile."""
     tau = sum(math.comb(9999, k) * 99 ** (9999 - k) for k in range(500, 1500)) / 100**9999

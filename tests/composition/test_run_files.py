@@ -82,6 +82,9 @@ def test_formulas_and_guarantees_are_kept(tmp_path):
     given_alone.save(path)
     assert mechc.open(path).epsilon(1e-5).upper == given_alone.epsilon(1e-5).upper
     assert mechc.open(path).adjacency == "replace"
+    beside = mechc.zcdp(0.1, 0.5)
+    beside.save(path)
+    assert mechc.open(path).epsilon(1e-5).upper == beside.epsilon(1e-5).upper
     with pytest.raises(UnsupportedError, match="given by numbers"):
         mechc.from_pmfs([0.5, 0.5], [0.4, 0.6], adjacency="any").save(path)
 

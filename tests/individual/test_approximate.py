@@ -42,6 +42,13 @@ def test_gaussian_runs_have_their_own_mu_on_every_range():
         assert delta <= bound.detail["slack"][0] <= delta * 1.01
 
 
+def test_a_mu_beyond_all_that_are_looked_for_is_not_the_last_of_them():
+    acc = gaussian_accountant(1)
+    acc.step([2.0], count=10**10)  # mu = 5e4
+    bound = gdp_upper_bound(acc, 0.1, cells=1)
+    assert bound.lower[0] <= 5e4 and bound.upper[0] == math.inf
+
+
 @pytest.mark.slow
 def test_mu_of_a_sampled_run_grows_with_the_range():
     """q = .1, sigma = 1, 50 steps: .857 at epsilon .5, 1.38 at 10 (independent computation)."""
