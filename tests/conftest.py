@@ -22,7 +22,7 @@ LONGEST = ("test_documentation.py", "test_demo.py", "test_distributed.py")
 # One worker starts with rooms that compile accountants, the other one with symbolic rooms, so that
 # in a new checkout both do not compile the same functions at the same time.
 ROOMS = (
-    "individual", "verify", "declare", "symbolic", "calculus", "kernel", "loss", "cli",
+    "individual", "verify", "declare", "symbolic", "calculus", "kernel", "loss", "numeric", "cli",
     "report", "composition", "integrations", "accountants",
 )  # fmt: skip
 

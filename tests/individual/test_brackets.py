@@ -68,7 +68,7 @@ def test_members_between_the_tabulated_ones_are_within_the_radius(
             off = np.abs(np.exp(true - found) - 1.0)
             assert (off <= np.expm1(weights @ radius[bucket : bucket + 4])).all()
             shares.append(radius[bucket][0] / abs(np.expm1(found[0].real)))
-    assert np.median(shares) <= 0.01  # buckets are 20 % wide, K differs by 40 %
+    assert np.median(shares) <= 0.02  # buckets are 20 % wide, K differs by 40 %
 
 
 def test_the_order_of_gaussian_noise_follows_from_its_density():
