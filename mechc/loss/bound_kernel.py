@@ -97,7 +97,7 @@ class KernelSource:
         # held against the nodes before inverses are used, once for all forks: they share the set
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
-        self.estimated = False  # that error, not proven
+        self.estimated = False  # that error, or losses far out: not proven
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
         if on_lattice:
@@ -599,7 +599,9 @@ class KernelSource:
             if is_open:
                 losses_there = logs[0, there] - logs[1, there]
                 gap = OPEN_GAP * float(np.abs(losses_there - limit).max(initial=gap))
-                if not gap < 1.0:  # then nothing is known of it
+                if gap < 1.0:
+                    self.estimated = True
+                else:  # nothing is known of it
                     gap, allowed = math.log(2.0), HEAVY[-1][1]
             if not gap < 1.0 or not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
                 return False

@@ -409,3 +409,4 @@ def test_noise_rounded_to_integers(noise, scale, cdf, reach, width):
         brackets(event.delta(0.25, direction=direction), delta(0.25), width)
         bound = (2 * event).delta(0.4, direction=direction)
         assert bound.lower <= two + 1e-6 and two - 1e-6 <= bound.upper <= bound.lower + 3e-6
+        assert ("estimated" in bound.status) == ("atan" in noise)  # losses far out are looked at
