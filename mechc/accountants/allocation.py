@@ -275,13 +275,12 @@ class Epoch:
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
                 estimate = float(found[1])
         if not is_narrow(lower, upper, epsilon):
-            each = [law.hockey_stick_log(epsilon)[2] + law.density_error for law, _ in self.laws]
+            each = [_by_errors(law, epsilon, 1)[0] for law, _ in self.laws]
             upper = min(upper, self._mean(each))  # Jensen's inequality
             if not self.adding:
                 further = epsilon + math.log(self.steps)
                 further += 4.0 * EPS * (1.0 + abs(further))
-                each = [law.hockey_stick_log(further)[0] - law.density_error
-                        for law, _ in self.laws]  # fmt: skip
+                each = [_by_errors(law, further, -1)[0] for law, _ in self.laws]
                 lower = max(lower, self._mean(each))
         short = upper > DEEPEST and not is_narrow(lower, upper, epsilon)
         if rough and lower <= estimate <= upper and estimate > -math.inf:
@@ -295,11 +294,12 @@ class Epoch:
             laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
             # next to its end a law has no panels that settle
             with suppress(NumericError):
-                found = [law.hockey_stick_log(epsilon + o * law.loss_error)
-                         for law, o in zip(laws, (-1.0, 1.0), strict=True)]  # fmt: skip
-                least = log_subtract(found[1][0], laws[1].log_early) - laws[1].density_error
-                lower, upper = max(lower, least), min(upper, found[0][2] + laws[0].density_error)
-                estimate = float(found[0][1] if self.exact is not None else 0.5 * (lower + upper))
+                (most, middle), (least, _) = (
+                    _by_errors(law, epsilon, side) for law, side in zip(laws, (1, -1), strict=True)
+                )
+                lower = max(lower, log_subtract(least, laws[1].log_early))
+                upper = min(upper, most)
+                estimate = middle if self.exact is not None else 0.5 * (lower + upper)
         # what may have small losses counts as telling everything, under P and of every X under Q
         for shares, n in self.ratio.factors:
             p, q = shares.law.early
@@ -393,6 +393,12 @@ class Epoch:
                 return find(self.ratio.between(), self.adding)
         except (NumericError, OutOfWorkError):  # heavy tails fit on no grid
             return None
+
+
+def _by_errors(law: PrivacyLoss, epsilon: float, side: int) -> tuple[float, float]:
+    """A bound on log delta of one use by all errors of its law, above or, -1, below; estimate."""
+    found = law.hockey_stick_log(epsilon - side * law.loss_error)
+    return found[1 + side] + side * (law.density_error + law.mass_errors[0]), found[1]
 
 
 def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:

@@ -52,7 +52,7 @@ def log1mexp(x: float) -> float:
 def log_add(a: float, b: float) -> float:
     """Return log(exp(a) + exp(b))."""
     top, low = (a, b) if a >= b else (b, a)
-    if low == -math.inf or math.isinf(top):
+    if low == -math.inf or top == math.inf:  # no number beside nothing is none
         return top
     return top + math.log1p(math.exp(low - top))
 

@@ -244,6 +244,12 @@ def test_interval_of_many_small_steps_is_informative():
     assert 0.8 < math.exp(bound.lower - exact) < math.exp(bound.upper - exact) < 1.2
 
 
+def test_polynomials_beyond_doubles_do_not_turn_an_upper_bound_into_nothing():
+    steps = [Step(laws.gaussian(1e14), 4)]
+    bound = EdgeworthAccountant(steps, order=8, interval=True).log_delta(100.0)
+    assert bound.upper >= laws.gaussian_log_delta(2e-14, 100.0) > -math.inf
+
+
 def test_error_bound_reproduces_the_published_value():
     # README of the authors' package: identical summands, n = 1000, kurtosis 9, with the bounds
     # K3 <= K4^(3/4), |lambda| <= .621 K3, K3~ <= K3 + 1: 0.1626857. Two terms are larger here.

@@ -933,3 +933,15 @@ def test_epochs_of_steps_that_are_not_alike_and_may_be_impossible_without_a_reco
         bound = run.delta(0.3, direction=direction)
         assert bound.upper - bound.lower < 1e-9
         assert abs(bound.upper - gains.mean()) < 5.0 * gains.std() / n**0.5
+
+
+def test_one_step_bounds_an_epoch_by_all_that_its_losses_may_be_off():
+    """The law of one step is an epoch; of losses that are d more or less delta is known."""
+    mass, d = 1.0 / (1.0 + math.exp(-1.0)), 1e-3
+    law = PrivacyLoss.from_log_atoms(
+        np.array([-1.0, 1.0]), np.log([1.0 - mass, mass]), -math.inf, -math.inf, loss_error=d
+    )
+    for direction in ("remove", "add"):
+        lower, _, upper, _ = Epoch(law, direction, 1).log_delta(0.5)
+        least, most = (math.log(mass * -math.expm1(0.5 - 1.0 - off)) for off in (-d, d))
+        assert lower <= least < most <= upper

@@ -60,8 +60,9 @@ class _Side(NamedTuple):
         """Return mass * (1 - G(epsilon)) for the expansion G of the distribution function."""
         z = (epsilon - self.mean) / self.sd
         hermite = hermite_values(np.asarray(z), self.coefficients.size - 1)
-        correction = float(self.coefficients[1:] @ hermite[:-1])
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+        # far out polynomials are beyond doubles
+        correction = float(self.coefficients[1:] @ hermite[:-1]) if density > 0.0 else 0.0
         return self.mass * (0.5 * math.erfc(z * HALF_ROOT) + density * correction)
 
 
