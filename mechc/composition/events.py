@@ -129,7 +129,7 @@ class Event(Queries):
         """
         known = self.mechanism.parameters
         theta = bind(self.mechanism.name, known, {**self.parameters, **values})
-        return Event(self.mechanism, theta)
+        return Event(self.mechanism, theta, self.defaulted.difference(values))
 
     def record(self) -> dict[str, Any]:
         """Return what a run file holds of the event, in plain words and numbers.
@@ -274,8 +274,9 @@ class Composition(Queries):
                 continue
             at = bisect_left(merged, event.key, key=_key)
             if at < len(merged) and merged[at][0].key == event.key:
-                count += merged[at][1]
-                merged[at] = event, count
+                first, before = merged[at]
+                count += before  # a default that one of them was left at stays known
+                merged[at] = first if "sensitivity" in first.defaulted else event, count
             else:
                 merged.insert(at, (event, count))
             check_count(count, event)
@@ -287,28 +288,8 @@ class Composition(Queries):
         else:
             self.adjacency = joined(claims, "composition")
         if self.adjacency is Adjacency.REPLACE or any(claim.group for _, claim in claims):
-            self._require_sensitivities()
+            require_sensitivities("composition", [e for e, _ in self.parts], self.adjacency)
         self._used: set[str] = set()
-
-    def _require_sensitivities(self) -> None:
-        """Refuse sensitivities left at that of one record that comes, beside other neighbours."""
-        groups = [event for event, _ in self.parts if event.claim.group]
-        replaced = [event for event, _ in self.parts if event.adjacency is Adjacency.REPLACE]
-        for event, _ in self.parts:
-            if not isinstance(event, Event) or "sensitivity" not in event.defaulted:
-                continue
-            what = f"composition: {event} has the default sensitivity, of one record"
-            if groups and not event.claim.group:
-                size = groups[0].claim.group
-                raise DeclarationError(
-                    f"{what}, but neighbours of {groups[0]} differ in {size} (expected "
-                    f"sensitivity= of such neighbours, or mechc.group(m, {size}))"
-                )
-            if replaced and event.adjacency is Adjacency.ANY:
-                raise DeclarationError(
-                    f"{what} that comes or goes, but neighbours of {replaced[0]} replace one "
-                    "(expected sensitivity= of replacing it, twice a clipping norm)"
-                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events; what was computed is computed again."""
@@ -502,6 +483,35 @@ class Composition(Queries):
         """Show events with their counts, but for one."""
         words = (f"{count} * {event}" if count != 1 else repr(event) for event, count in self.parts)
         return " + ".join(words) or "Composition()"
+
+
+def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacency) -> None:
+    """Refuse sensitivities left at that of one record that comes, beside other neighbours.
+
+    Args:
+        what: who asks, for messages.
+        events: those that stand together.
+        relation: the one that they stand for.
+
+    Raises:
+        DeclarationError: there is one, and neighbours replace a record, or differ in a group.
+    """
+    groups = [event for event in events if event.claim.group]
+    for event in events:
+        if "sensitivity" not in event.defaulted:
+            continue
+        words = f"{what}: {event} has the default sensitivity, of one record"
+        if groups and not event.claim.group:
+            size = groups[0].claim.group
+            raise DeclarationError(
+                f"{words}, but neighbours of {groups[0]} differ in {size} (expected "
+                f"sensitivity= of such neighbours, or mechc.group(m, {size}))"
+            )
+        if relation is Adjacency.REPLACE and event.adjacency is Adjacency.ANY:
+            raise DeclarationError(
+                f"{words} that comes or goes, but neighbours here replace one (expected "
+                "sensitivity= of replacing it, twice a clipping norm)"
+            )
 
 
 def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:

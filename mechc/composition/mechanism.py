@@ -170,6 +170,13 @@ class Mechanism(inputs.SetOnce):
         """
         return cast("str | None", self.derived("moved_by", self._find_moved_by)["name"])
 
+    @cached_property
+    def mathematics(self) -> str:
+        """Digest of the pair and of the domains of its parameters, the same in all versions."""
+        if isinstance(self.origin, build.LoadedKernel):
+            return str(self.kernel.DIGEST)
+        return str(self.derived("mathematics", lambda: self.declaration.digest))
+
     def derived(self, what: str, make: Callable[[], Any]) -> Any:
         """What is read off the declaration, as JSON holds it; kept beside the kernel."""
         return build.derived(self.origin, self.transforms, what, make)
@@ -532,6 +539,11 @@ class WithoutKernel(Mechanism):
     def key(self) -> str:
         """What identifies the mechanism."""
         return f"{type(self).__name__} {self.numbers} {self.base.key}"
+
+    @cached_property
+    def mathematics(self) -> str:
+        """Numbers, and the digest of the mechanism inside."""
+        return f"{type(self).__name__} {self.numbers} {self.base.mathematics}"
 
 
 @public

@@ -90,7 +90,7 @@ class RadialEvent(NumericEvent):
         references = tuple(base.mechanism.references)
         table: Any = Table(name, f"numeric-{digest}", True, claim, references=references,
                            uncertified=UNCERTIFIED)  # fmt: skip
-        Event.__init__(self, table, ())
+        Event.__init__(self, table, (), base.defaulted)
         self.base, self.dimension = base, dimension
 
     def __reduce__(self) -> tuple[Any, ...]:

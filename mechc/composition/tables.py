@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
-from mechc.composition.events import Event
+from mechc.composition.events import Event, require_sensitivities
 from mechc.composition.inputs import as_array
 from mechc.errors import (
     LONGEST_NAME,
@@ -120,14 +120,18 @@ class NumericEvent(Event):
 
     __slots__ = ("_laws",)
 
-    def __init__(self, table: Any, remove: PrivacyLoss, add: PrivacyLoss | None) -> None:
+    def __init__(
+        self, table: Any, remove: PrivacyLoss, add: PrivacyLoss | None,
+        defaulted: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
-        super().__init__(table, ())
+        super().__init__(table, (), defaulted)
         self._laws = {"remove": remove, "add": add or remove.reversed()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the table and its laws."""
-        return type(self), (self.mechanism, self._laws["remove"], self._laws["add"])
+        laws = self._laws["remove"], self._laws["add"]
+        return type(self), (self.mechanism, *laws, self.defaulted)
 
     def rho_bound(self) -> float:
         """Return nan: numbers have no formula."""
@@ -398,7 +402,8 @@ def mixture(
 
     Raises:
         DeclarationError: the lists differ in length, or are not of this kind; `beneath` is for
-            another neighbouring relation.
+            another neighbouring relation; a sensitivity was left at its default, for neighbours
+            that replace a record or differ in a group.
         UnsupportedError: a tail of a loss without an exponential bound.
     """
     asked = as_array("mixture: weights", weights)
@@ -423,6 +428,7 @@ def mixture(
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
     claim = _claim_of_mixture(used, adjacency)
     claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
+    require_sensitivities("mixture", [event for event, _ in used], claim.adjacency)
     if beneath is not None:
         if not isinstance(beneath, Event):
             raise DeclarationError(f"mixture: beneath={beneath!r} is not one use of a mechanism")
@@ -440,9 +446,10 @@ def mixture(
     if lower:
         below = Table(f"{name} rounded down", digest("mixture", claim, *lower), False, claim)
         beneath = NumericEvent(below, *lower)
-    key = digest("mixture", claim, *upper)
+    key = digest(f"mixture above {beneath and beneath.key}", claim, *upper)
     why = ROUNDED if smooth or beneath is not None else ""
-    return NumericEvent(Table(name, key, symmetric, claim, upper_only=why, beneath=beneath), *upper)
+    table = Table(name, key, symmetric, claim, upper_only=why, beneath=beneath)
+    return NumericEvent(table, *upper, frozenset().union(*(event.defaulted for event, _ in used)))
 
 
 def _mixed(
@@ -553,7 +560,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     ]
     laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
             for law in laws]  # fmt: skip
-    return NumericEvent(Table(name, digest("post_process", claim, laws[0]), False, claim), *laws)
+    table = Table(name, digest("post_process", claim, laws[0]), False, claim)
+    return NumericEvent(table, *laws, event.defaulted)
 
 
 def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:

@@ -105,8 +105,10 @@ class Family:
                     f"{loaded.name}: {other.name} has no value (expected all parameters but"
                     f" {parameter} to be bound; mechanism.bind({other.name}=...) does that)"
                 )
-        bound = ", ".join(f"{k}={v!r}" for k, v in sorted(loaded.bound.items()))
-        identity = f"{loaded.name}({bound})"
+        others = {p.name: p.default for p in loaded.parameters if p.name != parameter}
+        bound = ", ".join(f"{k}={v!r}" for k, v in sorted({**others, **loaded.bound}.items()))
+        # of one name are pairs of several relations, and of a file before and after it was edited
+        identity = f"{loaded.name}({bound}) {loaded.mathematics}"
         key = hashlib.sha256(repr((loaded.key, bound, parameter, span)).encode()).hexdigest()
         directions = ("remove",) if loaded.symmetric else ("remove", "add")
         law, claim = partial(_law, loaded, parameter), loaded.claim

@@ -102,9 +102,17 @@ class MechcAccountant:
 
         Args:
             sample_rate: of one batch.
+
+        Raises:
+            UnsupportedError: when it is called, by an optimizer that adapts its clipping norm.
         """
 
         def hook(optimizer: Any) -> None:
+            if hasattr(optimizer, "target_unclipped_quantile"):
+                raise UnsupportedError(
+                    "opacus: adaptive clipping releases how many gradients were clipped, and the "
+                    "size of the batch, beside the gradient; this accountant counts that alone"
+                )
             self._record(optimizer.noise_multiplier, sample_rate, optimizer.accumulated_iterations)
 
         return hook

@@ -76,6 +76,37 @@ def test_a_mixture_above_an_event_of_fewer_directions(gaussian):
     assert above.delta(0.0).upper == pytest.approx(ndtr(0.5) - 0.5, rel=1e-3)
 
 
+def test_mixtures_above_different_events_are_different(gaussian):
+    far, near = gaussian(sigma=50.0), gaussian(sigma=2.0)
+    above = [mechc.mixture([near], [1.0], beneath=event) for event in (far, near)]
+    least, most = (near + far).delta(0.5), (2 * near).delta(0.5)
+    for run in (above[0] + above[1], above[1] + above[0]):
+        assert run.delta(0.5).lower <= least.upper and run.delta(0.5).upper >= most.lower
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        lambda g: g.at(sigma=2.0),
+        lambda g: g + g.at(sensitivity=1.0),
+        lambda g: g.at(sensitivity=1.0) + g,
+        lambda g: mechc.mixture([g], [1.0]),
+        lambda g: mechc.radial(g, 3),
+        lambda g: mechc.post_process(g, [0.5]),
+    ],
+)
+def test_a_default_sensitivity_is_remembered(left, gaussian):
+    g, other = gaussian(sigma=1.0), mechc.load("randomized_response")(epsilon=0.5)
+    for refused in (
+        lambda: left(g) + other,
+        lambda: mechc.mixture([g, other], [0.5, 0.5]),
+        lambda: mechc.mixture([g], [1.0], adjacency="replace"),
+    ):
+        with pytest.raises(DeclarationError, match="default sensitivity"):
+            refused()
+    assert (left(gaussian(sigma=1.0, sensitivity=1.0)) + other).adjacency == "replace"
+
+
 def test_figures_of_several_relations_name_them():
     from matplotlib.text import Text
 

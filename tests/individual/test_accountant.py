@@ -264,6 +264,17 @@ def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
         assert wrong.steps == 0
 
 
+def test_a_ledger_is_not_that_of_another_pair_of_the_same_name(tmp_path):
+    removed, replaced = (
+        accountant(mechc.poisson(mechc.load("gaussian"), 0.05, a), 1, splines=False)
+        for a in ("add_remove", "replace")
+    )
+    assert removed.family.name == replaced.family.name
+    removed.save(tmp_path / "ledger")
+    with pytest.raises(StateError, match="family"):
+        replaced.restore(tmp_path / "ledger")
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -115,6 +115,10 @@ def test_accumulated_batches_may_hold_a_record_twice():
     found = accountant.composition().delta(epsilon)
     assert found.upper == pytest.approx(truth, rel=1e-7)
     assert found.lower > dpsgd(sigma, 2 * q, 1).delta(epsilon).upper
+    adaptive = Optimizer(sigma)
+    adaptive.target_unclipped_quantile = 0.5  # whose noise_multiplier is that of gradients alone
+    with pytest.raises(UnsupportedError, match="adaptive clipping"):
+        hook(adaptive)
     hook(Optimizer(sigma))
     hook(Optimizer(sigma, 2))
     assert [entry[2:] for entry in accountant.history] == [(1, 2), (1,), (1, 2)]
