@@ -105,6 +105,7 @@ class IndividualAccountant(TakesTurns):
         buckets: int = BUCKETS,
         spacing: str = "measured",
         splines: bool = True,
+        settings: ArrayLike | None = None,
         storage: PathLike | None = None,
         journal: int = 1 << 28,
         tables: PathLike | None = None,
@@ -124,6 +125,9 @@ class IndividualAccountant(TakesTurns):
                 the revealing end as far as that makes splines follow the family better.
             splines: keep spline weights, which make bounds sharp within buckets. Without them
                 steps are rounded to the safe side of their bucket, as in the paper.
+            settings: the only values that steps will have, inside the span: a noise schedule that
+                is the same for everybody who takes part. Steps are counted per value then, without
+                rounding or interpolation; buckets, spacing, splines and journal do not matter.
             storage: path of a new directory to map the ledger from, if it should not live in
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
@@ -147,13 +151,24 @@ class IndividualAccountant(TakesTurns):
         measured = spacing == "measured"
         spacing = "geometric" if measured else spacing
         self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
-        if measured and splines:
+        if settings is not None:
+            self.grid = self._listed(as_floats(real_array("settings", settings)))
+        elif measured and splines:
             if crowding not in family.made:
                 family.made[crowding] = crowding(family)
             self.grid = replace(self.grid, crowding=family.made[crowding])
+        splines = self.grid.splines
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, journal if splines else 0, family.untouched)
         self._tables = tables
+
+    def _listed(self, values: Floats) -> Grid:
+        """Return the grid of listed settings."""
+        low, high = self.family.span
+        if values.ndim != 1 or not values.size or not ((values >= low) & (values <= high)).all():
+            raise DeclarationError(f"settings: expected numbers in the span [{low:g}, {high:g}]")
+        knots = np.unique(values)[:: 1 if self.family.worst == low else -1].tolist()
+        return Grid(knots[0], knots[-1], len(knots) - 1, "listed", False, listed=tuple(knots))
 
     @classmethod
     def from_norms(
@@ -344,7 +359,7 @@ class IndividualAccountant(TakesTurns):
             isinstance(e, Evaluator) and e.grid == self.grid and e.asked
             for e in self.family.made.values()
         )
-        allowed = self._most if self._journal.complete or not self.grid.splines else 0
+        allowed = self._most if self._exact or not self.grid.splines else 0
         tables, size = not self._without_tables(different), self._ledger.nbytes
         about = (self.grid, people, different, size, allowed if tables else different)
         few = some[:: -(-some.size // TIMED)]
@@ -382,7 +397,8 @@ class IndividualAccountant(TakesTurns):
 
     def _identity(self) -> dict[str, Any]:
         about = {"family": self.family.identity, "parameter": self.family.parameter}
-        return {**about, **asdict(self.grid), "buckets": int(self.grid.buckets)}
+        grid = {**asdict(self.grid), "buckets": int(self.grid.buckets)}
+        return {**about, **grid, "listed": list(self.grid.listed) or None}
 
     def _answer(
         self,
@@ -449,7 +465,7 @@ class IndividualAccountant(TakesTurns):
         """
         query = replace(query, few=rare(rows.size))
         asked = [Asked(self._ledger, query, rows, "splines" if self.grid.splines else "worse")]
-        if not self.grid.splines:
+        if not self.grid.splines and not self.grid.listed:
             asked.append(asked[0]._replace(better=True))
         evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
         knows = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
@@ -510,25 +526,35 @@ class IndividualAccountant(TakesTurns):
     def _members(self, ratio: int = 1) -> int:
         """Number of members that tables of a grid so many times as fine need."""
         grid = replace(self.grid, buckets=self.grid.buckets * ratio)
-        return grid.buckets + 1 + subdivision(grid, *self.family.alternates, SHARE).size
+        between = subdivision(grid, *self.family.alternates, SHARE).size if grid.splines else 0
+        return grid.buckets + 1 + between
 
     def _without_tables(self, people: int) -> bool:
         """Whether people one by one take less than the members of tables for them would."""
         share = 1.0 if self.family.alternates[0] <= COARSE_ORDER else ALONE
         most = min(self._meshed, share * self._members())
-        return self._journal.complete and people * len(self._journal) <= most
+        return self._exact and people * self._different <= most
 
     @property
     def _most(self) -> int:
         """How many people are composed one by one at most."""
-        steps = len(self._journal) if self._journal.complete else self.grid.buckets
-        return max(self._meshed // max(steps, 32), min(8, self._meshed))
+        return max(self._meshed // max(self._different, 32), min(8, self._meshed))
+
+    @property
+    def _exact(self) -> bool:
+        """Whether the steps are known as they were."""
+        return self._journal.complete or bool(self.grid.listed)
+
+    @property
+    def _different(self) -> int:
+        """Different steps that a person may have."""
+        return len(self._journal) if self._journal.complete else self.grid.buckets + 1
 
     def _compose(self, found: Floats, query: Query, rows: Rows, open_: NDArray[np.bool_]) -> int:
         """Compose the widest of those who are not sharp one by one; return of how many people."""
         # `found` has lower bound, estimate and upper bound of everybody, which are narrowed;
         # `open_` says for whom more nodes or buckets were no help.
-        exact, family = self._journal.complete, self.family
+        exact, family = self._exact, self.family
         if self.grid.splines and not exact:
             return 0
         width = _relative(found[2] - found[0], found[2], query)

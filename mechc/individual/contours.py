@@ -60,6 +60,7 @@ RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, be
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
+AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
 PERIODS = 1.5  # periods are rounded up to powers of this
 FEW = 1 << 13  # people who do not get a period, or a contour, of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
@@ -151,11 +152,14 @@ class Contour:
     @property
     def _stride(self) -> int:
         """Decay is proven at every so many knots: |phi| beyond the nodes varies slowly."""
-        return max(1, self.tilts.members.grid.buckets // PROVEN)
+        grid = self.tilts.members.grid
+        return 1 if grid.listed else max(1, grid.buckets // PROVEN)
 
     def _fading(self) -> dict[str, Floats]:
         """Tabulate `beyond`."""
         n, at_knots = self.tilts.members.grid.buckets, self._laws[1]
+        if self.tilts.members.grid.listed:
+            return {"beyond": at_knots}
         below = np.arange(n) // self._stride * self._stride
         above = np.minimum(below + self._stride, n)
         buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
@@ -574,7 +578,8 @@ def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows) -> Floats
     query, found = asked.query, np.empty((asked.rows.size, WORK + 1))
     useful = np.zeros(tilts.t.size, np.bool_)
     useful[contours] = True
-    about = (query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol))
+    away = AWAY if asked.ledger.grid.listed else 0.0  # of tables their errors keep contours near
+    about = query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol), away
     peaks = np.asarray(log_peak(tilts.t))
 
     def choose(part: slice, sums: Floats) -> None:

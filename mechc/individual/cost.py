@@ -116,7 +116,9 @@ def estimate(
     made = (1.0 + others * grid.buckets / (ROUGH * count)) * tilts
     made = (MISSING if known else 1.0) * (made + CONTOURS * contour + TABLES * table)
     size = CONTOURS * 16 * count * nodes // members + TABLES * 16 * grid.columns * 2 * NODES
-    person = OVERHEAD * product * (1.0 + 0.3 * others) * (1.0 if grid.splines else 2.0)
+    person = (
+        OVERHEAD * product * (1.0 + 0.3 * others) * (1.0 if grid.splines or grid.listed else 2.0)
+    )
     return Cost(made, different * person + same, mesh, int(memory + size), cut or late)
 
 
@@ -129,19 +131,24 @@ def _tables(
     roughly.
     """
     small = replace(grid, buckets=buckets, splines=True)
+    if grid.listed:
+        some = grid.listed[:: -(-len(grid.listed) // buckets)]
+        small = replace(grid, buckets=len(some) - 1, listed=some)
     members, nodes, cut = Members(family, small, family.directions[0]), 0, False
-    place = np.rint(np.arange(typical.size) * buckets / grid.buckets).astype(np.int64)
+    place = np.arange(typical.size) * small.buckets / max(grid.buckets, 1)
+    place = np.rint(place).astype(np.int64)
     at = [time.process_time()]
     try:
         with limited(WORK, "cost"):
-            tilts = Tilts(members, (0, buckets), REACH)
+            tilts = Tilts(members, (0, small.buckets), REACH)
             at.append(time.process_time())
             total = typical @ np.nan_to_num(tilts.k[place, 0], nan=TOO_FAR)
             there = np.gradient(total, np.log(tilts.t)) - total >= -math.log(DELTA)
             there |= tilts.t >= TILT
             i = int(there.argmax() if there.any() else there.size - 1)
             reach = FREQUENCY * float(tilts.t[i])
-            contour = Contour(tilts, i, reach, tilts.span, "splines")
+            reading = "splines" if small.splines else "worse"
+            contour = Contour(tilts, i, reach, tilts.span, reading)
             at.append(time.process_time())
             contour.table(PERIOD, NODES)
             nodes = contour.size

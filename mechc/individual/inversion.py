@@ -65,18 +65,19 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
-    " float64, float64[::1], float64[:,::1])",
+    " float64, float64, float64[::1], float64[:,::1])",
     nogil=True,
 )
 def choose(  # type: ignore[no-untyped-def]
-    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, known, out
+    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, out
 ):
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
     there; both are weighed against cancellation. `rows` are products with `Tilts.together`, `peak`
     is that of the payoff at the tilts t, contours may go through `useful` ones, images may have
-    exp(log_small) of delta, and `known` are estimates of the answers, nan where there are none.
+    exp(log_small) of delta, `away` is the least cost of cancellation in units of work, and `known`
+    are estimates of the answers, nan where there are none.
 
     `out`, of shape (people, 9), has at places with these names: UPPER bound on epsilon or log
     delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
@@ -148,7 +149,8 @@ def choose(  # type: ignore[no-untyped-def]
             length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
             need = need / (2.0 * math.pi)
-            weighed = max(need, 16.0) * (1.0 + 1000.0 * radius[m] * math.exp(level) / tolerance)
+            off = max(1000.0 * radius[m] / tolerance, away)
+            weighed = max(need, 16.0) * (1.0 + off * math.exp(level))
             if weighed < out[p, WORK]:
                 out[p, LENGTH], out[p, NODES], out[p, WORK] = length, need, weighed
                 share = (goal - log_small) + c * eps - k[i] + poles[i]

@@ -343,6 +343,11 @@ class Ledger:
                 place = np.rint(np.clip(grid.position(part), 0.0, grid.buckets) * grid.unit)
             else:  # a value on a knot stays there
                 place = np.maximum(np.searchsorted(knots, -signed, side="right") - 1.0, 0.0)
+                if grid.listed:
+                    other = (grid.values(place) != part) & (part != self._untouched)
+                    if other.any():
+                        bad = part[other][0]
+                        raise DeclarationError(f"{name}={bad:g} is none of the settings")
             for beyond, code in ((signed < sign * grid.best, 1), (part == self._untouched, 2)):
                 if beyond.any():
                     place[beyond] = end + code

@@ -66,11 +66,13 @@ def of_steps(
 def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]:
     """Return a row of counts with every step at the worse, and at the better end of its bucket.
 
-    Steps beyond the last knot count as there, and are left out.
+    Steps beyond the last knot count as there, and are left out; listed ones are what they were.
     """
     used, knots = np.flatnonzero(counts), grid.knots.tolist()
     worse = [(knots[i], int(counts[i])) for i in used]
-    return worse, [(knots[i + 1], int(counts[i])) for i in used if i < grid.buckets]
+    return worse, worse if grid.listed else [
+        (knots[i + 1], int(counts[i])) for i in used if i < grid.buckets
+    ]
 
 
 def answer(

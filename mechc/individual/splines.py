@@ -14,7 +14,8 @@ as in section D.2 of Koskela, Tobaben and Honkela (2023). A person's row holds
   better than the last knot have a column of their own;
 * or, if the grid is told so, counts (the paper): one for the bucket whose knot is the next worse
   value, the last one for values better than the last knot. Rounding to the safe side costs a
-  bucket's width.
+  bucket's width;
+* or counts of values that are listed, the only ones there are: nothing is rounded or interpolated.
 
 Interpolation between members of a family with a proven error: alternating profiles.
 
@@ -56,9 +57,10 @@ class Grid:
     Attributes:
         worst, best: most revealing and most private parameter value, knot 0 and the last one.
         buckets: number of buckets between them.
-        spacing: "geometric" or "linear".
+        spacing: "geometric", "linear" or "listed".
         splines: whether the ledger holds spline weights (else counts).
         crowding: how much more densely geometric knots lie at the worst end than at the best.
+        listed: the knots, worst first, where they are listed.
     """
 
     worst: float
@@ -67,9 +69,12 @@ class Grid:
     spacing: str
     splines: bool
     crowding: float = 0.0
+    listed: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the numbers."""
+        if self.listed:
+            return
         if self.spacing not in ("geometric", "linear"):
             raise DeclarationError(f"spacing={self.spacing!r} (expected 'geometric' or 'linear')")
         whole = isinstance(self.buckets, int | np.integer)
@@ -93,6 +98,8 @@ class Grid:
 
     def values(self, position: NDArray[Any]) -> Floats:
         """Return the parameter at positions 0 (worst) to buckets (best)."""
+        if self.listed:  # which has nothing between its knots
+            return np.array(self.listed)[position.astype(np.int64)]
         share = position / self.buckets
         if self.spacing == "linear":
             return np.asarray(self.worst + share * (self.best - self.worst))

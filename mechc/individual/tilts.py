@@ -60,8 +60,8 @@ class Members:
     def __init__(self, family: Family, grid: Grid, direction: str) -> None:
         """Bind the family to the grid's parameter values."""
         self.grid, self._direction, self._family = grid, direction, family
-        self._alternates = family.alternates
-        between = subdivision(grid, *family.alternates, SHARE) if grid.splines else np.empty(0)
+        self._alternates = family.alternates if grid.splines else (1, 1)
+        between = subdivision(grid, *self._alternates, SHARE) if grid.splines else np.empty(0)
         self.positions = np.concatenate([np.arange(grid.buckets + 1.0), between])
         self.values = grid.values(self.positions)
         self._brackets: dict[tuple[int, int], Brackets] = {}

@@ -132,6 +132,36 @@ def test_repeated_settings_are_sharp_without_a_journal_at_both_ends_of_the_span(
         assert bound.lower[i] <= run.upper and run.lower <= bound.upper[i]
 
 
+def test_listed_settings_are_counted_as_they_are(gaussian, tmp_path):
+    """Far apart, so that any rounding or interpolation would be seen; also one alone."""
+    settings = np.array([150.0, 3.0, 4.5, 40.0])
+    acc, rng = accountant(gaussian, 40, settings=settings), np.random.default_rng(4)
+    taken = rng.integers(0, 4, (25, 40))
+    for row in taken:
+        acc.step(settings[row])
+    acc.step((np.array([7]), np.array([3.0])), count=9)
+    mu = np.sqrt((settings[taken] ** -2.0).sum(axis=0) + 9.0 / 9.0 * (np.arange(40) == 7))
+    bound = acc.epsilon(1e-6)
+    exact = np.array([gaussian_epsilon(m, 1e-6) for m in mu])
+    assert (bound.lower <= exact).all() and (exact <= bound.upper).all()
+    assert bound.detail["within_rtol"] and np.allclose(bound.estimate, exact, rtol=2e-6, atol=0)
+    assert acc.cost(rows=[0, 1]).seconds > 0.0
+    acc.save(tmp_path / "ledger")
+    back = accountant(gaussian, 40, settings=settings)
+    back.restore(tmp_path / "ledger")
+    assert (back.epsilon(1e-6, rows=[7]).upper == bound.upper[7]).all()
+    with pytest.raises(StateError, match="listed"):
+        accountant(gaussian, 40, settings=[3.0, 4.0, 40.0, 150.0]).restore(tmp_path / "ledger")
+    with pytest.raises(DeclarationError, match="none of the settings"):
+        acc.step(np.full(40, 4.4))
+    with pytest.raises(DeclarationError, match="settings"):
+        accountant(gaussian, 2, settings=[1.0, 4.0])
+    alone = accountant(gaussian, 2, settings=[3.0])
+    alone.step(np.array([3.0, np.inf]), count=4)
+    found, exact = alone.epsilon(1e-6), gaussian_epsilon(2.0 / 3.0, 1e-6)
+    assert found.lower[0] <= exact <= found.upper[0] and found.upper[1] == 0.0
+
+
 def test_buckets_as_in_the_paper_enclose_and_plancherel_estimates_them(gaussian):
     acc = accountant(gaussian, 3, splines=False, buckets=256, spacing="linear")
     sigmas = np.array([20.3, 31.7, 77.0])
