@@ -877,6 +877,93 @@ def zero_inflated(m, zero, other, a, b):
     return Pair(pair.pieces, ((m.log(zero), m.log(other)),))
 
 
+# ends, gaps and jumps in several places
+
+
+@family(lambda: on_half_line("beta_primes", *(
+            gamma(u + v) / (gamma(u) * gamma(v)) * x ** (u - 1) * (1 + x) ** (-u - v)
+            for u, v in ((a, b), (c, s))), (a, b, c, s)),
+        a=(0.5, 5.0), b=(0.5, 5.0), c=(0.5, 5.0), s=(0.5, 5.0))  # fmt: skip
+def beta_primes(m, a, b, c, s):
+    """A pole at 0, and tails of powers."""
+
+    def law(a, b):
+        a, b = m.number(a), m.number(b)
+        norm = m.loggamma(a + b) - m.loggamma(a) - m.loggamma(b)
+        return lambda x: norm + (a - 1) * m.log(x) - (a + b) * m.log1p(x)
+
+    return half_line(m, law(a, b), law(c, s))
+
+
+def powers(a, b):
+    return a * b / (a + b) * Piecewise((x ** (a - 1), x < 1), (x ** (-b - 1), True))
+
+
+@family(lambda: on_half_line("log_laplaces", powers(a, b), powers(c, s), (a, b, c, s)),
+        a=(0.4, 6.0), b=(0.4, 6.0), c=(0.4, 6.0), s=(0.4, 6.0))  # fmt: skip
+def log_laplaces(m, a, b, c, s):
+    def law(a, b):
+        a, b = m.number(a), m.number(b)
+        norm = m.log(a * b / (a + b))
+        return lambda x: norm + (a - 1) * m.log(x), lambda x: norm - (b + 1) * m.log(x)
+
+    near, far = zip(law(a, b), law(c, s), strict=True)
+    one = m.number(1)
+    return Pair((Piece(m.number(0), one, *near), Piece(one, m.inf, *far)))
+
+
+@family(lambda: mechanism("u_quadratic", variable=x, support=(0, 1), parameters=(a,),
+                          p=12 * (x - sp.Rational(1, 2)) ** 2, q=a * x ** (a - 1)),
+        a=(0.6, 4.0))  # fmt: skip
+def u_quadratic(m, a):
+    """A density that vanishes inside, where the loss has no lower bound."""
+    a, half = m.number(a), m.number(1) / 2
+    norm, power = m.log(m.number(12)), m.log(a)
+    zero, quarter = m.number(0), half / 2
+
+    def middle(u):  # by the distance from the middle, and by that from an end
+        return norm + 2 * m.log(u)
+
+    def outer(u):
+        return norm + 2 * m.log(half - u)
+
+    return Pair((
+        Piece(zero, quarter, middle, lambda u: power + (a - 1) * m.log(half + u)),
+        Piece(zero, quarter, middle, lambda u: power + (a - 1) * m.log(half - u)),
+        Piece(zero, quarter, outer, lambda u: power + (a - 1) * m.log(u)),
+        Piece(zero, quarter, outer, lambda u: power + (a - 1) * m.log1p(-u)),
+    ))  # fmt: skip
+
+
+@family(lambda: mechanism("exponential_gap", variable=x, parameters=(s, d, w),
+                          p=exp(-Abs(x - d) / s) / (2 * s),
+                          q=Piecewise((exp(x / s) / (2 * s), x < 0), (0, x < w),
+                                      (exp((w - x) / s) / (2 * s), True))),
+        s=(0.2, 4.0), d=(0.1, 3.0), w=(0.1, 3.0))  # fmt: skip
+def exponential_gap(m, s, d, w):
+    """Q has a gap, on either side of the mode of P or around it."""
+    p = double_exponential(m, s, d)
+    s, d, w = m.number(s), m.number(d), m.number(w)
+    norm, pieces = m.log(2 * s), []
+    for u, v in pairwise([-m.inf, *ordered([m.number(0), w, d]), m.inf]):
+        gap = (lambda x: x / s - norm) if v <= 0 else None
+        pieces.append(Piece(u, v, p, gap if v <= w else lambda x: (w - x) / s - norm))
+    return Pair(tuple(pieces))
+
+
+@family(lambda: mechanism("revealed_twice", variable=x, support=(0, oo),
+                          parameters=(zero, other, a, b),
+                          atoms=[(0, zero, other), (1, (1 - zero) / 2, 0), (2, 0, (1 - other) / 2)],
+                          p=(1 - zero) / 2 * a * exp(-a * x), q=(1 - other) / 2 * b * exp(-b * x)),
+        zero=(1e-6, 0.999), other=(1e-6, 0.999), a=(0.3, 3.0), b=(0.3, 3.0))  # fmt: skip
+def revealed_twice(m, zero, other, a, b):
+    """Atoms of both laws, and of either one alone, beside densities."""
+    zero, other, a, b = map(m.number, (zero, other, a, b))
+    p, q = (m.log1p(-v) - m.log(m.number(2)) for v in (zero, other))
+    pair = half_line(m, lambda x: p + m.log(a) - a * x, lambda x: q + m.log(b) - b * x)
+    return Pair(pair.pieces, ((m.log(zero), m.log(other)), (p, -m.inf), (-m.inf, q)))
+
+
 # masses on the integers
 
 
