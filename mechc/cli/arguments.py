@@ -332,9 +332,16 @@ def writable(path: Path | None) -> None:
     """Refuse a file to write, if there is one, where it could not be written at the end."""
     if path is None:
         return
-    path = path.expanduser()
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        why = "it is a folder" if path.is_dir() else f"{path.parent} is not a folder to write in"
+    why = ""
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            why = "it is a folder"
+        elif not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            why = f"{path.parent} is not a folder to write in"
+    except (OSError, RuntimeError) as error:  # a name that is too long, or of no user
+        why = getattr(error, "strerror", str(error))
+    if why:
         raise DeclarationError(f"cannot write {path}: {why}")
 
 
@@ -371,6 +378,8 @@ def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:
         low, colon, high = ends.partition(":")
         if not name or not colon:
             raise DeclarationError(f"--over {word}: expected NAME=LOW:HIGH")
+        if name.strip() in ranges:
+            raise DeclarationError(f"--over {word}: {name.strip()} has a range already")
         ranges[name.strip()] = number_of(low), number_of(high)
     return ranges
 

@@ -132,6 +132,8 @@ class _Group(TyperGroup):
             if wrong and (hint := _meant(wrong, error.ctx)):
                 words = words.partition(" (Possible")[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
+            if not words:  # of a command without arguments, of which the help has been printed
+                ctx.exit(2)
             about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
             _fail(ctx, f"{about}: {words}; see {about} --help", 2)
         except MechcError as error:
@@ -600,6 +602,7 @@ def record(
     from mechc.composition import run_record
 
     writable(path)
+    question(delta=delta)
     run = what.run(what.count)
     begun = path.exists() and path.stat().st_size
     before = mechc.open(path, allow_files=allow_files) if begun else 0

@@ -139,6 +139,8 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
     Raises:
         NumericError: the search does not settle within its cap.
     """
+    if log_target >= 0.0:
+        return _exact(0.0, evaluation, "no delta exceeds one")
     if evaluation.no_lower:
         found = epsilon(evaluation.of_pairs(), log_target)
         highest = min(highest, float(found.upper))

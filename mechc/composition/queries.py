@@ -251,6 +251,7 @@ class Queries(SetOnce, ABC):
 
         Raises:
             UnsupportedError: an event is given by numbers alone.
+            DeclarationError: a file to append to has no lines as this writes them.
             CacheError: the file cannot be written.
         """
         from mechc.composition import run_record

@@ -238,10 +238,12 @@ def _rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
         raise DeclarationError(f"{path}: holds no run (expected lines as run.save writes them)")
     for i, line in enumerate(lines):
         try:
-            row = json.loads(line)
+            row = _row(path, line)
+        except DeclarationError:
+            raise
         except ValueError as error:
             if i == 0:
-                yield dict(json.loads(text))
+                yield _row(path, text)
                 return
             if i < len(lines) - 1 or text.endswith("\n"):
                 raise DeclarationError(f"{path}, line {i + 1}: {error}") from error
@@ -252,7 +254,22 @@ def _rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
                 stacklevel=4,
             )
             return
-        yield dict(row)
+        yield row
+
+
+def _row(path: Path, text: str) -> dict[str, Any]:
+    """What a line says, every word once: of two counts one would be passed over."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        words = dict(pairs)
+        if len(words) < len(pairs):
+            raise DeclarationError(f"{path}: a word stands twice among {', '.join(words)}")
+        return words
+
+    row = json.loads(text, object_pairs_hook=once)
+    if not isinstance(row, dict):
+        raise DeclarationError(f"{path}: {text[:40]!r} is no record, as run.save writes them")
+    return row
 
 
 def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -81,13 +82,15 @@ def add(path: Path, text: str) -> Path:
 
     Raises:
         CacheError: the file cannot be written.
-        DeclarationError: it holds steps for another neighbouring relation.
+        DeclarationError: it holds steps for another neighbouring relation, or is laid out.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DeclarationError(f"{path}: a pipe or a device (expected a run file)")
             with _alone(descriptor):
-                _require_relation(path, _mended(descriptor), json.loads(text)["adjacency"])
+                _require_relation(path, _mended(path, descriptor), json.loads(text)["adjacency"])
                 data = text.encode()
                 while data:
                     data = data[os.write(descriptor, data) :]
@@ -110,32 +113,38 @@ def _require_relation(path: Path, content: bytes, relation: str) -> None:
             )
 
 
-def _relation_of(line: bytes) -> str:
-    """The neighbouring relation of a line, "" where it is none of ours."""
+def _record(line: bytes) -> dict[str, Any]:
+    """What a line says, nothing where it is none of ours, or not whole."""
     try:
         record = json.loads(line)
-    except ValueError:
-        return ""
-    return str(record.get("adjacency", "")) if isinstance(record, dict) else ""
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
-def _mended(descriptor: int) -> bytes:
+def _relation_of(line: bytes) -> str:
+    """The neighbouring relation of a line, "" where it is none of ours."""
+    return str(_record(line).get("adjacency", ""))
+
+
+def _mended(path: Path, descriptor: int) -> bytes:
     """End the last line, or take it away where it is not whole; return what there is."""
     size = os.fstat(descriptor).st_size
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = b""
     while part := os.read(descriptor, max(size, 1)):
         content += part
+    first, ended, _ = content.lstrip().partition(b"\n")
+    if ended and not _record(first):  # laid out over many lines, none of which is to be taken away
+        raise DeclarationError(f"{path}: no lines as run.save writes them (expected each on one)")
     if not content or content.endswith(b"\n"):
         return content
     last = content.rpartition(b"\n")[2]
-    try:
-        json.loads(last)
+    if _record(last):
         os.write(descriptor, b"\n")
-    except ValueError:
-        os.ftruncate(descriptor, len(content) - len(last))
-        return content[: len(content) - len(last)]
-    return content
+        return content
+    os.ftruncate(descriptor, len(content) - len(last))
+    return content[: len(content) - len(last)]
 
 
 @contextmanager

@@ -94,6 +94,9 @@ def test_densities_on_the_command_line(gaussian):
         (["verify", "laplace", "--certificate", "none.json"], "does not exist"),
         (["verify", "laplace", "--level", "slow"], "expected one of quick, full"),
         (["record", "none/x.json", "laplace", "--set", "scale=1"], "not a folder to write in"),
+        (["record", "~no user/x.json", "laplace", "--set", "scale=1"], "home directory"),
+        (["report", "laplace", "-o", "x" * 300 + ".html"], "name too long"),
+        (["optimise", "subbotin", *2 * ["--over", "beta=1:2"]], "has a range already"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(words, message):

@@ -135,6 +135,7 @@ def test_recording_step_by_step(tmp_path):
     assert shown["count"] == 401
     assert shown["answers"][0]["upper"] == pytest.approx(run.epsilon(1e-5).upper, rel=1e-12)
     run_cli("record", path, *words, "--adjacency", "replace", code=2)  # two relations
+    run_cli("record", path, *words, "--delta", 2, code=2)
     assert path.read_text("utf-8").splitlines() == lines
 
 
@@ -230,6 +231,26 @@ def test_a_word_that_is_not_known_is_refused(changed, word, tmp_path):
     path.write_text(json.dumps(changed) + "\n")
     with pytest.raises(DeclarationError, match=f"run.json: '.*' is not known.*{word}"):
         recheck(path)
+
+
+def test_a_word_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(RECORD).replace('"count": ', '"count": 1000, "count": ') + "\n")
+    with pytest.raises(DeclarationError, match="stands twice among mechanism"):
+        mechc.open(path)
+
+
+def test_nothing_is_added_to_what_has_no_lines(tmp_path, gaussian):
+    path = tmp_path / "run.json"
+    gaussian(sigma=2.0).save(path)
+    laid_out = json.dumps(json.loads(path.read_text()), indent=1)
+    for text in (laid_out, laid_out + "\n"):
+        path.write_text(text)
+        assert mechc.open(path).count == 1
+        run_cli("record", path, "gaussian", "--set", "sigma=2", code=2)
+        assert path.read_text() == text
+    with pytest.raises(DeclarationError, match="a pipe or a device"):
+        gaussian(sigma=2.0).save("/dev/null", append=True)
 
 
 @pytest.mark.parametrize("text", ["[[step]]\nmechanism='gdp'\nrate=0.1", "deltas=[1]\nstep=[]"])
