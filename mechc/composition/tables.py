@@ -22,6 +22,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ class NumericEvent(Event):
 
     def __init__(
         self, table: Any, remove: PrivacyLoss, add: PrivacyLoss | None,
-        defaulted: frozenset[str] = frozenset(),
+        *, defaulted: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
         super().__init__(table, (), defaulted)
@@ -130,8 +131,8 @@ class NumericEvent(Event):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the table and its laws."""
-        laws = self._laws["remove"], self._laws["add"]
-        return type(self), (self.mechanism, *laws, self.defaulted)
+        made = partial(type(self), defaulted=self.defaulted)
+        return made, (self.mechanism, self._laws["remove"], self._laws["add"])
 
     def rho_bound(self) -> float:
         """Return nan: numbers have no formula."""
@@ -449,7 +450,8 @@ def mixture(
     key = digest(f"mixture above {beneath and beneath.key}", claim, *upper)
     why = ROUNDED if smooth or beneath is not None else ""
     table = Table(name, key, symmetric, claim, upper_only=why, beneath=beneath)
-    return NumericEvent(table, *upper, frozenset().union(*(event.defaulted for event, _ in used)))
+    defaulted = frozenset(name for event, _ in used for name in event.defaulted)
+    return NumericEvent(table, *upper, defaulted=defaulted)
 
 
 def _mixed(
@@ -561,7 +563,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
             for law in laws]  # fmt: skip
     table = Table(name, digest("post_process", claim, laws[0]), False, claim)
-    return NumericEvent(table, *laws, event.defaulted)
+    return NumericEvent(table, *laws, defaulted=event.defaulted)
 
 
 def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:
