@@ -360,6 +360,11 @@ def optimise(
 
     if len(names) == 1:
         (lo, hi), xtol = ranges[0], tolerance * (ranges[0][1] - ranges[0][0])
+        while hi - lo > xtol and math.isinf(at(0.5 * (lo + hi))):  # towards shapes with an answer
+            known = math.isfinite(at(lo)), math.isfinite(at(hi))
+            if known[0] == known[1]:
+                break
+            lo, hi = (lo, 0.5 * (lo + hi)) if known[0] else (0.5 * (lo + hi), hi)
         probes = lo, lo + xtol, 0.5 * (lo + hi), hi - xtol, hi
         shown = at(lo), at(probes[2]), at(hi)
         rising, falling = shown[0] < shown[1] < shown[2], shown[0] > shown[1] > shown[2]

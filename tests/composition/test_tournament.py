@@ -84,6 +84,15 @@ def test_the_best_truncation_is_that_of_the_literature():
     assert "truncated_laplace(" in found._repr_html_()
 
 
+def test_shapes_with_an_answer_are_found_next_to_one_end():
+    def error(event):
+        beta = event.parameters["beta"]
+        return (beta - 1.2) ** 2 if beta < 1.5 else math.inf
+
+    found = mechc.optimise("subbotin", over={"beta": (1, 4)}, target=TARGET, minimise=error)
+    assert abs(found.values["beta"] - 1.2) < 0.01
+
+
 @pytest.mark.slow
 def test_between_laplace_and_gaussian(laplace, gaussian):
     found = mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, count=10)
