@@ -3,9 +3,13 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
+import series_laws as laws
 
 import mechc
+from mechc.accountants.contour import LatticeAccountant
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
 @pytest.mark.parametrize("gap", [3.5e-5, 1e-9, 1e-13])
@@ -24,3 +28,16 @@ def test_answers_next_to_a_lattice_point(gap):
     bound = (1 * mechc.load("discrete_gaussian")(sigma=sigma)).log_delta(epsilon, method="lattice")
     assert bound.lower <= exact <= bound.upper
     assert math.isfinite(exact)
+
+
+@pytest.mark.parametrize(("count", "defect"), [(10**10, -4e-10), (10**11, -4e-10), (10**11, 4e-10)])
+def test_errors_of_masses_are_powers_of_many_steps(count, defect):
+    """Masses that sum to 1 - 4e-10 are off by a factor exp(40) in all after 1e11 steps."""
+    mu, epsilon = 0.3, 1.0
+    loss = mu / math.sqrt(count)  # losses of -loss and loss: nearly a normal law
+    mass = 1.0 / (1.0 + math.exp(-loss))
+    masses = np.array([1.0 - mass, mass]) * (1.0 + defect)
+    law = PrivacyLoss.from_atoms(np.array([-loss, loss]), masses)
+    bound = LatticeAccountant([Step(law, count)]).log_delta(epsilon)
+    normal = laws.gaussian_log_delta(mu, epsilon)
+    assert bound.lower - 1e-3 < normal < bound.upper + 1e-3

@@ -82,9 +82,9 @@ class PrvAccountant:
         mid, _ = total.plain_payoff(epsilon, -self._window)
         high, high_error = total.plain_payoff(epsilon - reach, -self._window)
         return Bound(
-            self._log(low * (1 - total.relative) - low_error - self._delta_error),
+            self._log(low * math.exp(-total.relative) - low_error - self._delta_error),
             self._log(mid),
-            self._log(high * (1 + total.relative) + high_error + self._delta_error),
+            self._log(high * math.exp(min(total.relative, 700.0)) + high_error + self._delta_error),
             "prv",
             "proven",
             {"eps_error": reach, "delta_error": self._delta_error + high_error,

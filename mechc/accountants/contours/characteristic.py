@@ -390,7 +390,13 @@ class Law:
         spend(1.5 * self.loss.size * len(tilts))
         out = self.sums(np.array(tilts, np.float64))
         out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
+        out[:, 3] += self.tolerance
         return out
+
+    @cached_property
+    def tolerance(self) -> float:
+        """Return what the quadrature of all steps may change of K, whatever the tilt."""
+        return float(sum(s.count * s.loss.tolerance for s in self.steps))
 
     def sums(self, tilts: Floats) -> Floats:
         """Return rows [K, K', K'', rounding of K] at real tilts, of the nodes alone.

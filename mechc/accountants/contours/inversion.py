@@ -39,6 +39,7 @@ from mechc.accountants.contours.trapezoid import (
     Contour,
     Lattice,
     conclude,
+    grown,
     moved,
 )
 from mechc.numeric.jit import compiled, plain
@@ -133,7 +134,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
         most = n * facts[STRAYED_MOST] + 4.0 * EPS * abs(epsilon)
         error = (last[NOISE] + facts[TAIL]) / total + moved(c, gap, mean, most, chernoff)
-        error += n * facts[UNRESOLVED] * chernoff + EPS * 4.0 * abs(c * gap)
+        error += grown(n * facts[UNRESOLVED]) * chernoff + EPS * 4.0 * abs(c * gap)
         slope = -last[TURNING] * math.exp(-gap) / total
     else:
         apart = epsilon - last[AT]
@@ -145,7 +146,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
             return -np.inf, np.nan, np.inf, np.nan
         log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
         error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
-        error += n * facts[UNRESOLVED] * c * (c + 1.0) * period  # times Chernoff's bound at c
+        error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period  # times Chernoff's bound
         error /= total
         slope = -c - h * last[TURNING] / total
     low = 1.0 - facts[LESS] / total
@@ -326,7 +327,7 @@ def invert(  # type: ignore[no-untyped-def]
             _terms(n, re, im, w, v, g, b, size)
             most = counts[min(m + BLOCK, counts.size - 1)]
             stale, cap = BLOCK, 4.0 * abs(start) + 1.0
-            error, reach = 2.0 * most * facts[NOISE_M], cap + facts[STEP]
+            error, reach = 2.0 * grown(most * facts[NOISE_M]), cap + facts[STEP]
             noise, last[BEND] = bounds_on_sum(most, re, im, size, h, mean, reach, error)
             last[NOISE] = noise + 4.0 * EPS * first
         else:

@@ -112,7 +112,7 @@ def place(
     exponent = n * sums[:, 0] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
     least, bend = np.diag(exponent[:, grid.size :])[:, None], n * sums[grid.size :, 2:3]
     log_delta = least - 0.5 * np.log(2.0 * math.pi * (bend + t**-2 + (1.0 + t) ** -2))
-    log_b = sums[: grid.size, 0] + sums[: grid.size, 3]
+    log_b = sums[: grid.size, 0] + sums[: grid.size, 3] + law.tolerance
     tried = min(BELOW, grid.size - 1)
     c = grid[:tried]
     known = CLEAR * np.maximum(-(log_delta + LEFT) / c, epsilon - n * lowest)

@@ -250,9 +250,8 @@ class Contour:
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
-        self.tolerance = sum(s.count * s.loss.tolerance for s in law.steps)
         moved, *self.strayed = rounded(law, self.c, self.payoff)
-        self.tolerance += self.tilted.lost + 1e-15 + moved
+        self.tolerance = law.tolerance + self.tilted.lost + 1e-15 + moved
         self.unresolved = law.unresolved(self.c)
 
     @property
@@ -305,7 +304,7 @@ class Contour:
         z = np.asarray(self.c + 1j * y, np.complex128)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
         # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
-        error, share = 2.0 * self.tolerance / EPS, 1.0 / float(self.tilted.counts.min())
+        error, share = 2.0 * grown(self.tolerance) / EPS, 1.0 / float(self.tilted.counts.min())
         with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
             value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
@@ -350,7 +349,7 @@ class Contour:
         log_s = self.k - self.c * epsilon + math.log(start / self.period) + math.log(total)
         tail = min(1e50, float(totals.truncation) / total)
         chernoff = self.period / (start * total)  # of the probability, in units of the sum
-        error = tail + float(totals.noise) / total + self.unresolved * chernoff
+        error = tail + float(totals.noise) / total + grown(self.unresolved) * chernoff
         if isinstance(self.payoff, Lattice):
             mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
             error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
@@ -401,6 +400,12 @@ OFFSET, STEP, STRAYED, STRAYED_MOST = range(11, 15)  # of a lattice
 FACTS = 15
 
 
+@plain("float64(float64)")
+def grown(error):  # type: ignore[no-untyped-def]
+    """Relative error of M where its log is off by so much: errors of many steps are not small."""
+    return math.expm1(min(50.0, error))
+
+
 @plain("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it."""
@@ -449,7 +454,7 @@ def conclude(n, epsilon, log_s, low, middle, error, facts, images):  # type: ign
         right, unknown ones on the left, all that is rounding or truncation.
     """
     known, falling, rounding, unknown, right = _shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += n * facts[NOISE_M] + error
+    rounding += grown(n * facts[NOISE_M]) + error
     rounding += EPS * (40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(facts[C] * epsilon))
     share, high = middle - known, 1.0 - known + rounding
     least = low - known - rounding - right - unknown
