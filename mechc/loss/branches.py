@@ -51,6 +51,7 @@ SHARP = 1e-3  # relative error up to which roundings of losses are counted at th
 MANY_KINKS = 64  # crossings between nodes beyond which they are the chatter of a flat loss
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
+NOWHERE = 1e9  # minus the log of a density that no answer tells from nothing
 HUGE = 1e300  # logs of densities there are sums that do not overflow
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
@@ -355,7 +356,7 @@ def _followed(
     row = source.rows[index]
     inner = np.unique(panels.x[panels.region == index])
     inner = inner if inner.size else np.array([inside(*row[:2].tolist())])
-    lo, hi = _outwards(row, inner)
+    lo, hi = (side[_has_mass(source, side)] for side in _outwards(row, inner))
     x = np.concatenate([lo, inner, hi])
     known = np.isfinite(loss := losses_at(source, x))
     x, loss = x[known], loss[known]
@@ -368,6 +369,14 @@ def _followed(
     place = np.searchsorted(x, turns)
     loss = np.insert(loss, place, losses_at(source, np.array(turns)))
     return np.insert(x, place, turns), loss, np.insert(noise, place, 0.0), turns
+
+
+def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:
+    """Where a density is something; else its log hides the loss by its rounding."""
+    log_f = np.empty((2, x.size))
+    for many, out in zip((source.kernel.log_p_many, source.kernel.log_q_many), log_f, strict=True):
+        many(np.ascontiguousarray(x), source.theta, out)
+    return np.asarray((log_f > -NOWHERE).any(axis=0))
 
 
 def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:

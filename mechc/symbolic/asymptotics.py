@@ -77,6 +77,7 @@ class Order:
 
 
 ONE = Order()
+LINEAR = Order(power=S.One)
 VANISHING = Order(logs=S.NegativeOne)
 Terms = Sequence[tuple[Expr, Order]]
 
@@ -282,10 +283,12 @@ class Expansion:
             return seen(self)
 
     def _exp(self, a: Series) -> Series:
-        """Exp of linear, logarithmic, constant and vanishing parts."""
+        """Exp of linear, logarithmic, constant and vanishing parts, or of what falls faster."""
+        if a.terms and self.compare(a.lead[1], LINEAR) > 0 and self.sign(a.lead[0]) < 0:
+            return Series((), (Order(rate=S.NegativeOne),))
         factor_, order, small = S.One, ONE, []
         for coefficient, scale in a.terms:
-            if scale == Order(power=S.One):
+            if scale == LINEAR:
                 order = order * Order(rate=coefficient)
             elif scale == Order(logs=S.One):
                 order = order * Order(power=coefficient)

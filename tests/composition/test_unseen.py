@@ -73,6 +73,17 @@ def test_laws_of_different_families(p, q, parameters):
             assert bound.upper - bound.lower <= 1e-8
 
 
+def test_beyond_the_largest_loss_of_a_sample():
+    """Q has the longer tails: the loss is largest between, and far out all is rounding of logs."""
+    pair = load(p="sech((x-d)/s)/(pi*s)", q="sech(x/t)/(pi*t)")
+    event = mechc.poisson(pair, 0.1)(d=1.0, s=1.0, t=1.5)
+    x = np.linspace(-40.0, 40.0, 800_001)
+    top = math.log1p(0.1 * np.expm1(np.log(1.5 * np.cosh(x / 1.5) / np.cosh(x - 1.0)).max()))
+    near, far_out = (event.delta(top + gap, direction="remove") for gap in (-1e-3, 0.3))
+    assert 1e-300 < near.lower <= near.upper <= near.lower * (1.0 + 1e-6)
+    assert far_out.upper < 1e-300
+
+
 def far(start):
     """Edges in geometric distance."""
     return start * np.exp(np.linspace(0.0, 30.0, 30_001))

@@ -31,6 +31,8 @@ FACTS = facts_of((r,))
         (loggamma(y + 1) - loggamma(y) - log(y), 0),
         (exp(-a * y) * y**3, 0),
         ((1 - exp(-1 / y)) * y, 1),
+        (y * log((1 - exp(-(y**2) / s)) / (1 - exp(-((y - a) ** 2) / s))), 0),
+        (y**3 * exp(a * y - y**2), 0),
     ],
 )
 def test_limit(expr, limit):
