@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Claim
+from mechc.composition.inputs import asked
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual.splines import HIGHEST, POWERS, reached
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -140,22 +141,30 @@ class Family:
         found = dict.fromkeys(POWERS, HIGHEST)
         for group in ratio:
             members = self.worst * group ** (1.0 if self.best > self.worst else -1.0)
-            losses = [self.loss(v, "remove") for v in members]
-            plain = all(len(set(loss.region.tolist())) == 1 for loss in losses)
-            if not plain or any(loss.atom_loss.size for loss in losses):
-                found = {p: min(order, 2) for p, order in found.items()}
-            bounds = np.exp([_profile(loss, _probes(losses)) for loss in losses])
-            for p in POWERS:
-                found[p] = min(found[p], reached(group**p, bounds[:, 0], bounds[:, 1]))
+            for direction in self._pairs:
+                losses = [self.loss(v, direction) for v in members]
+                plain = all(len(set(loss.region.tolist())) == 1 for loss in losses)
+                if not plain or any(loss.atom_loss.size for loss in losses):
+                    found = {p: min(order, 2) for p, order in found.items()}
+                bounds = np.exp([_profile(loss, _probes(losses)) for loss in losses])
+                for p in POWERS:
+                    found[p] = min(found[p], reached(group**p, bounds[:, 0], bounds[:, 1]))
         order, power = max((order, -p) for p, order in found.items())
         return order, -power
+
+    @property
+    def _pairs(self) -> tuple[str, ...]:
+        """Directions with a pair of their own: both signs of epsilon cover the reversed one."""
+        with asked():  # one question, in which both directions of a kernel are made of one law
+            remove, *others = (self.loss(self.worst, d) for d in self.directions)
+        return self.directions[: 1 if all(a.is_reversal_of(remove) for a in others) else None]
 
     def loss(self, value: float, direction: str) -> PrivacyLoss:
         """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
     def _check(self, members: Floats) -> str:
-        """Compare neighbours, most revealing first; both signs of epsilon cover both directions."""
+        """Compare neighbours, most revealing first."""
         first = [self.loss(members[0], d) for d in self.directions]
         if any(max(a.log_infinite, a.log_minus_infinite) > -np.inf for a in first):
             raise UnsupportedError(
@@ -163,9 +172,10 @@ class Family:
                 " without bound that individual accounting does not follow; account for the worst"
                 " case with the mechanism's own epsilon and delta"
             )
-        losses = (self.loss(v, "remove") for v in members)
-        pairs = zip(itertools.pairwise(members), itertools.pairwise(losses), strict=True)
-        for (worse, better), (more, less) in pairs:
+        neighbours = itertools.chain.from_iterable(
+            itertools.pairwise((v, self.loss(v, d)) for v in members) for d in self._pairs
+        )
+        for (worse, more), (better, less) in neighbours:
             _, mean, variance, _ = more.generating(0.0)
             spread = np.array(_SPREADS) * np.sqrt(max(variance, mean * mean))
             epsilons = np.concatenate([-spread[:0:-1], spread])

@@ -5,8 +5,10 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from sympy import exp, pi, sqrt
 
 import mechc
+from mechc.declare import mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import IndividualAccountant, StateError
 from mechc.individual.family import Family
@@ -22,8 +24,7 @@ def gaussian():
 
 @pytest.fixture(scope="module")
 def sampled():
-    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
-    return Family.of(mechanism, "sigma", SPAN)
+    return Family.of(mechc.poisson(mechc.load("gaussian"), 0.01), "sigma", SPAN)
 
 
 def accountant(family, people, **options):
@@ -264,6 +265,20 @@ def test_a_family_without_an_order_is_refused():
 
     with pytest.raises(UnsupportedError, match="without an order no side of a grid is safe"):
         Family("crossing", "value", law, ("remove",), (1.0, 50.0))
+
+
+def test_a_pair_of_its_own_for_adding_is_ordered_as_well():
+    """Of 10 / s in the add direction more s is less noise, whatever it is in the other."""
+    x, s = real("x"), positive("s", typical=(1, 10))
+
+    def noise(centre, scale):
+        return exp(-((x - centre) ** 2) / (2 * scale**2)) / (sqrt(2 * pi) * scale)
+
+    pairs = [(noise(1, scale), noise(0, scale)) for scale in (s, 10 / s)]
+    (p, q), other = pairs
+    odd = mechanism("odd", variable=x, p=p, q=q, reverse=other, parameters=(s,))
+    with pytest.raises(UnsupportedError, match="without an order no side of a grid is safe"):
+        IndividualAccountant(odd, parameter="s", people=2, span=(1.0, 20.0))
 
 
 def test_mass_at_infinite_loss_is_refused():
