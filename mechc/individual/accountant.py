@@ -411,6 +411,7 @@ class IndividualAccountant(TakesTurns):
         if not isinstance(method, str) or method not in METHODS:
             raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
         who = self._asked_for(rows)
+        self._journal.follow(self._ledger.steps)
         if method == "contour" and progress is True:
             with bar("people", who.size) as tell:
                 query = replace(query, tell=lambda done, _: tell(completed=done))

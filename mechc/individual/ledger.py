@@ -395,6 +395,11 @@ class Journal:
             if self._left < 0:
                 self._steps, self.complete = [], False
 
+    def follow(self, steps: int) -> None:
+        """Give up where a ledger has other steps, as after an interrupt between the two."""
+        if self.complete and sum(count for _, _, count in self._steps) != steps:
+            self._steps, self.complete = [], False
+
     def take_back(self, people: Rows) -> None:
         """Undo the last step for some people."""
         if self.complete and self._steps:

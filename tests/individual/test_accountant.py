@@ -281,6 +281,19 @@ def test_a_pair_of_its_own_for_adding_is_ordered_as_well():
         IndividualAccountant(odd, parameter="s", people=2, span=(1.0, 20.0))
 
 
+def test_a_step_that_the_journal_missed_counts(gaussian, monkeypatch):
+    acc = accountant(gaussian, 1, rtol=1e-3)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(acc._journal, "add", interrupted)
+        acc.step([5.0], count=20)
+    assert acc.steps == 20
+    assert acc.epsilon(1e-6).upper[0] >= gaussian_epsilon(math.sqrt(20) / 5, 1e-6)
+
+
 def test_mass_at_infinite_loss_is_refused():
     with pytest.raises(UnsupportedError, match="individual accounting does not follow"):
         IndividualAccountant(
