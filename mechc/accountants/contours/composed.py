@@ -114,11 +114,12 @@ class ComposedLoss:
         )
 
     def at_most(self, t: float) -> Floats:
-        """Return upper bounds on K_j(t) of one repetition, shape (steps,), but for quadrature."""
+        """Return upper bounds on K_j(t) of one repetition, shape (steps,)."""
         table = self._generating(t)
         known = np.isfinite(table[:, 3])  # all digits may cancel between -1 and 0
         bounds: Floats = np.full(len(table), math.inf)
-        bounds[known] = table[known, 0] + table[known, 3]
+        tolerance = np.array([law.tolerance for law in self._laws])
+        bounds[known] = (table[:, 0] + table[:, 3] + tolerance)[known]
         return bounds
 
     def upper_table(self, tilts: Floats) -> tuple[Floats, Floats]:
