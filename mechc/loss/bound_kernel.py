@@ -362,10 +362,11 @@ class KernelSource:
         both = np.isfinite(loss)
         if self.kernel.MEASURE == Measure.FINITE:
             loss, rounding = self._closer(rows[:, 0], loss, rounding)
+        # a loss that is 0 or a parameter by its formula is right whatever its masses are
+        if errors.size:
+            rounding = rounding + np.where(rounding > 0.0, errors.sum(axis=1), 0.0)
         self.loss_error = float(rounding[both].max(initial=0.0))
-        worst = errors.max(axis=0, initial=0.0)
-        self.mass_error = max(self.mass_error, float(worst.max()))
-        self.loss_error += float(worst.sum())
+        self.mass_error = max(self.mass_error, float(errors.max(initial=0.0)))
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _near_one(self, rows: Floats) -> Floats:

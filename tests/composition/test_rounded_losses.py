@@ -140,3 +140,15 @@ def test_a_reversed_mass_next_to_one():
     event = mechc.without_replacement(mechc.load("randomized_response"), sampling_rate=rate)
     found = event(epsilon=85.1899775696411, categories=1626728).epsilon(rate, direction="add")
     assert found.lower == 0.0  # delta(0) is the rate times a distance below one
+
+
+@pytest.mark.parametrize("gamma", [0.9999985404279804, 0.5, 0.3])
+def test_masses_that_lost_digits_move_no_loss_that_is_a_parameter(gamma):
+    """The middle outcome of a staircase is one less two of nearly a half; its loss is 0."""
+    told = 3.614814394740803e-09
+    with mp.workdps(40):
+        fall, g = mp.exp(-mpf(told)), mpf(gamma)
+        top = (1 + min(g, 1 - g) * (1 - fall) / (g + fall * (1 - g))) / 2
+        truth = mp.log(top * (1 - fall))
+        found = mechc.load("staircase")(epsilon=told, gamma=gamma).log_delta(0.0)
+    assert found.lower <= truth <= found.upper < found.lower + 1e-5
