@@ -251,6 +251,24 @@ def test_deep_tails_of_few_steps(steps, epsilon):
     assert bound.upper - bound.lower < 1e-6 * value
 
 
+def test_deep_tails_of_adding_a_record_to_few_steps():
+    """c E (1 / c - W)_+ for two lognormal X, the inner put in closed form, in mpmath."""
+    sigma, epsilon = 20, 0.4
+    with mpmath.workdps(40):
+        drop, c = mpmath.mpf(1) / (2 * sigma**2), mpmath.exp(mpmath.mpf(epsilon))
+
+        def inner(z):
+            rest = 2 / c - mpmath.exp(z / sigma - drop)
+            top = (mpmath.log(rest) + drop) * sigma
+            put = rest * mpmath.ncdf(top) - mpmath.ncdf(top - mpmath.mpf(1) / sigma)
+            return put * mpmath.npdf(z)
+
+        middle = (drop - mpmath.log(c)) * sigma
+        value = c * mpmath.quad(inner, [middle + d for d in range(-12, 13, 3)]) / 2
+    bound = mechc.random_allocation(gaussian, steps=2)(sigma=20.0).delta(0.4, direction="add")
+    assert bound.lower <= value <= bound.upper and bound.upper - bound.lower < 1e-9 * value
+
+
 def test_sums_are_not_made_to_fit_what_is_cut_from_their_terms():
     found = mechc.random_allocation(gaussian, steps=5)(sigma=0.7).delta(1.0 / 0.7)
     assert found.upper - found.lower < 3e-10 * found.lower

@@ -56,14 +56,17 @@ SHALLOW = -40.0  # the same below the mean, beside a large share
 MANY = 30  # steps from which on contours are tried
 FIRST = -140.0  # log of a density under P that matters, of one X
 CLOSER = 3.5  # nats by which sums of so many times as many are cut earlier, for a factor e
-BULK = -66.0  # log of a density that matters to convolutions
+BULK = -120.0  # log of a density that matters to convolutions
 LOWEST = -300.0  # log of a density that is looked at
 FURTHEST = 600.0  # log W
 ROUNDED = 5e-12  # relative error of a density, and of a convolution
 REACH = 2.0  # nats that a contour's terms may be larger than on the best one
 MORE, ROUNDS = 20, 120  # tilts kept for bounds on images; periods that are tried
 IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
-NATS = 12.0  # by which a density may change on a panel whose nodes integrate it
+NATS = (
+    16.0  # by which a density may change on a panel whose nodes integrate it; 1e-11 of a product of
+)
+# two that both fall by that is lost, 2e-14 of one that falls by 24
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
 FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
 NEXT = 1e-12  # to an end, relative
