@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.bounds import loss_errors
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.repetitions import Sweep
@@ -185,7 +186,9 @@ def _together(
     for some, lattice in zip(steps.values(), lattices, strict=True):
         payoff = lattice or Smooth()
         sweep = Sweep(some, payoff, log_delta, rtol, recursion=method == "auto")
-        found = sweep.epsilons(counts[left].astype(np.float64), known)
+        moved = counts[left] * loss_errors(some)[0]  # composed losses, at most
+        found = sweep.epsilons(counts[left].astype(np.float64), known - moved)
+        found[0], found[2] = np.maximum(found[0] - moved, 0.0), found[2] + moved
         methods |= sweep.methods
         out[:, left] = np.maximum(out[:, left], found)  # nan wins
         left = left[~np.isnan(out[:, left]).any(axis=0)]

@@ -1,6 +1,7 @@
 """Epsilon for many counts on a lattice, against exact binomial sums and single answers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import mechc
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.repetitions import Sweep
+from mechc.composition.tables import NumericEvent
 
 
 def binomial_log_delta(n, a, epsilon):
@@ -76,3 +78,16 @@ def test_an_epsilon_that_is_known_to_do_is_returned():
     lower, _, upper = sweep.epsilons(counts, middle + np.array([0.2, -0.2, 1e-3]))
     assert upper == pytest.approx(middle + np.array([0.2, 0.0, 1e-3]), rel=1e-10)
     assert (lower[0], lower[2]) == (0.0, 0.0) and lower[1] == pytest.approx(middle[1], rel=1e-10)
+
+
+def test_what_losses_may_be_off_moves_answers_for_many_counts():
+    """Losses that are all d more, or less, move epsilon after n steps by nd."""
+    event = mechc.post_process(mechc.load("gaussian")(sigma=3.0), [0.5])
+    laws = [replace(event.loss(d), loss_error=1e-6) for d in ("remove", "add")]
+    plain, off = (
+        e.epsilon_curve(1e-6, range(400, 412))
+        for e in (event, NumericEvent(event.mechanism, *laws))
+    )
+    moved = 1e-6 * np.arange(400, 412)
+    assert (off.lower <= plain.upper - moved).all()
+    assert (off.upper >= plain.lower + moved).all()
