@@ -164,8 +164,10 @@ def _derived(built: Derived) -> Claim:
     """The base's claim, carried over by the theorem of the step."""
     between = {"T7": REPLACED, None: CLIPPED}.get(built.theorem, BETWEEN)
     base = _base(built, between)
-    proven = built.theorem is not None and base.status == "proven"
     fits = base.adjacency if built.adjacency is Adjacency.ANY else built.adjacency
+    # one pair of noise that is not symmetric is not that of both signs of a replacement
+    same = base.adjacency in (Adjacency.ANY, fits)
+    proven = same and built.theorem is not None and base.status == "proven"
     return Claim("proven" if proven else "declared", built.theorem, fits, (
         f"the base pair dominates ({base.status}, {base.theorem or 'by assertion'})",
         *base.conditions, *built.conditions), (*base.assumptions, *built.assumptions),

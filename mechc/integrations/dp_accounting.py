@@ -66,7 +66,7 @@ def from_dp_accounting(
         raise DeclarationError(
             f"from_dp_accounting: {type(pld).__name__} is not a PrivacyLossDistribution"
         ) from None
-    if not getattr(remove, "_pessimistic_estimate", True):
+    if not all(getattr(pmf, "_pessimistic_estimate", False) for pmf in (remove, add)):
         raise DeclarationError(
             "from_dp_accounting: the distribution is optimistic, it bounds nothing from above "
             "(expected pessimistic_estimate=True)"

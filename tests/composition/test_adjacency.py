@@ -107,6 +107,16 @@ def test_a_default_sensitivity_is_remembered(left, gaussian):
     assert (left(gaussian(sigma=1.0, sensitivity=1.0)) + other).adjacency == "replace"
 
 
+@pytest.mark.parametrize(
+    ("relation", "status"), [("add_remove", "proven"), ("replace", "declared")]
+)
+def test_noise_that_is_not_symmetric_is_not_proven_for_both_signs(relation, status):
+    passed = mechc.load("exponential").transformed(transforms.Shuffled(relation))(
+        scale=1.0, sensitivity=1.0
+    )
+    assert passed.adjacency == relation and passed.claim.status == status
+
+
 def test_figures_of_several_relations_name_them():
     from matplotlib.text import Text
 
