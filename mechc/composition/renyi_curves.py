@@ -27,7 +27,6 @@ from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
 from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
-from mechc.loss.infinite_mass import composed
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.roots import lowest
 from mechc.numeric.rounding import EPS
@@ -189,26 +188,28 @@ class CurveEvaluation(Evaluation):
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return an upper bound on log delta(epsilon); lower is nan."""
-        steps = self.steps[direction]
+        steps, known = self.steps[direction], self._about_masses(direction)
+        infinite = min(known.infinite.log + known.infinite.error, 0.0)
         if math.isinf(epsilon):
-            upper = composed(steps).log if epsilon > 0 else 0.0
+            upper = infinite if epsilon > 0 else 0.0
             return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
         top = min(event.tilts for event, _ in self._curves)
         top = min([top, *(0.999 * s.loss.strip[1] for s in steps)])
+        epsilon -= self._loss_shift(direction, epsilon)
 
         def exponent(log_t: float) -> float:
             t = math.exp(log_t)
             k = math.fsum(n * event.log_mgf_bound(t) for event, n in self._curves)
             for step in steps:
                 value, _, _, rounding = step.loss.generating(t)
-                k += step.count * (value + rounding)
+                k += step.count * (value + rounding + step.loss.tolerance)
             size = abs(k) + abs(t * epsilon) + 2 * t + 4
             return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
         at, least = lowest(exponent, lo, hi, xtol=1e-9)
         best = min(least, exponent(hi), 0.0)
-        upper = min(float(np.logaddexp(best, composed(steps).log)), 0.0)
+        upper = min(float(np.logaddexp(best + known.density, infinite)), 0.0)
         order = 1.0 + math.exp(at)
         detail = {"direction": direction, "order": order}
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, detail)

@@ -57,6 +57,16 @@ def test_the_worse_direction_of_the_others_is_asked_with_the_curve():
     assert found.upper >= (mechc.load("gaussian")(sigma=0.5) + pair).epsilon(1e-4).lower > 14.0
 
 
+def test_what_masses_of_others_miss_is_counted_beside_a_curve():
+    likely = 1 / (1 + math.exp(-0.5))
+    whole, short = (
+        mechc.from_losses([0.5, -0.5], [likely - miss, 1 - likely], symmetric=True)
+        for miss in (0.0, 9e-10)
+    )
+    known = (100 * whole).delta(10.0, method="renyi").upper
+    assert (100 * short + mechc.zcdp(1e-15)).delta(10.0).upper >= known
+
+
 def test_xi_counts_at_every_order():
     """D_alpha = xi + rho alpha is (xi + rho) alpha at alpha = 1."""
     for rho, xi in ((0.1, 0.5), (0.0, 0.5), (0.1, 0.0)):
