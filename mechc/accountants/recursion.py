@@ -311,9 +311,9 @@ class Recursion:
         self.tilt = sharp_tilt((s.loss for s in steps), tilt)
         self._goal = goal
         curvature = float(composed.cumulants(self.tilt, 2)[2]) + self.tilt**-2
-        self.log_mgf = float(composed.cumulants(self.tilt, 0)[0])
         self.log_error = composed.log_mass_error(self.tilt)
         self._steps = [Prepared.of(s, self.tilt, curvature) for s in steps]
+        self.log_mgf = sum(s.count * s.log_mgf for s in self._steps)  # as their tables have it
         self._steps.sort(key=lambda s: s.roughness)
         self.shift = sum(s.anchor * s.count for s in self._steps)
         log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(

@@ -181,6 +181,15 @@ MORE = ((0.8, 0.7), (1.3, 1.0), (3.0, 2.0))
 SLOW_SHAPES = [pytest.param(*ab, marks=pytest.mark.slow) for ab in MORE]
 
 
+@pytest.mark.parametrize("epsilon", [0.7, 0.9])
+def test_a_mode_next_to_the_end_of_a_cut_law(epsilon):
+    """Losses beyond 128 are revealed; next to there, fourteen decades away, tilted laws rise."""
+    truth = Truth("lognormal_gamma", 3.0, 2.0).delta(epsilon, 2, "add")
+    found = (2 * declared("lognormal_gamma")(a=3.0, b=2.0)).delta(epsilon, direction="add")
+    assert found.lower - 2e-8 <= truth <= found.upper + 2e-8
+    assert found.upper - found.lower < 1e-8
+
+
 @pytest.mark.parametrize(
     ("a", "b"), [SHAPES[0], pytest.param(*SHAPES[1], marks=pytest.mark.slow), *SLOW_SHAPES]
 )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.quadrature.resolution import Far
+from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far
 from mechc.loss.quadrature.rule import WEIGHTS
 from mechc.protocol import Kernel
 
@@ -51,11 +51,33 @@ def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
         below, above = lo - offsets, hi + offsets
         points += [below[below > least], above[above < most]]
         gaps += [np.abs(points[-2] - lo), np.abs(points[-1] - hi)]
+    return _looked_at(reached, points, gaps, values)
+
+
+def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
+    """Return points inside every branch, closer and closer to those of its ends that are reached.
+
+    Arguments and returns as of `beyond`, gaps for points.
+    """
+    points, gaps = [], []
+    for (lo, hi), ends in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
+        for edge, end, side in ((lo, ends[0], 1.0), (hi, ends[1], -1.0)):
+            far = math.log(hi - lo, CLOSER) if edge == end and math.isfinite(hi - lo) else -math.inf
+            closest = math.log(max(FINEST * abs(end), LEAST_WIDTH), CLOSER)
+            gaps.append(CLOSER ** np.arange(far - 1.0, closest, -1.0) if far > closest else NONE)
+            points.append(end + side * gaps[-1])
+    return _looked_at(reached, points, gaps, values)._replace(x=np.concatenate(gaps))
+
+
+def _looked_at(
+    reached: Floats, points: list[Floats], gaps: list[Floats],
+    values: Callable[[Floats], tuple[Floats, Floats]],
+) -> Far:  # fmt: skip
+    """Values at points beside each end, and how much is there if it is as wide as the gap."""
     x = np.concatenate(points)
     log_p, loss = values(x)
-    log_size = log_p + np.log(np.concatenate(gaps))
     offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
-    return Far(reached, offsets, x, log_size, loss)
+    return Far(reached, offsets, x, log_p + np.log(np.concatenate(gaps)), loss)
 
 
 def waved(
@@ -88,6 +110,7 @@ ALIKE = 100.0  # scales within this factor are found from one another by adaptat
 GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
 SIDES = np.array([[-1.0], [1.0]])
+NONE = np.empty(0)
 COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
-from mechc.loss.quadrature.rule import ORDER, PROBE, WEIGHTS, nodes
+from mechc.loss.quadrature.rule import NODES, ORDER, PROBE, WEIGHTS, nodes
 from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import EPS, U
 
@@ -44,6 +44,8 @@ LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
 MOST_PARTS = 4  # of such a panel
 CLOSER, STEPS = 4.0, 4  # factor by which the next panel is closer to an end, how often for a part
+RISE = 1e-6  # nats from one point to the next, closer to an end: there is a mode
+FIRST_NODE = float(0.5 * (1.0 + NODES[0]))  # of a panel, as a share of its width
 GRAIN = 1e-11  # width, as a share of its place, of a panel too narrow to hide a mode
 SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apart
 
@@ -59,13 +61,13 @@ class Panels(NamedTuple):
 
 
 class Far(NamedTuple):
-    """Points beyond the panels, as far as they may have mass; see `panels.beyond`.
+    """Points beside ends that may have mass; see `panels.beyond` and `panels.inside`.
 
     Attributes:
         reached: from where to where panels of each branch reached when they were looked at.
-        offsets: where those beyond each end begin.
-        x: these points.
-        log_size: log of the density times the distance from the panels.
+        offsets: where those beside each end begin.
+        x: these points, or their distances from ends that are reached.
+        log_size: log of the density times the distance from the panels, or the end.
         loss: the loss there.
     """
 
@@ -319,6 +321,27 @@ def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Edges) -> bool:
         beyond = far.x[min(m + 1, int(far.offsets[k + 1]) - 1)]
         edges[k // 2, k % 2] = [float(far.reached[k // 2, k % 2]), float(beyond)]
     return bool(seen.size)
+
+
+def near_ends(
+    panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Integers
+) -> bool:  # fmt: skip
+    """Whether a mode lies between an end and the first node there; written to `parts`."""
+    exponents = np.multiply.outer(tilts, near.loss)
+    exponents += near.log_size
+    exponents -= logs[:, None]
+    rises = np.zeros(near.x.size, np.bool_)
+    rises[1:] = ((exponents[:, 1:] > exponents[:, :-1] + RISE)
+                 & (exponents[:, 1:] > LOG_NEGLIGIBLE)).any(axis=0)  # fmt: skip
+    rises[near.offsets[:-1][near.offsets[:-1] < rises.size]] = False  # of another end
+    found = False
+    for m in rises.nonzero()[0].tolist():
+        k = int(np.searchsorted(near.offsets, m, side="right")) - 1
+        (here,) = (panels.region == k // 2).nonzero()
+        i = here[-(k % 2)]
+        if near.x[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
+            parts[i], found = 2, True
+    return found
 
 
 @compiled(
