@@ -244,6 +244,22 @@ def test_windows_of_array_forms_are_seen_however_narrow(name, where):
     assert f"{name} is not the scalar function written for arrays" in problems
 
 
+LOOP = "    for i in range(xs.size):\n        x = xs[i]\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("x / scale + c0\n", "x / scale + c0 + math.exp(-1e12 * (x + 3.123) * (x + 3.123))\n"),
+     (LOOP, f"    n = 1e-300\n{LOOP}        c0, n = c0 + n, n * 1.5\n"),
+     (LOOP, f"{LOOP}        c0 = c0 + 1e-13\n")],
+)  # fmt: skip
+def test_array_forms_have_no_smooth_window_and_pass_nothing_on(old, new):
+    text = mechc.load("laplace").source
+    assert old in text and Kernel(text).oddities() == []
+    problems = Kernel(text.replace(old, new, 1)).oddities()
+    assert problems == ["log_q_many is not the scalar function written for arrays"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mechc.available())
 def test_every_built_in_kernel_is_accepted(name, certified, tmp_path):

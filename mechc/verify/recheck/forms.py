@@ -1,25 +1,23 @@
 """Whether an array function of a kernel is its scalar one, by their texts.
 
-Both are followed at random complex numbers, with arithmetic and elementary functions as they are.
-Whatever else a value depends on (a comparison and both sides that it chooses between, any other
-function) gives a number that only the same numbers give again. Two texts agree at such a point if
-one is the other with its sums and products regrouped, and else with probability 0: no window is too
-narrow, for no comparison is decided.
+Both are followed at random residues of a prime, where arithmetic is exact and nothing is too small
+to count. Whatever else a value depends on (a comparison and both sides that it chooses between, any
+function) gives a residue that only the same residues give again. Two texts agree at such a point if
+one is the other with its sums and products regrouped, and else with a probability of about 1e-18:
+no window is too narrow, for no comparison is decided. No element leaves anything to the next: what
+is bound before a loop is not bound again in it.
 """
 
 from __future__ import annotations
 
 import ast
-import cmath
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
-POINTS, AGREED = 6, 1e-9  # tried, for digits cancel at some; relative
-Names = dict[str, complex]
-ELEMENTARY: dict[str, Callable[..., complex]] = {
-    f"math.{n}": getattr(cmath, n) for n in ("exp", "log", "sqrt", "sin", "cos", "tan")
-}
+PRIME = 2**61 - 1
+Names = dict[str, int]
 BRANCH = r"(el)?if branch == (?P<n>\d+):\s+loss_inverse_(?P=n)_many\(ells, theta, out\)\s+"
 SELECTED = rf"({BRANCH})*(else:\s+)?for i in range\(ells\.size\):\s+out\[i\] = math\.nan"
 
@@ -39,29 +37,23 @@ def is_same(array: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) ->
         functions: all of the kernel by name, with the scalar one.
     """
     try:
-        return any(_agree(array, _Point(n, functions)) for n in range(POINTS))
+        here = _Point(ast.unparse(array), functions)  # so that no text knows its own point
+        xs, thetas, out = (a.arg for a in array.args.args)
+        x, theta = here.drawn("x"), here.drawn("theta")
+        found, _ = here.follow(array.body, {xs: x, thetas: theta, out: here.drawn("out")})
+        return found[out] == here.called(array.name.removesuffix("_many"), [x, theta])
     except (KeyError, TypeError, ArithmeticError, ValueError):  # a statement that no form has
         return False
 
 
-def _agree(array: ast.FunctionDef, here: _Point) -> bool:
-    x, theta = here.drawn("x"), here.drawn("theta")
-    xs, thetas, out = (a.arg for a in array.args.args)
-    found = here.follow(array.body, {xs: x, thetas: theta, out: 0j})[0][out]
-    value = here.called(array.name.removesuffix("_many"), [x, theta])
-    return cmath.isfinite(value) and abs(found - value) <= AGREED * abs(value)
-
-
 class _Point:
-    """Random numbers for names, comparisons and functions that are not followed."""
+    """Random residues for names, comparisons and functions that are not followed."""
 
-    def __init__(self, number: int, functions: Mapping[str, ast.FunctionDef]) -> None:
-        self._number, self._functions = number, functions
+    def __init__(self, seed: str, functions: Mapping[str, ast.FunctionDef]) -> None:
+        self._seed, self._functions = seed, functions
 
-    def called(self, name: str, given: Sequence[complex]) -> complex:
+    def called(self, name: str, given: Sequence[int]) -> int:
         """What a function answers."""
-        if name in ELEMENTARY:
-            return ELEMENTARY[name](*given)
         if name not in self._functions or any(
             isinstance(node, (ast.For, ast.While)) for node in ast.walk(self._functions[name])
         ):
@@ -71,14 +63,12 @@ class _Point:
         _, value = self.follow(function.body, dict(zip(names, given, strict=True)))
         return self.drawn(name, *given) if value is None else value
 
-    def drawn(self, *key: object) -> complex:
-        """The number that belongs to these words and numbers."""
-        text = "|".join(f"{k:.7e}" if isinstance(k, complex) else str(k) for k in key)
-        seed = hashlib.sha256(f"{self._number}|{text}".encode()).digest()
-        first, second = (int.from_bytes(seed[i : i + 7], "big") / 2.0**56 for i in (0, 8))
-        return complex(0.2 + first, second - 0.5)
+    def drawn(self, *key: object) -> int:
+        """The residue that belongs to these words and residues."""
+        text = "|".join(map(str, (self._seed, *key)))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big") % PRIME
 
-    def follow(self, body: Sequence[ast.stmt], names: Names) -> tuple[Names, complex | None]:
+    def follow(self, body: Sequence[ast.stmt], names: Names) -> tuple[Names, int | None]:
         """Names after some statements, and what they return."""
         for number, node in enumerate(body):
             if isinstance(node, ast.Return) and node.value is not None:
@@ -86,6 +76,9 @@ class _Point:
             if isinstance(node, ast.Assign):
                 self._assign(node, names)
             elif isinstance(node, ast.For):  # over the elements, all of which are x
+                if any(isinstance(n.ctx, ast.Store) and n.id in names for n in ast.walk(node)
+                       if isinstance(n, ast.Name)):  # fmt: skip
+                    raise ValueError("an element depends on those before it")
                 names, _ = self.follow(node.body, names)
             elif isinstance(node, ast.If):
                 test, rest = self.value(node.test, names), body[number + 1 :]
@@ -105,7 +98,7 @@ class _Point:
                 raise ValueError(type(node).__name__)
         return names, None
 
-    def _chosen(self, test: complex, first: complex | None, second: complex | None) -> complex:
+    def _chosen(self, test: int, first: int | None, second: int | None) -> int:
         if first is not None and first == second:
             return first
         return self.drawn("if", test, first, second)
@@ -120,7 +113,7 @@ class _Point:
             name = one.value if isinstance(one, ast.Subscript) else one
             names[name.id] = value  # type: ignore[union-attr]
 
-    def value(self, node: ast.expr, names: Names) -> complex:
+    def value(self, node: ast.expr, names: Names) -> int:
         """The number of an expression."""
         match node:
             case ast.Name():
@@ -128,19 +121,19 @@ class _Point:
             case ast.Constant(value=bool()):
                 return self.drawn(node.value)
             case ast.Constant(value=int() | float()):
-                return complex(node.value)  # type: ignore[arg-type]
+                top, bottom = Fraction(node.value).as_integer_ratio()  # type: ignore[arg-type]
+                return top * pow(bottom, -1, PRIME) % PRIME
             case ast.UnaryOp(op=ast.USub()):
-                return -self.value(node.operand, names)
+                return -self.value(node.operand, names) % PRIME
             case ast.BinOp(op=ast.Add()):
-                return self.value(node.left, names) + self.value(node.right, names)
+                return (self.value(node.left, names) + self.value(node.right, names)) % PRIME
             case ast.BinOp(op=ast.Sub()):
-                return self.value(node.left, names) - self.value(node.right, names)
+                return (self.value(node.left, names) - self.value(node.right, names)) % PRIME
             case ast.BinOp(op=ast.Mult()):
-                return self.value(node.left, names) * self.value(node.right, names)
+                return self.value(node.left, names) * self.value(node.right, names) % PRIME
             case ast.BinOp(op=ast.Div()):
-                return self.value(node.left, names) / self.value(node.right, names)
-            case ast.BinOp(op=ast.Pow()):
-                return self.value(node.left, names) ** self.value(node.right, names)
+                below = pow(self.value(node.right, names), -1, PRIME)
+                return self.value(node.left, names) * below % PRIME
             case ast.Subscript(value=ast.Name(id=of), slice=ast.Name(id="i")):
                 return names[of]  # an element
             case ast.Call():
