@@ -83,9 +83,16 @@ class Checker:
         return worst
 
     def vanishes(self, constant: Expr) -> bool:
-        """Whether an expression in the parameters is zero to 50 digits at all vectors."""
+        """Whether an expression in the parameters is zero to 50 digits next to all vectors."""
+        # at them some may be alike, as typical probabilities are, where log(w_1/w_2) is zero
         with mpmath.workdps(_DIGITS):
-            values = [evaluate(constant, vector) for vector in self.vectors]
+            values = [
+                evaluate(constant, {
+                    s: v + (i if s.is_integer else mpmath.sin(i) ** 2 / 97)
+                    for i, (s, v) in enumerate(vector.items(), 1)
+                })
+                for vector in self.vectors
+            ]  # fmt: skip
         return bool(values) and all(abs(v) < mpmath.mpf(10) ** (10 - _DIGITS) for v in values)
 
     def moment_agrees(

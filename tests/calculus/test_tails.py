@@ -2,9 +2,12 @@
 
 import mpmath
 import pytest
+import sympy as sp
 from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
 
+from mechc.calculus import derive, normalise
 from mechc.calculus.types import Closed, Unavailable
+from mechc.declare import mechanism, probabilities, real
 from mechc.symbolic.evaluate import evaluate
 
 ENTIRE = [
@@ -163,6 +166,16 @@ def test_symmetric(name):
                                   "asymmetric_laplace", "two_normals"])  # fmt: skip
 def test_not_symmetric(name):
     assert not derived(name).symmetric
+
+
+def test_typical_weights_that_are_alike_make_no_mirror_image():
+    """The checks use equal weights, at which alone x -> -x carries this P to this Q."""
+    x, (v, w) = real("x"), probabilities("w", 2)
+    p, q = (a * sp.exp(-((x - m) ** 2)) + b * sp.exp(-((x - 3 * m) ** 2))
+            for a, b, m in ((v, w, 1), (w, v, -1)))  # fmt: skip
+    pair = mechanism("swapped", variable=x, p=p / sp.sqrt(sp.pi), q=q / sp.sqrt(sp.pi),
+                     parameters=(v, w))  # fmt: skip
+    assert not derive(normalise(pair)).symmetric
 
 
 def test_names_are_all_known():
