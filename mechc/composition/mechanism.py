@@ -540,11 +540,6 @@ class WithoutKernel(Mechanism):
         """What identifies the mechanism."""
         return f"{type(self).__name__} {self.numbers} {self.base.key}"
 
-    @cached_property
-    def mathematics(self) -> str:
-        """Numbers, and the digest of the mechanism inside."""
-        return f"{type(self).__name__} {self.numbers} {self.base.mathematics}"
-
 
 @public
 def load(what: Any) -> Mechanism:
