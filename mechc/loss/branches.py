@@ -175,7 +175,7 @@ def extrema(
         lower, upper = np.split(losses_at(source, np.concatenate([c, d])), 2)
         left = sign * lower > sign * upper
         a, b = np.where(left, a, c), np.where(left, d, b)
-    return sorted((0.5 * (a + b)).tolist())  # brackets of turns at neighbouring nodes overlap
+    return sorted({*(0.5 * (a + b)).tolist()})  # brackets of turns at neighbouring nodes overlap
 
 
 def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:

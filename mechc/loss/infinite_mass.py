@@ -57,7 +57,9 @@ def total(masses: Sequence[LogMass]) -> LogMass:
     if len(some) < 2:
         return some[0]._replace(log=min(some[0].log, 0.0)) if some else LogMass()
     log_mass = log_total(np.array([m.log for m in some]))
-    return LogMass(min(log_mass, 0.0), max(m.error for m in some))
+    # a part that hardly counts may have lost all its digits
+    off = math.fsum(math.exp(m.log - log_mass) * math.expm1(min(m.error, 700.0)) for m in some)
+    return LogMass(min(log_mass, 0.0), math.log1p(off))
 
 
 def agreed(closed: float, found: LogMass, label: str) -> LogMass:
@@ -132,7 +134,8 @@ def composed(steps: Sequence[Repeated], reverse: bool = False) -> LogMass:
         return masses[0] if masses else LogMass()  # exact: a declared delta stays the same double
     rate = log_rate((m.log, count) for m, count in zip(masses, counts, strict=True))
     log_mass = float(log_revealed(np.array(rate)))
-    return LogMass(log_mass, total(masses).error + rounded(log_mass).error)
+    # concave in a common factor of all masses, so that no relative error grows
+    return LogMass(log_mass, max(m.error for m in masses) + rounded(log_mass).error)
 
 
 def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:

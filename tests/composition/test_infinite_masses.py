@@ -46,7 +46,8 @@ def holds(event, truths, width=WIDTH):
             truth = mpmath.log(-mpmath.expm1(-mpmath.exp(log_rate))) if mass else -mpmath.inf
             bound = (count * event).log_delta(FAR, direction=direction)
             assert bound.lower <= truth <= bound.upper, (event, direction, count, truth, bound)
-            assert not mass or bound.upper - bound.lower < width * (3 - truth)
+            lost = 2e-15 * count  # of outputs next to an end, in each of so many steps
+            assert not mass or bound.upper - bound.lower < width * (3 - truth) + lost
 
 
 @pytest.fixture(autouse=True)
