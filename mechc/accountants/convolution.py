@@ -96,7 +96,8 @@ class Sum:
     def kept(self) -> tuple[float, float]:
         """Masses on the mesh under P and Q."""
         points = self.lowest + self.step * np.arange(self.mass.size)
-        return float(self.mass.sum()), dot(self.mass, np.exp(-points))
+        # what has less than exp(-700) of P is there from above alone, where Q may have too little
+        return float(self.mass.sum()), dot(self.mass, np.exp(np.minimum(-points, 700.0)))
 
     def __mul__(self, other: Sum) -> Sum:
         """The law of the sum of both."""
