@@ -107,13 +107,15 @@ class Side(Columns):
             return None, Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
-            return None, Answer(value - 1e-14, value, value + 1e-14, {"reason": "a single atom"})
+            off = 1e-14 + self._law.tolerance
+            return None, Answer(value - off, value, value + off, {"reason": "a single atom"})
         at_hand = self._at_hand(epsilon, whole)
         if at_hand is not None:
             return at_hand
         if self.log_complement(epsilon) < NOTHING:
-            low, high = self._log_mass - 2.0 * math.exp(NOTHING), self._log_mass
-            return None, Answer(low, high, high, {"reason": "all losses are larger"})
+            middle, off = self._log_mass, self._law.tolerance
+            low = middle - 2.0 * math.exp(NOTHING) - off
+            return None, Answer(low, middle, middle + off, {"reason": "all losses are larger"})
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:

@@ -304,4 +304,7 @@ def checked(
             )
     defect = max(abs(total - 1.0) for total in totals.values())
     some = log_masses > -np.inf
-    return Nodes.of_atoms(losses[some], log_masses[some], 2.0 * defect if defect > ROUNDED else 0.0)
+    # what is infinite is taken as it is given, so that the rest of the mass is off by all of it
+    rest = max(1.0 - math.exp(min(log_infinite, 0.0)), defect)
+    off = 2.0 * defect / rest if defect > ROUNDED else 0.0
+    return Nodes.of_atoms(losses[some], log_masses[some], off)

@@ -8,7 +8,7 @@ import pytest
 import series_laws as laws
 
 import mechc
-from mechc.accountants.contour import LatticeAccountant
+from mechc.accountants.contour import ContourAccountant, LatticeAccountant
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
@@ -41,3 +41,15 @@ def test_errors_of_masses_are_powers_of_many_steps(count, defect):
     bound = LatticeAccountant([Step(law, count)]).log_delta(epsilon)
     normal = laws.gaussian_log_delta(mu, epsilon)
     assert bound.lower - 1e-3 < normal < bound.upper + 1e-3
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_a_sum_lacks_is_of_the_finite_masses(count):
+    """One finite loss beside a declared mass at infinity, which is taken as it is given."""
+    log_infinite, log_opposite = math.log(0.6), math.log(1.0 - 0.4 / math.e)
+    law = PrivacyLoss.from_log_atoms(
+        np.ones(1), np.log([0.4 * (1.0 - 2e-9)]), log_infinite, log_opposite
+    )
+    bound = ContourAccountant([Step(law, count)]).log_delta(0.5)
+    truth = math.log(1.0 - 0.4**count * math.exp(0.5 - count))
+    assert bound.lower <= truth <= bound.upper < bound.lower + 1e-7
