@@ -453,13 +453,18 @@ def _pretty(value: object, indentation: int = 0) -> str:
         entries = [_pretty(v, indentation + 4) for v in value]
         opening, closing = "(", ",)" if len(value) == 1 else ")"
     else:
-        return json.dumps(value) if isinstance(value, str) else repr(value)
+        return _quoted(value) if isinstance(value, str) else repr(value)
     line = f"{opening}{', '.join(entries)}{closing}"
     if len(line) + indentation < WIDTH - 20:
         return line
     inner = " " * (indentation + 4)
     lines = "".join(f"{inner}{entry},\n" for entry in entries)
     return f"{opening}\n{lines}{' ' * indentation}{closing[-1]}"
+
+
+def _quoted(text: str) -> str:
+    """A string in quotes and ASCII, with one escape a character: JSON has two beyond 16 bits."""
+    return json.dumps(text, ensure_ascii=False).encode("ascii", "backslashreplace").decode()
 
 
 def _parameters(module: Module) -> str:

@@ -332,7 +332,7 @@ def log_besseli_scaled(n: float, z: float) -> float:
     while k <= n and first > 1e-290:  # logs of powers and factorials would cancel
         first *= half / k
         k += 1.0
-    if k == n + 1.0 and (z >= 1.0 or n > 0.0):
+    if k == n + 1.0 and first > 1e-290 and (z >= 1.0 or n > 0.0):
         return math.log((1.0 + rest) * first)
     shape = math.log1p(rest) - z if z < 1.0 else math.log((1.0 + rest) * math.exp(-z))
     return shape if n == 0.0 else shape + (n * math.log(half) - math.lgamma(n + 1.0))
@@ -414,13 +414,13 @@ def zeta(s: float, a: float) -> float:
 @primitive("float64(float64)")
 def floor(x: float) -> float:
     """Return the largest integer <= x, as a float."""
-    return x if math.isinf(x) else float(math.floor(x))
+    return float(math.floor(x)) if math.fabs(x) < 9007199254740992.0 else x
 
 
 @primitive("float64(float64)")
 def ceil(x: float) -> float:
     """Return the smallest integer >= x, as a float."""
-    return x if math.isinf(x) else float(math.ceil(x))
+    return float(math.ceil(x)) if math.fabs(x) < 9007199254740992.0 else x
 
 
 @primitive("complex128(complex128)")

@@ -56,6 +56,15 @@ def test_value_is_kept(freeze, expr):
     assert value(freeze, expr, **at) == pytest.approx(float(exact), rel=1e-13)
 
 
+@pytest.mark.parametrize("at", [-5, Rational(-5, 16), 0, 5])
+def test_even_powers_of_negative_numbers_are_numbers(freeze, at):
+    """Which log(1 + x**(2 n)) = softplus(2 n log(x)) is not."""
+    for expr in (sympy.log(1 + x ** (2 * n)), x ** (2 * n), (x - s) ** (4 * n - 2)):
+        exact = expr.subs({x: at, s: Rational(7, 4), n: 3}).evalf(30)
+        found = value(freeze, expr, x=float(at), s=1.75, n=3.0)
+        assert found == pytest.approx(float(exact), rel=1e-13)
+
+
 @pytest.mark.parametrize(
     ("expr", "exact"),
     [

@@ -31,7 +31,7 @@ HOSTILE = [
     *(f"a{opening}\n{RUN}\n{closing}" for opening in OPENINGS for closing in ('"""', "#", "\\")),
     f"{{{RUN}}}", "{NAME}{0}%s", f'");{RUN};("', f"',);{RUN};('", f"'}};{RUN};{{'", "#", '"',
     "'", "\\", "\\N{BULLET}", "\\x", "\u202e\u2066", "\ud800", "é ∑ 数", f"# {RUN}",
-    "a" * 5000, " ",
+    "𝒩 é\\U0001d4a9", "a" * 5000, " ",
 ]  # fmt: skip
 
 

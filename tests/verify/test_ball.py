@@ -7,14 +7,16 @@ import pytest
 pytest.importorskip("flint")
 
 from flint import acb, arb, ctx
-from sympy import N, Rational, Symbol, expand, log
+from sympy import N, Rational, Sum, Symbol, exp, expand, log, tanh
 
 import mechc
 from mechc.declare import additive, real
 from mechc.errors import MechcError
 from mechc.verify.balls.density import difference
 from mechc.verify.balls.expressions import constant
+from mechc.verify.balls.infinity import AtInfinity, Unknown
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.recheck.declaration import number
 
 pytestmark = pytest.mark.oracle
 
@@ -186,3 +188,18 @@ def test_other_logarithms_stay():
     x = Symbol("x", real=True)
     one, other = log(1 + 2 * x**2) - x, log(1 + x**2)
     assert difference(one, other, x) == expand(one - other)
+
+
+@pytest.mark.parametrize(("last", "exact"), [(0, arb(0)), (1, arb(1)), (4, arb(25) / 12)])
+def test_a_sum_over_no_integers_is_zero(last, exact):
+    k, n = Symbol("k", integer=True), Symbol("theta_0", integer=True)
+    harmonic = Sum(1 / k, (k, 1, n))
+    assert constant(harmonic, {n: arb(last)}).overlaps(exact)
+    assert abs(number(harmonic, (last,)) - float(exact)) < 1e-14
+
+
+def test_what_falls_before_it_grows_is_not_bounded_by_its_first_value():
+    """exp(y/1000)/y^5 is 1 at y = 1 and 1e-15 at y = 1500."""
+    y = Symbol("y", positive=True)
+    with pytest.raises(Unknown):
+        AtInfinity(y, arb(1)).order(tanh(exp(y / 1000) / y**5))

@@ -111,7 +111,9 @@ class Freezer:
         if isinstance(expr, (sympy.Add, sympy.Mul)):
             return self._sum_or_product(expr)
         if isinstance(expr, sympy.Pow):
-            return ir.Pow(self(expr.base), self(expr.exp))
+            even = expr.exp.is_even and not expr.exp.is_number and expr.base.is_real
+            # whose log may be taken: a power that is even for every parameter forgets the sign
+            return ir.Pow(self(sympy.Abs(expr.base) if even else expr.base), self(expr.exp))
         if isinstance(expr, sympy.log):
             return self._log(expr.args[0])
         return self._function(expr)

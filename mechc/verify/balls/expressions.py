@@ -35,6 +35,8 @@ def _total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: lis
     f = Compiler(index, values, _total).compile(summand)
     lo, hi = (end if end.is_finite() else None for end in ends)
     lo, hi = (None if end is None else int(end.unique_fmpz()) for end in (lo, hi))
+    if lo is not None and hi is not None and hi < lo:
+        return arb(0)
     middle = 0 if lo is None else max(lo, 0)
     middle = middle if hi is None else min(middle, hi)
     result, tiny = f(arb(middle), False), arb(2) ** (-ctx.prec - 10)

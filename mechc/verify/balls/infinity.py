@@ -180,7 +180,8 @@ class AtInfinity:
             return Order(S.Zero, S.Zero, method())
         if name in ("sin", "cos"):
             return Order(S.Zero, S.Zero, arb(0, 1))
-        if name in ("tanh", "erf", "erfc", "atan") and not inner.f.contains(0):
+        rises = inner.a.is_nonnegative and not inner.f.contains(0)
+        if name in ("tanh", "erf", "erfc", "atan") and rises:
             start = inner.f * power_of(self.start, inner.a)
             end = arb.pos_inf() if inner.f > 0 else arb.neg_inf()
             near, far = getattr(start, name)(), getattr(end, name)()

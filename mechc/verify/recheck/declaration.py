@@ -184,7 +184,7 @@ def _total(node: Any, theta: Any) -> Any:
     term = function(node.function.xreplace({index: sympy.Symbol("x_", real=True)}), theta)
     first, last = number(lo, theta), number(hi, theta)
     middle, total = int(min(max(first, 0), last)), mpmath.mpf(0)
-    for step, start, end in ((1, middle, last), (-1, middle - 1, first)):
+    for step, start, end in ((1, middle, last), (-1, middle - 1, first)) * (first <= last):
         idle = 0
         for n in itertools.count(start, step):
             if idle > PATIENCE or step * n > step * end:
