@@ -288,6 +288,8 @@ def real_array(name: str, values: ArrayLike) -> NDArray[Any]:
         array = np.asanyarray(values)
     except ValueError as error:
         raise DeclarationError(f"{name} is not an array of numbers: {error}") from error
+    if np.ma.is_masked(array):
+        raise DeclarationError(f"{name} has masked values (expected a number for everybody)")
     if array.dtype.kind not in "iuf":
         raise DeclarationError(f"{name} has dtype {array.dtype} (expected real numbers)")
     if array is not values and array.dtype == np.float64 and np.any(np.abs(array) >= _EXACT):

@@ -138,6 +138,7 @@ def test_someone_who_does_not_fit_sits_out_and_may_return():
         ([[0.1, 0.1, 0.1]], "shape"),
         (["a", "b", "c"], "dtype"),
         ([1j, 0, 0], "dtype"),
+        (np.ma.array([0.1, 9.0, 0.1], mask=[0, 1, 0]), "masked"),
         (([3], [0.1]), "index 3 out of range"),
         (([-1], [0.1]), "index -1 out of range"),
         (([0, 0], [0.1, 0.1]), "twice"),
