@@ -1,7 +1,7 @@
 """Concentrated differential privacy of a declared pair, where a theorem gives it in closed form.
 
 Two normal laws of one variance: D_alpha = alpha (m_p - m_q)^2 / (2 variance), exactly. The same two
-discrete Gaussians an integer apart: at most that (Canonne, Kamath, Steinke 2020, Theorem 4).
+discrete Gaussians around integers: at most that (Canonne, Kamath, Steinke 2020, Theorem 4).
 
 Mixtures with a common part: exp((alpha - 1) D_alpha) is jointly convex and 1 for equal laws, so it
 is at most that of the parts that differ. Hence sampling a mechanism does not raise its rho.
@@ -72,5 +72,8 @@ def _normal(declaration: Declaration, piece: Piece) -> Expr | None:
     square = p.coeff_monomial(x**2)
     if simplify(square - q.coeff_monomial(x**2)) != 0:
         return None
+    centre = simplify(q.coeff_monomial(x) / (2 * square))
+    if declaration.measure is Measure.LATTICE and not centre.is_integer:
+        return None  # between integers its mass is not the largest
     apart = simplify(p.coeff_monomial(x) - q.coeff_monomial(x))
     return -(apart**2) / (Integer(4) * square)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sympy import Dummy, Expr, Max, Min, S, Symbol, factor, log, nan, oo, zoo
+from sympy import Dummy, Expr, Max, Min, Piecewise, S, Symbol, factor, log, nan, oo, zoo
 
 from mechc.calculus.loss import log_sum
 from mechc.calculus.terms import Term
@@ -159,7 +159,8 @@ def _at_end(
 ) -> tuple[int, Expr | None, str | None]:
     """Side of the strip, the bound that an end sets (None: none), and what was seen."""
     end, limit = at.place, at.limit
-    if limit is not None and not limit.is_infinite:
+    # one that is infinite for some parameters only is a Piecewise
+    if limit is not None and not limit.is_infinite and not limit.has(Piecewise):
         return 0, None, f"as {x} -> {end} the loss tends to {limit}" if end.is_infinite else None
     y, approach = end_point(x, end, at.from_right)
 

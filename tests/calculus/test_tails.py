@@ -7,7 +7,7 @@ from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
 
 from mechc.calculus import derive, normalise
 from mechc.calculus.types import Closed, Unavailable
-from mechc.declare import mechanism, probabilities, real
+from mechc.declare import mechanism, parameter, probabilities, rate, real
 from mechc.symbolic.evaluate import evaluate
 
 ENTIRE = [
@@ -24,6 +24,21 @@ def strip(name, **values):
     calculus = derived(name)
     given = {p.symbol: mpmath.mpf(values[p.name]) for p in calculus.pair.parameters}
     return tuple(evaluate(end, given) for end in calculus.strip)
+
+
+def test_the_farther_of_two_moves_bounds_the_strip():
+    """Laws exp(-b x) against exp(-c x): E_P[exp(tL)] is finite for t < b/(c - b), b the least."""
+    x, w = real("x"), rate("w")
+    a, b = (parameter(name, 0, typical=(0.5, 2)) for name in ("a", "b"))
+    p = w * (a + 1) * sp.exp(-(a + 1) * x) + (1 - w) * (b + 1) * sp.exp(-(b + 1) * x)
+    c = a + b + 1
+    pair = mechanism("moves", variable=x, p=p, q=c * sp.exp(-c * x), parameters=(a, b, w),
+                     support=(0, sp.oo))  # fmt: skip
+    calculus = derive(normalise(pair))
+    first, second, _ = (p.symbol for p in calculus.pair.parameters)
+    for one, two in ((0, 2), (2, 0), (1, 2), (1, 1)):
+        ends = [evaluate(end, {first: one, second: two}) for end in calculus.strip]
+        assert ends == [-mpmath.inf, mpmath.mpf(min(one, two) + 1) / max(one, two)]
 
 
 @pytest.mark.parametrize("name", ENTIRE)

@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 import pytest
+import sympy as sp
 
 import mechc
+from mechc.declare import additive, integer, positive, shape
 from mechc.errors import DeclarationError, UnsupportedError
 
 RHO = 0.1
@@ -18,6 +20,18 @@ def test_zcdp_is_the_renyi_answer_of_its_gaussian():
         known = (count * gaussian).epsilon(1e-6, method="renyi").upper
         assert (count * curve).epsilon(1e-6).upper == pytest.approx(known, rel=1e-8)
         assert (count * curve).delta(1.0).upper >= (count * gaussian).delta(1.0).upper
+
+
+def test_the_closed_rho_of_a_discrete_gaussian_is_for_noise_around_integers():
+    """Around 1/2 the sum of exp(-(n - c)^2/(2 s^2)) is not the largest one: 5.6 is no bound."""
+    n, s = integer("n"), positive("s")
+    half = additive("half", noise=shape(sp.exp(-((n - sp.Rational(1, 2)) ** 2) / (2 * s**2))),
+                    variable=n, sensitivity=1, parameters=(s,), lattice=True)  # fmt: skip
+    log_p = [-((k - 1.5) ** 2) / 0.18 for k in range(-30, 31)]
+    log_q = [-((k - 0.5) ** 2) / 0.18 for k in range(-30, 31)]
+    pairs = zip(log_p, log_q, strict=True)
+    moment = sum(math.exp(1.2 * p - 0.2 * q) for p, q in pairs) / sum(map(math.exp, log_q))
+    assert not mechc.load(half)(s=0.3).zcdp().upper < math.log(moment) / 0.2 / 1.2
 
 
 def test_a_curve_has_no_lower_bound_and_says_why():
