@@ -89,12 +89,12 @@ def seal_of(path: Path) -> Path:
 
 def digests(path: Path, function: str = "") -> dict[str, str]:
     """Digests of the machine code as it is now, of one function or of all, by names of files."""
-    code = [f for f in files(path) if f.name.startswith(f"{path.stem}.{function}")]
-    return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in code
-        if file.suffix != f".{SEAL}"
-    }
+    found = {}
+    for file in files(path):
+        if file.name.startswith(f"{path.stem}.{function}") and file.suffix != f".{SEAL}":
+            with contextlib.suppress(FileNotFoundError):  # removed by another process just now
+                found[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
 
 
 def _sealed_digests(path: Path) -> dict[str, str]:
@@ -116,16 +116,16 @@ def seal_code(path: Path, function: str) -> None:
     _write(seal_of(path), "".join(f"{name} {digest}\n" for name, digest in made.items()))
 
 
-def forget(path: Path, *, damaged: bool = False) -> None:
+def forget(path: Path, function: str = "", *, damaged: bool = False) -> None:
     """Remove machine code, or only what is not as it was sealed; numba will make it again.
 
     Raises:
         OSError: a file cannot be read or removed.
     """
-    sound = _sealed_digests(path).items() & digests(path).items() if damaged else set()
-    kept = {name for name, _ in sound}
+    sound = _sealed_digests(path).items() & digests(path, function).items() if damaged else set()
+    kept = {name for name, _ in sound} | ({seal_of(path).name} if damaged else set())
     for file in files(path):
-        if file.name not in kept and not (damaged and file == seal_of(path)):
+        if file.name.startswith(f"{path.stem}.{function}") and file.name not in kept:
             file.unlink(missing_ok=True)
 
 
@@ -425,6 +425,7 @@ def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[A
     from mechc.numeric.machine_code import njit
 
     def make(function: Any) -> Any:
+        forget(path, f"{function.__name__}-", damaged=True)  # it may have changed since `_load`
         try:
             made = njit(types, **options)(function)
         except OSError:

@@ -336,6 +336,16 @@ def test_edited_machine_code_is_never_run():
     assert answer_of_a_new_process(KEY) == 7.2345
 
 
+def test_machine_code_edited_after_the_kernel_was_loaded_is_never_run():
+    kernel = cache.store(KEY, "small", small(1.2345))
+    assert answer_of_a_new_process(KEY) == 7.2345
+    (code,) = (Path(kernel.__file__).parent / "__pycache__").glob("*.loss-*.nbc")
+    edited = code.read_bytes().replace(struct.pack("<d", 1.2345), struct.pack("<d", 5.0))
+    assert edited != code.read_bytes()
+    code.write_bytes(edited)
+    assert loss(kernel) == 7.2345
+
+
 def answer_of_a_new_process(key):
     code = (
         "import sys, numpy as np\nfrom mechc.kernel import cache\n"
