@@ -75,7 +75,7 @@ def load_declaration(file: MechanismFile) -> Declaration:
     """
     from mechc.declare.declaration import Declaration
 
-    module = _run(file.path)
+    module = _run(file)
     found = {k: v for k, v in vars(module).items() if isinstance(v, Declaration)}
     distinct = list({id(v): v for v in found.values()}.values())
     if len(distinct) == 1:
@@ -154,23 +154,30 @@ def _listed(folder: Path, changed: int) -> list[tuple[str, Path]]:
     return [(path.stem, path) for path in files if not path.stem.startswith("_")]
 
 
-def _file(name: str, path: Path) -> MechanismFile:
+def _read(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error
-    return MechanismFile(name, path.resolve(), hashlib.sha256(content).hexdigest())
 
 
-def _run(path: Path) -> ModuleType:
+def _file(name: str, path: Path) -> MechanismFile:
+    content = _read(path)
+    # a link keeps its name, by which one of several declarations is taken
+    whole = Path(os.path.abspath(path))
+    return MechanismFile(name, whole, hashlib.sha256(content).hexdigest())
+
+
+def _run(file: MechanismFile) -> ModuleType:
     """Execute a mechanism file as a module of its own, which is not registered anywhere."""
+    path = file.path
     module = ModuleType(path.stem)
     module.__file__ = str(path)
+    source = _read(path)
+    if hashlib.sha256(source).hexdigest() != file.text_digest:
+        raise DeclarationError(f"{path}: changed since it was found; load it again")
     try:
-        source = path.read_bytes()
         exec(compile(source, str(path), "exec"), vars(module))
-    except OSError as error:
-        raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error
     except SyntaxError as error:
         raise DeclarationError(f"{path}, line {error.lineno}: {error.msg}") from error
     except MechcError as error:

@@ -21,7 +21,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from mechc.declare import catalog
-from mechc.declare.transforms import Transform
+from mechc.declare.transforms import OfLength, Transform
 from mechc.errors import CacheError, DeclarationError, InternalError, UnsupportedError
 from mechc.kernel import cache
 from mechc.protocol import PROTOCOL, TAG, Kernel
@@ -90,12 +90,15 @@ _loaded: dict[str, Kernel] = {}  # kernels of this process by request key
 _one_at_a_time = RLock()  # threads that want the same kernel wait for the first to compile it
 
 
-def key(origin: Origin, transforms: tuple[object, ...]) -> str:
+def key(origin: Origin, transforms: tuple[Any, ...]) -> str:
     """Return what identifies the kernel of an origin after its transformations."""
     if isinstance(origin, LoadedKernel):
         return f"{origin.name}-{origin.module.DIGEST}-{id(origin.module)}"
     if isinstance(origin, catalog.MechanismFile):
-        return cache.request_key(origin.text_digest, transforms)
+        # of several declarations in a file the one is taken that is named as the file
+        return cache.request_key(f"{origin.path.stem} {origin.text_digest}", transforms)
+    if transforms and isinstance(transforms[0], OfLength):  # not told by the length it has here
+        origin = declaration(origin, transforms[:1])
     # words, defaults and the claim stand in the kernel, but not in the digest of the mathematics
     words = [origin.name, origin.about, origin.refs, origin.digest, origin.claim]
     words += [origin.construction, [p.info for p in origin.parameters]]

@@ -8,10 +8,13 @@ import sys
 import textwrap
 
 import pytest
+from sympy import Rational
 
-from mechc.declare import catalog
+from mechc.declare import catalog, lists, mechanism
 from mechc.declare.catalog import available, find, load_declaration
+from mechc.declare.transforms import OfLength
 from mechc.errors import DeclarationError
+from mechc.kernel import build
 
 ONE = """
 from sympy import exp
@@ -108,6 +111,42 @@ def test_of_several_declarations_the_one_named_like_the_file_is_taken(tmp_path):
     assert load_declaration(find(_write(tmp_path, "second.py", both))).name == "second"
     with pytest.raises(DeclarationError, match=r"several mechanisms \(first, second\)"):
         load_declaration(find(_write(tmp_path, "third.py", both)))
+
+
+def test_files_of_one_text_and_two_names_have_a_kernel_each(tmp_path):
+    both = ONE.format(name="first") + ONE.format(name="second")
+    first, second = (find(_write(tmp_path, f"{name}.py", both)) for name in ("first", "second"))
+    assert build.key(first, ()) != build.key(second, ())
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "second.py").symlink_to(first.path)
+    assert load_declaration(find(tmp_path / "link" / "second.py")).name == "second"
+
+
+def test_a_text_that_changes_before_it_is_compiled_is_refused(tmp_path):
+    """Its kernel would be kept, and found again, as that of the text before."""
+    file = find(_write(tmp_path, "mine.py", ONE.format(name="mine")))
+    _write(tmp_path, "mine.py", ONE.format(name="mine").replace("/ 2", "/ 3"))
+    with pytest.raises(DeclarationError, match="changed since it was found"):
+        load_declaration(file)
+
+
+@pytest.mark.parametrize(("share", "same"), [(6, True), (7, False)])
+def test_what_is_built_for_another_length_is_part_of_the_key(share, same):
+    def listed(share):
+        @lists(length=2)
+        def made(length):
+            masses = [share, 9 - share, 1] if length == 3 else [6, 4]
+            rows = [
+                (Rational(m, 10), Rational(n, 10))
+                for m, n in zip(masses, masses[::-1], strict=True)
+            ]
+            return mechanism("made", outcomes=rows)
+
+        return made
+
+    keys = [build.key(listed(s), (OfLength(3),)) for s in (6, share)]
+    assert (keys[0] == keys[1]) is same
+    assert build.key(listed(6), ()) == build.key(listed(share), ())
 
 
 def test_two_names_for_one_declaration_are_one(tmp_path):

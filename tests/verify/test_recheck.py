@@ -244,6 +244,22 @@ def test_windows_of_array_forms_are_seen_however_narrow(name, where):
     assert f"{name} is not the scalar function written for arrays" in problems
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [("discrete_laplace", "1.0, sensitivity, 1.0,", "1.0, sensitivity + 1.0, 1.0,", "not so near"),
+     pytest.param("raised_cosine", "[-1.5, 0.5]", "[-1.5, 0.6]", "inside the strip",
+                  marks=pytest.mark.slow),
+     pytest.param("gumbel", "math.expm1(t0), math.inf]", "math.expm1(t0) * 1.001, math.inf]",
+                  "inside the strip", marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_borders_a_little_too_far_out_are_refused(name, old, new, says, certified, tmp_path):
+    """Of an increasing branch, beyond which the loss is flat, and of the strip."""
+    _, text, content = certified(name)
+    assert text.count(old) == 1 and problems(tmp_path, text, content) == []
+    faulty = resealed(text.replace(old, new), text)
+    assert says in problems(tmp_path, faulty, forged(content, faulty))[0]
+
+
 LOOP = "    for i in range(xs.size):\n        x = xs[i]\n"
 
 
