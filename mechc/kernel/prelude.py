@@ -395,7 +395,7 @@ def log_erf_gap(u: float, h: float) -> float:
 def zeta(s: float, a: float) -> float:
     """Return the sum of (k + a)**-s over k >= 0, s > 1, by Euler and Maclaurin (DLMF 25.11.5)."""
     total, term = 0.0, 1.0
-    while a < max(12.0, s) and term > 1e-19 * total:
+    while a < max(12.0, 6.0 + 1.5 * s) and term > 1e-19 * total:
         term = math.pow(a, -s)
         total += term
         a += 1.0

@@ -42,6 +42,12 @@ def log_besselk(n, z):
         return mpf((+ball).mid().str(60, radius=False))
 
 
+def hurwitz(s, a):
+    """By ball arithmetic: mpmath has few digits of small values."""
+    with ctx.workprec(1200):
+        return mpf(arb(float(s)).zeta(arb(float(a))).mid().str(60, radius=False))
+
+
 REAL = {
     # name: (exact function, arguments, bound in ulp)
     "softplus": (lambda x: mp.log1p(mp.exp(x)), [(x,) for x in WIDE], 4),
@@ -146,8 +152,9 @@ REAL = {
         12,
     ),
     "zeta": (
-        lambda s, a: mp.zeta(s, a),
-        [(s, a) for s in (1.0001, 1.5, 3.7, 10.0, 40.0, 150.0) for a in (1.0, 0.3, 2.5, 50.0)],
+        hurwitz,
+        [(s, a) for s in (1.0001, 1.5, 3.7, 10.0, 40.0, 150.0) for a in (1.0, 0.3, 2.5, 50.0)]
+        + [(s, s + more) for s in (1.5, 6.0, 12.0, 30.0, 99.0) for more in (0.0, 6.0, 11.9)],
         30,
     ),
     "exp_difference": (
