@@ -190,6 +190,10 @@ def test_only_math_functions_that_numba_has():
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
+        (
+            ["max", "float", "series_0", "term_of_series_1"],
+            ("max_", "float_", "series_0_", "term_of_series_1_"),
+        ),
         (("scale", "sensitivity"), ("scale", "sensitivity")),
         (("x", "theta", "lambda"), ("x_", "theta_", "lambda_")),
         (("t0", "log_p", "softplus"), ("t0_", "log_p_", "softplus_")),

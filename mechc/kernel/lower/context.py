@@ -14,15 +14,17 @@ from mechc.kernel import ir
 from mechc.kernel.lower.freeze import Freezer, Helpers
 from mechc.kernel.passes import finish
 from mechc.kernel.prelude import PRIMITIVES
+from mechc.kernel.statements import BUILTINS
 
 RESERVED = frozenset({
     "x", "xs", "ell", "ells", "z", "n", "i", "out", "theta", "branch", "lo", "hi",
-    "math", "np", "numba", "range", "add_branch", "solve_loss",
-}) | frozenset(PRIMITIVES)  # fmt: skip
+    "math", "np", "numba", "add_branch", "solve_loss",
+}) | BUILTINS | frozenset(PRIMITIVES)  # fmt: skip
 """Names that the emitted text uses for something else."""
 
 GENERATED = re.compile(
-    r"[tcsuv]\d+|(root|sum|residual|solve|loss_inverse)_\d+|(log_[pq]|loss|loss_inverse)(_many)?"
+    r"[tcsuv]\d+|(root|sum|residual|solve|loss_inverse|((one|term|tail)_of_)?series)_\d+"
+    r"|(log_[pq]|loss|loss_inverse)(_many)?"
     r"|branches|breakpoints|atoms|atom_errors|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
 )
 
