@@ -21,6 +21,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt
 
 from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.functions import clamped
+from mechc.symbolic.rewrite import fraction
 
 if TYPE_CHECKING:
     from mechc.symbolic.parameters import Parameter
@@ -220,6 +221,24 @@ def _solved(positive: Expr) -> tuple[Symbol, Expr] | None:
     return None
 
 
+@lru_cache(maxsize=4096)
+def gaps_of(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
+    """What is positive by the encoding of a symbol: it lies between the values at both ends."""
+    free = [s for s in value.free_symbols if isinstance(s, Dummy) and s.is_positive]
+    if len(free) != 1:
+        return () if isinstance(value, Dummy) else (S.NaN,)
+    top, bottom = (sp.Poly(part, free[0]) for part in fraction(value))
+    first = top.nth(0) / bottom.nth(0)
+    if top.degree() > bottom.degree():
+        rises = top.LC() / bottom.LC()
+        side = 1 if rises.is_positive else -1 if rises.is_negative else 0
+        return (side * (symbol - first),) if side else (S.NaN,)
+    last = top.nth(bottom.degree()) / bottom.LC()
+    rises = sp.expand(last - first)
+    side = 1 if rises.is_positive else -1 if rises.is_negative else 0
+    return (side * (symbol - first), side * (last - symbol)) if side else (S.NaN,)
+
+
 def eliminations(condition: Basic) -> dict[Symbol, Expr]:
     """Parameters that the equations in a condition express by others (a linear one by each)."""
     found: dict[Symbol, Expr] = {}
@@ -271,7 +290,11 @@ def sampled(
         for symbol, value in reversed(facts.encoding):
             values[symbol] = evaluate_array(value, values)
         found = at(expr, values)
-        for known, value in facts.known:
+        # a symbol that is encoded by an assumption is still in its domain
+        last = dict(reversed(facts.encoding))
+        domains = ((gap, 1) for symbol, value in facts.encoding if value is not last[symbol]
+                   for gap in gaps_of(symbol, value) if gap is not S.NaN)  # fmt: skip
+        for known, value in (*facts.known, *domains):
             with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
                 found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
         return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))

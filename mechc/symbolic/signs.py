@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 
 from mechc.symbolic.evaluate import Values, evaluate_array
-from mechc.symbolic.facts import Facts, Undecided, sampled
+from mechc.symbolic.facts import Facts, Undecided, gaps_of, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import expanded, factored, fraction, monomials
 
@@ -129,7 +129,12 @@ def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
 def _gaps(facts: Facts) -> tuple[tuple[dict[Expr, sp.Rational], ...], bool]:
     """What is positive where linear facts hold, and whether that is all that they say."""
     gaps = [(_linear(fact * side), side) for fact, side in facts.known]
-    gaps += [(_linear(gap), 1) for symbol, value in facts.encoding for gap in _ends(symbol, value)]
+    gaps += [(_linear(gap), 1) for symbol, value in facts.encoding if symbol != facts.variable
+             for gap in gaps_of(symbol, value)]  # fmt: skip
+    if facts.variable is not None:
+        (lows, highs), x = facts.interval, facts.variable
+        ends = [*(x - low for low in lows), *(high - x for high in highs)]
+        gaps += [(_linear(gap), 1) for gap in ends if not gap.has(sp.oo, -sp.oo)]
     plain = tuple(gap for gap, side in gaps if gap is not None and side)
     return plain, len(plain) == len(gaps)
 
@@ -145,24 +150,6 @@ def _linear(expr: Expr) -> dict[Expr, sp.Rational] | None:
     found: dict[Expr, sp.Rational] = sp.expand(expr).as_coefficients_dict()
     known = all((s == 1 or s.is_Symbol) and c.is_Rational for s, c in found.items())
     return found if known else None
-
-
-@lru_cache(maxsize=4096)
-def _ends(symbol: Expr, value: Expr) -> tuple[Expr, ...]:
-    """What is positive by the encoding of a symbol: it lies between the values at both ends."""
-    free = [s for s in value.free_symbols if isinstance(s, Dummy) and s.is_positive]
-    if len(free) != 1:
-        return () if isinstance(value, Dummy) else (S.NaN,)
-    top, bottom = (sp.Poly(part, free[0]) for part in fraction(value))
-    first = top.nth(0) / bottom.nth(0)
-    if top.degree() > bottom.degree():
-        rises = top.LC() / bottom.LC()
-        side = 1 if rises.is_positive else -1 if rises.is_negative else 0
-        return (side * (symbol - first),) if side else (S.NaN,)
-    last = top.nth(bottom.degree()) / bottom.LC()
-    rises = sp.expand(last - first)
-    side = 1 if rises.is_positive else -1 if rises.is_negative else 0
-    return (side * (symbol - first), side * (last - symbol)) if side else (S.NaN,)
 
 
 def _is_combination(columns: list[list[int]], aim: list[int]) -> bool:

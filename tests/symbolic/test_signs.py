@@ -35,6 +35,8 @@ DOMAINS = facts_of((q,))
         (x * (a - x), Facts().within(x, 0, a), 1),
         ((a + b) ** s - a**s, Facts(), 1),
         (log(1 + a), Facts(), 1),
+        # the domain of an end that is told by an assumption
+        (1 - x, DOMAINS.assume(Q - b, 1).within(x, b, Q), 1),
         (1 + cos(pi * x / a), Facts().within(x, -a, a), 1),
         (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
         (Sum(a**k / factorial(k) ** s, (k, 0, oo)), Facts(), 1),
