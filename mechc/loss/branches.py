@@ -800,7 +800,8 @@ def require_consistent(source: KernelSource) -> None:
         VerificationError: they contradict each other; no answer of this law can be trusted.
         NumericError: the loss of a right formula has lost its digits.
     """
-    if not source.continuous:  # point masses are answered by themselves alone
+    if not source.continuous:  # point masses are answered by themselves, one direction for both
+        _hold_symmetry(source)
         return
     panels, theta = source.panels, source.theta
     x = np.ascontiguousarray(panels.x.ravel())
@@ -841,20 +842,23 @@ def _hold_inverses(source: KernelSource) -> None:
 
 def _hold_symmetry(source: KernelSource) -> None:
     """Where the reversed pair is said to have the same law, K(-1/4) = K(-3/4)."""
-    panels = source.panels
-    if not source.symmetric or panels.apart or _is_mirrored(source, panels):
+    panels = source.panels if source.continuous else None
+    if not source.symmetric or (panels and panels.apart) or _is_mirrored(source, panels):
         return
     # powers of a distance that are whole at 0 and -1 are not between, and want finer panels there
-    if not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
+    if not panels or not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
         raise _contradiction(source, "the pair is not the mirror image of its reversal")
 
 
-def _is_mirrored(source: KernelSource, panels: Quadrature) -> bool:
-    loss = np.append(panels.loss.ravel(), source.atom_loss)
-    log_mass = np.append(panels.spread()[0], source.atom_log_mass)
+def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
+    loss, log_mass = source.atom_loss, source.atom_log_mass
+    if panels:
+        loss = np.append(panels.loss.ravel(), loss)
+        log_mass = np.append(panels.spread()[0], log_mass)
     with np.errstate(invalid="ignore"):
         one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
-    return abs(one - other) <= MIRRORED
+    allowed = MIRRORED + source.loss_error + source.mass_error + 32.0 * EPS * abs(one)
+    return one == other or abs(one - other) <= allowed
 
 
 def _contradiction(source: KernelSource, what: str) -> VerificationError:

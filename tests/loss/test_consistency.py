@@ -57,8 +57,12 @@ def test_a_contradiction_is_an_error(fault):
         PrivacyLoss.from_kernel(FAULTS[fault](kernel), theta)
 
 
-def test_a_symmetry_that_is_none_is_an_error():
-    kernel, theta = mechc.load("gumbel").kernel, np.array([1.0, 1.0])
+@pytest.mark.parametrize("what, theta", [
+    (mechc.load("gumbel"), [1.0, 1.0]),
+    (mechc.poisson(mechc.load("discrete_laplace")), [2.0, 1.0, 0.3]),
+])  # fmt: skip
+def test_a_symmetry_that_is_none_is_an_error(what, theta):
+    kernel, theta = what.kernel, np.array(theta)
     with pytest.raises(VerificationError, match="mirror"):
         PrivacyLoss.from_kernel(Edited(kernel, SYMMETRIC=True), theta)
 
