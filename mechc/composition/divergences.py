@@ -40,7 +40,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, asked, from_log
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, InternalError, NumericError, UnsupportedError
 from mechc.loss.normal import log_ndtr
 from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.roots import switch
@@ -57,6 +57,7 @@ MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
+CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
@@ -136,6 +137,11 @@ def zcdp(composition: Run, direction: str) -> Bound:
     estimate = estimate if estimate == estimate else lower
     if math.isnan(upper):
         return Bound(lower, lower, upper, "renyi", NO_RHO, detail)
+    if lower > upper * (1.0 + CONTRADICTING):
+        raise InternalError(
+            f"zcdp: rho is at most {upper!r} by a theorem, and at least {lower!r} at order "
+            f"{order + 1.0:g}; no answer is given. This is an error of mechc: please report it"
+        )
     found = Bound(min(lower, upper), min(estimate, upper), upper, "renyi", "proven", detail)
     return replace(found, status=whole.said(found, *whole.directions))
 
