@@ -61,10 +61,13 @@ class KernelSource:
     Threads may share it: panels, and atoms with their tilts, are replaced in one assignment.
     """
 
-    def __init__(self, kernel: Kernel, theta: Floats, *, checked: bool = True) -> None:
+    def __init__(
+        self, kernel: Kernel, theta: Floats, *, checked: bool = True, estimated: bool = False
+    ) -> None:
         """Read branches, atoms and masses; find the masses that the kernel leaves open.
 
-        Without `checked` no nodes are made, and the masses need not add up to one.
+        Without `checked` no nodes are made, and the masses need not add up to one. What a density
+        lacks that is `estimated` is its caller's to count.
 
         Raises:
             NumericError: the masses of P and Q do not add up to one.
@@ -97,7 +100,7 @@ class KernelSource:
         # held against the nodes before inverses are used, once for all forks: they share the set
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
-        self.estimated = False  # that error, or losses far out: not proven
+        self.estimated = estimated  # that error, or losses far out: not proven
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
         if on_lattice:
@@ -659,6 +662,9 @@ class KernelSource:
                 # panels that tell changes of the law to all digits need not tell its mass at kinks
                 defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
+                if whole < 1.0 and self.continuous and not (self.estimated or expected > 0.0):
+                    # or a mode was missed
+                    revealed[-1] = LogMass(math.log(defect + known))
                 self.defect += 2.0 * defect
                 self.loss_error += 2.0 * defect
                 p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special
 from scipy.optimize import minimize_scalar
-from sympy import exp, gamma, log, oo, pi, sqrt
+from sympy import Rational, exp, gamma, log, oo, pi, sqrt
 
 import mechc
 from mechc.declare import mechanism, positive, real
@@ -188,6 +188,23 @@ def test_a_mode_next_to_the_end_of_a_cut_law(epsilon):
     found = (2 * declared("lognormal_gamma")(a=3.0, b=2.0)).delta(epsilon, direction="add")
     assert found.lower - 2e-8 <= truth <= found.upper + 2e-8
     assert found.upper - found.lower < 1e-8
+
+
+@pytest.mark.parametrize(("width", "is_found"), [(0.1, True), (1e-3, False)])
+def test_a_mode_that_no_node_has_seen_stands_at_infinite_loss(width, is_found):
+    """It has a loss of 740, where the rest has a mass of 1e-49; what P lacks to one tells of it."""
+    rare, far = Rational(1, 10**9), normal(B, 1.0, 40).density
+    law = mechanism(
+        "far_mode",
+        variable=X,
+        p=(1 - rare) * normal(1, 1.0).density + rare * far,
+        q=normal(1, 1.0, 1).density,
+        parameters=(B,),
+    )
+    for count in (1, 2):
+        found = (count * mechc.load(law)(b=width)).delta(15.0, direction="remove")
+        assert found.lower <= -math.expm1(count * math.log1p(-1e-9)) <= found.upper <= count * 2e-9
+        assert not is_found or found.upper - found.lower < 1e-17
 
 
 @pytest.mark.parametrize(

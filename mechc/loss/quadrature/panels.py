@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Density = Callable[[Floats], Floats]
 
-OUTWARD = 1.12 ** np.arange(-12.0, 60.0)  # where far modes are looked for, in lengths of a branch
+OUTWARD = 1.12 ** np.arange(-40.0, 60.0)  # where far modes are looked for, in lengths of a branch
 
 
 def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
