@@ -63,7 +63,7 @@ def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
     for (lo, hi), ends in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
         for edge, end, side in ((lo, ends[0], 1.0), (hi, ends[1], -1.0)):
             far = math.log(hi - lo, CLOSER) if edge == end and math.isfinite(hi - lo) else -math.inf
-            closest = math.log(max(FINEST * abs(end), LEAST_WIDTH), CLOSER)
+            closest = math.log(max(CLEAR * abs(end), LEAST_WIDTH), CLOSER)
             gaps.append(CLOSER ** np.arange(far - 1.0, closest, -1.0) if far > closest else NONE)
             points.append(end + side * gaps[-1])
     return _looked_at(reached, points, gaps, values)._replace(x=np.concatenate(gaps))
@@ -111,6 +111,7 @@ GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
 SIDES = np.array([[-1.0], [1.0]])
 NONE = np.empty(0)
+CLEAR = 64.0 * FINEST  # share of an end that distances from it are at least: they are rounded
 COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
