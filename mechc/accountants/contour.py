@@ -113,9 +113,8 @@ class Side(Columns):
         if at_hand is not None:
             return at_hand
         if self.log_complement(epsilon) < NOTHING:
-            middle, off = self._log_mass, self._law.tolerance
-            low = middle - 2.0 * math.exp(NOTHING) - off
-            return None, Answer(low, middle, middle + off, {"reason": "all losses are larger"})
+            low, high = self._log_mass - 2.0 * math.exp(NOTHING), self._log_mass
+            return None, Answer(low, high, high, {"reason": "all losses are larger"})
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:

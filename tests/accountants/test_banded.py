@@ -52,7 +52,8 @@ def test_truncated_noise_keeps_its_mass_at_infinity():
 def test_epsilon_is_zero_where_delta_is_large():
     event = mechc.poisson(mechc.load("laplace"))(scale=40.0, sampling_rate=0.01)
     curve = event.epsilon_curve(0.01, range(1, 101))
-    assert not curve.upper.any() and curve.detail["one_by_one"] == []
+    # but for what composed losses of point masses may be off
+    assert curve.upper.max() < 1e-15 and curve.detail["one_by_one"] == []
 
 
 def test_no_epsilon_does_where_the_mass_at_infinity_is_larger():

@@ -119,7 +119,7 @@ class ComposedLoss:
         known = np.isfinite(table[:, 3])  # all digits may cancel between -1 and 0
         bounds: Floats = np.full(len(table), math.inf)
         tolerance = np.array([law.tolerance for law in self._laws])
-        bounds[known] = (table[:, 0] + table[:, 3] + tolerance)[known]
+        bounds[known] = table[known, 0] + table[known, 3] + tolerance[known]
         return bounds
 
     def upper_table(self, tilts: Floats) -> tuple[Floats, Floats]:
