@@ -734,7 +734,7 @@ def _interval_masses(
         density(ends, source.theta, log_f)
         with np.errstate(invalid="ignore"):
             change = np.fmax(change, np.nan_to_num(np.abs(np.diff(log_f)), nan=np.inf))
-    half, middle = 0.5 * np.diff(ends)[keep], 0.5 * (ends[1:] + ends[:-1])[keep]
+    half, middle = 0.5 * np.diff(ends)[keep], (0.5 * ends[1:] + 0.5 * ends[:-1])[keep]
     share, change = half / length[keep], change[keep]
     masses = (np.zeros(half.size), np.zeros(half.size))
     left = np.ones(half.size, np.bool_)
