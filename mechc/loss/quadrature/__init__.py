@@ -96,7 +96,7 @@ class Quadrature:
         none = np.empty(0)
         reached = np.full((len(self._rows), 2), np.nan)
         self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), none, none, none)
-        self._near = self._far
+        self._near, self._has_ends = self._far, bool(np.isfinite(self._rows).any())
 
     def __copy__(self) -> Quadrature:
         """Copy references, as `copy` does, but without its protocol, which costs more."""
@@ -245,10 +245,13 @@ class Quadrature:
             if found.reached.tobytes() != self._far.reached.tobytes():
                 spend(SEARCHED * ORDER * self.region.size * tilts.size)
                 self._far = panels.beyond(found.reached, self._rows, self._at)
-                self._near = panels.inside(found.reached, self._rows, self._at)
+                if self._has_ends:
+                    self._near = panels.inside(found.reached, self._rows, self._at)
             if resolution.far_modes(tilts, found.logs, self._far, found.edges):
                 return True
-            if resolution.near_ends(now, tilts, found.logs, self._near, found.parts):
+            if self._near.x.size and resolution.near_ends(
+                now, tilts, found.logs, self._near, found.parts
+            ):
                 return True
         return resolution.summits(now, tilts, found.logs, found.parts)
 
