@@ -376,7 +376,7 @@ class Reference:
         infinite = self.infinite(count)
         low, high = (
             np.logaddexp(log_sum(excess(power[1], power[0], e)), infinite)
-            for e in (epsilon + 64 * r, epsilon - 64 * r)
+            for e in (epsilon + 2 * count * r, epsilon - 2 * count * r)  # what merging may move
         )
         return low - 1e-11, min(high + 1e-11, 0.0)
 
