@@ -50,8 +50,7 @@ FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncation may take
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
-PLAIN = 10.0  # nodes up to which a sum is close to Gaussian, so that its saddle point says where
-# the answer is
+PLAIN = 10.0  # nodes up to which a sum is near Gaussian: its saddle point says where the answer is
 PILOT = 128  # nodes of the sum that says so of others, before anything is proven
 FARTHER = 3  # times that a contour is made, each with twice the frequencies of the one before, ...
 OPEN_END, GAINED = 0.1, 0.5  # ... where more is lost beyond them, as long as there is less of it

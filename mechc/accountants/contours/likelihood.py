@@ -63,10 +63,9 @@ ROUNDED = 5e-12  # relative error of a density, and of a convolution
 REACH = 2.0  # nats that a contour's terms may be larger than on the best one
 MORE, ROUNDS = 20, 120  # tilts kept for bounds on images; periods that are tried
 IMAGE = -64.0  # log of an image, as a share of Chernoff's bound
-NATS = (
-    16.0  # by which a density may change on a panel whose nodes integrate it; 1e-11 of a product of
-)
-# two that both fall by that is lost, 2e-14 of one that falls by 24
+# by which a density may change on a panel whose nodes integrate it; of a product of two that both
+# fall by that 1e-11 is lost, of one that falls by 24 in all 2e-14
+NATS = 16.0
 SHARP = (1e-9, 1e-7, 1e-5)  # error of a log density that all answers are widened by
 FAINT = 1e-28, 1e-18, 1e-9  # masses that may be unresolved, at best and at most
 NEXT = 1e-12  # to an end, relative

@@ -3,9 +3,9 @@
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
 tilt, and says which panels to cut; `grow` where branches end too early; where nothing is
-lacking, `far_modes` and `summits` look for modes that no node has seen, and `finish` judges what
-stays. Compiled is what looks at every node by itself: a driver costs numba as much as all that it
-calls.
+lacking, `far_modes`, `near_ends` and `summits` look for modes that no node has seen, and `finish`
+judges what stays. Compiled is what looks at every node by itself: a driver costs numba as much as
+all that it calls.
 """
 
 from __future__ import annotations
@@ -323,9 +323,7 @@ def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Edges) -> bool:
     return bool(seen.size)
 
 
-def near_ends(
-    panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Integers
-) -> bool:  # fmt: skip
+def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Integers) -> bool:
     """Whether a mode lies between an end and the first node there; written to `parts`."""
     exponents = np.multiply.outer(tilts, near.loss)
     exponents += near.log_size
