@@ -322,7 +322,7 @@ def _bracket(evaluation: Evaluation, direction: str, log_target: float) -> tuple
     With mass m where every step is at its largest loss, delta(eps) >= m (1 - exp(eps - top)).
     """
     top, rounding = evaluation.largest_loss_in(direction)
-    if not 0.0 < top < math.inf:
+    if not 0.0 < top + rounding < math.inf:
         return 0.0, math.inf
     log_mass, error = evaluation.log_mass_at_largest_loss(direction)
     gap = -log1mexp(log_target - (log_mass - error))

@@ -472,13 +472,14 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
     steps = [step for step in steps if step.count]
     tops = [step.count * step.loss.support[1] for step in steps]
     total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
-    if not 0.0 < total < math.inf:
+    if math.isinf(total):
         return max(total, 0.0), 0.0
-    if sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
+    if total > 0.0 and sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
     logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
-    return total, TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
+    return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 
 
 def _is_parameter(loss: float, step: Step) -> bool:

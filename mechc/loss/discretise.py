@@ -420,7 +420,7 @@ def _lattice(
         f"{loss.label} rounded {'up' if upper else 'down'}", upper,
         loss.density_error + law.inflation, loss.loss_error + loss.loss_rounding + law.slack,
     )  # fmt: skip
-    return replace(made, lattice=(float(made.atom_loss[0]), law.step))
+    return replace(made, lattice=(float(law.points()[0]), law.step))
 
 
 def one_sided(
@@ -481,6 +481,7 @@ def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:
     """Points beyond which P has mass below `tail`, by Chernoff's bound or the ends of the loss."""
     if not loss.loss.size:  # sorted atoms, which need no bound
         mass = np.exp(loss.atom_log_mass)
+        tail = min(tail, 0.5 * float(mass.sum()))
         below, above = np.cumsum(mass) < tail, np.cumsum(mass[::-1]) < tail
         return float(loss.atom_loss[below.sum()]), float(loss.atom_loss[::-1][above.sum()])
     ends = []
@@ -498,4 +499,5 @@ def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:
         ends.append(best)
     if not all(map(math.isfinite, ends)):
         raise UnsupportedError(f"{loss.label}: a tail of the loss has no exponential bound")
-    return ends[0], ends[1]
+    lo, hi = sorted(np.clip(ends, *loss.support).tolist())  # crossed, where all has less mass
+    return lo, hi

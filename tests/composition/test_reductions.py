@@ -192,6 +192,15 @@ def test_one_record_drawn_with_replacement_is_a_group_of_draws():
     assert truth <= found.upper <= truth + 1e-9
 
 
+@pytest.mark.parametrize("width", [5e-16, 1e-40])
+def test_a_part_of_a_mixture_may_reveal_all_but_nothing(width):
+    noise = mechc.load("gaussian")(sigma=2.0)
+    event = mechc.mixture([mechc.truncate(noise, -width, width), noise], [0.5, 0.5])
+    truth = 0.5 + 0.5 * float(noise.delta(0.1))
+    found = event.delta(0.1)
+    assert found.lower <= truth <= found.upper <= truth + 1e-8
+
+
 def test_a_mixture_that_tells_is_the_mean_of_the_profiles():
     parts = [mechc.load("pure_dp")(epsilon=e) for e in (0.3, 0.9)]
     found = mechc.mixture(parts, [0.25, 0.75]).delta(0.2)

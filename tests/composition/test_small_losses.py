@@ -69,3 +69,13 @@ def test_losses_rounded_inside_of_panels_are_no_polynomials():
     found = (2 * event).log_delta(0.1005845237431519, direction="add")
     one = event.log_delta(0.1005845237431519, direction="add")
     assert one.lower <= found.upper <= math.log(4e-12)
+
+
+@pytest.mark.parametrize("sigma", [1e15, 1e17, 1e20])
+def test_a_loss_that_rounds_to_zero_is_not_none(sigma):
+    """Both cells hold half of a wide Gaussian, whose density at its centre gives the loss."""
+    event = mechc.post_process(mechc.load("gaussian")(sigma=sigma), [0.3])
+    loss = math.sqrt(2 / math.pi) / sigma
+    for target in (0.0, 1e-200):
+        found = event.epsilon(target)
+        assert found.lower <= loss <= found.upper < 1e-12
