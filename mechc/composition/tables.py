@@ -42,6 +42,7 @@ from mechc.errors import (
     check_text,
     public,
 )
+from mechc.loss.atoms import goes_on
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import FEW, log_complement
 from mechc.loss.moments import log_total
@@ -613,19 +614,24 @@ def _integers(
 ) -> tuple[NDArray[np.int64], Floats]:
     """The cells of the integers of a branch that matter to their own cell, and the log masses."""
     log_many = kernel.log_p_many if side == "p" else kernel.log_q_many
+
+    def logs_at(x: Floats) -> tuple[Floats]:
+        logs = np.empty(x.size)
+        log_many(x, theta, logs)
+        return (logs,)
+
     lo, hi = branch
     reach = 64.0 + math.ceil(float(np.abs(cuts).max(initial=0.0)))
     while reach <= MOST_INTEGERS:
         x: Floats = np.arange(max(lo, -reach), min(hi, reach) + 1)
         if x.size:
-            logs = np.empty(x.size)
-            log_many(x, theta, logs)
-            cell = np.searchsorted(cuts, x)
-            known = [
-                x[end] == last or logs[end] < log_total(logs[cell == cell[end]]) + NEGLIGIBLE
-                for end, last in ((0, lo), (-1, hi))
-            ]
-            if all(known):
+            (logs,), cell = logs_at(x), np.searchsorted(cuts, x)
+            known = True
+            for end, last in ((0, lo), (-1, hi)):
+                least = log_total(logs[cell == cell[end]]) + NEGLIGIBLE
+                known = known and (x[end] == last or logs[end] < least)
+                known = known and not goes_on(logs_at, float(x[end]), last, least)
+            if known:
                 return cell, logs
         reach *= 4
     raise UnsupportedError(f"post_process: more than {MOST_INTEGERS} integers carry mass")

@@ -7,6 +7,7 @@ checks of those that a caller hands over, their hockey stick, and how far their 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
 DEEPEST = -700.0  # log masses below are of no outcome that any sum notices
+APART, FARTHEST = 1.12, 2.0**53  # of integers that are looked at, from one to the next; the last
+CLIMB = np.linspace(0.0, 1.0, 17)
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
@@ -108,6 +111,35 @@ def spent(
     ends = psi[:, [end for end, is_open in ((0, left), (-1, right)) if is_open]]
     least = psi.max(axis=1) + 2.0 * LOG_NEGLIGIBLE
     return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
+
+
+def goes_on(
+    log_masses: Callable[[Floats], tuple[Floats, ...]], last: float, limit: float, least: float
+) -> bool:
+    """Whether there is a mode between the last integer of a list and the end of its branch.
+
+    It shows by flanks at integers in geometric distance from both, and counts from log mass `least`
+    on.
+    """
+    side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), FARTHEST)
+    steps = np.unique(np.floor(APART ** np.arange(math.log(gap, APART)))) if gap >= 1.0 else []
+    x = last + side * np.append(0.0, steps)
+    if math.isfinite(limit):
+        x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]
+    for i, log in enumerate(log_masses(x)):
+        rises = np.diff(log) > 0.0  # nan of two that are none
+        for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
+            ends = float(x[k]), float(x[min(k + 2, x.size - 1)])
+            room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
+            while top + room <= least and abs(ends[1] - ends[0]) > 2.0:
+                inner = np.unique(np.round(ends[0] + (ends[1] - ends[0]) * CLIMB))
+                found = log_masses(inner)[i]
+                at = int(found.argmax())  # the first nan, if any: not known
+                top = float(found[at])
+                ends = float(inner[max(at - 1, 0)]), float(inner[min(at + 1, inner.size - 1)])
+            if not top + room <= least:
+                return True
+    return False
 
 
 def merge(loss: Floats, *log_masses: Floats) -> tuple[Floats, tuple[Floats, ...]]:

@@ -18,6 +18,7 @@ from mechc.loss.atoms import (
     Atoms,
     Nodes,
     formulas_apart,
+    goes_on,
     merge,
     spent,
     split_atoms,
@@ -557,7 +558,9 @@ class KernelSource:
             log_p, log_q = logs(x)
             known = not first and (lo, hi) in self._tails
             if known or spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
-                return x, reach
+                open_ends = ((x[0], lo), (x[-1], hi)) if first else ()
+                if not any(goes_on(logs, *end, 2.0 * LOG_NEGLIGIBLE) for end in open_ends):
+                    return x, reach
             if first and x.size >= HEAVY[-1][0]:
                 longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
                 a, b = ends(longest)

@@ -10,6 +10,7 @@ from scipy.special import betainc
 
 import mechc
 from mechc.declare.text import declaration_from_text
+from mechc.errors import UnsupportedError
 
 BETAS = {"a": 0.5, "b": 0.7, "c": 0.6, "s": 0.4}
 
@@ -79,3 +80,23 @@ def test_a_pole_of_both_where_the_loss_is_not_bounded(method):
     truth = math.log(shares[0] - math.exp(epsilon) * shares[1])
     found = mechc.load(pair)(a=a, b=b).log_delta(epsilon, direction="remove", method=method)
     assert found.lower <= truth <= found.upper <= found.lower + 2e-6
+
+
+@pytest.mark.parametrize(("far", "width"), [(30_000, 0.05), (2_000_000, 0.2)])
+def test_a_mode_of_integers_far_from_the_others(far, width):
+    """P has mass w around 3 far, where Q has none: delta is w to all digits, or not known."""
+    geometric = "exp(-abs({})/{r})*tanh(1/(2*{r}))"
+    near, twin = geometric.format("n", r="r"), geometric.format("n-3*far", r="s")
+    declared = declaration_from_text(
+        "twin", p=f"(1-w)*{near}+w*{twin}", q=near, variable="n", lattice=True,
+        parameters=["integer far >= 1", "0 < w < 1"],
+    )  # fmt: skip
+    event = mechc.load(declared)(w=1e-12, far=far, r=0.1, s=width)
+    asked = [event, 2 * event]
+    try:
+        asked.append(mechc.post_process(event, [far + 0.5]))
+    except UnsupportedError:  # so many integers are not listed
+        assert far > 1e6
+    for run, delta in zip(asked, (1e-12, 2e-12 - 1e-24, 1e-12), strict=False):
+        found = run.delta(1.0, direction="remove")
+        assert found.lower <= delta * (1 + 1e-12) and delta * (1 - 1e-12) <= found.upper
