@@ -122,7 +122,7 @@ def goes_on(
     on.
     """
     side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), FARTHEST)
-    steps = np.unique(np.floor(APART ** np.arange(math.log(gap, APART)))) if gap >= 1.0 else []
+    steps = np.unique(np.floor(APART ** np.arange(math.log(max(gap, 1.0), APART))))
     x = last + side * np.append(0.0, steps)
     if math.isfinite(limit):
         x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]
