@@ -231,7 +231,8 @@ def emission(wanted: str, text: str, check: Check) -> None:
     So are the claim, the literature, the parameters with domains and defaults, and the digest.
     """
     check.points = 1
-    lines = zip_longest(text.splitlines(), wanted.splitlines(), fillvalue="")
+    # by the newlines that Python ends a comment at, and no others
+    lines = zip_longest(text.split("\n"), wanted.split("\n"), fillvalue="")
     for number, (found, line) in enumerate(lines, start=1):
         if found != line:
             check.fail(f"line {number}: {found.strip()[:60]!r}, emitted here {line.strip()[:60]!r}")

@@ -29,6 +29,7 @@ EDITS = {
     "assumption": ("the query moves by at most", "the query moves by exactly"),
     "no claim": ("CLAIM = {", "CLAIM = 3\nOTHER = {"),
     "reference": ("dwork2006calibrating", "dwork2007calibrating"),
+    "a statement in a comment": ("# plateau on (-oo, 0)\n", "# plateau on (-oo, 0)\f"),
     "default": ("True, True, False, 1.0, (0.1, 5.0)", "True, True, False, 2.0, (0.1, 5.0)"),
 }
 
