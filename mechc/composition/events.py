@@ -137,7 +137,8 @@ class Event(Queries):
         Raises:
             UnsupportedError: the mechanism has no such form.
         """
-        return {**self.mechanism.record(), "parameters": self.parameters}
+        left = {"defaulted": sorted(self.defaulted)} if self.defaulted else {}
+        return {**self.mechanism.record(), "parameters": self.parameters, **left}
 
     def rho_bound(self) -> float:
         """Return a rho of zCDP known in closed form, rounded up; nan where there is none.

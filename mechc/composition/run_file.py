@@ -33,7 +33,7 @@ MOST_BYTES = 1 << 28
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
 SIDES = ("lower", "estimate", "upper")
 LINE = (MARK, "versions", "adjacency", "steps", "answers")
-STEP = ("mechanism", "digest", "text", "transforms", "parameters", "count")
+STEP = ("mechanism", "digest", "text", "transforms", "parameters", "defaulted", "count")
 GIVEN = ("zcdp", "xi", "adjacency", "count")
 ANSWER = ("ask", *ASKED, "answer")
 TABLES = ("step", "epsilons", "adjacency")
@@ -168,7 +168,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         steps = content["step"]
         for row in steps:
             _check_words(path, row, TABLE)
-        epsilons = tuple(float(e) for e in content.get("epsilons", EPSILONS))
+        epsilons = tuple(map(inputs.as_epsilon, content.get("epsilons", EPSILONS)))
         relation = content.get("adjacency")
         return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
 
@@ -284,8 +284,11 @@ def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
     ):
         raise DeclarationError(f"transforms={step['transforms']!r} (expected lists of words)")
     mechanism = Mechanism(base.origin, tuple(map(of_words, step["transforms"])))
-    values = dict(step["parameters"])
-    return Event(mechanism, inputs.bind(mechanism.name, mechanism.parameters, values)), count
+    theta = inputs.bind(mechanism.name, mechanism.parameters, step["parameters"])
+    left = frozenset(step.get("defaulted", ()))
+    if not left <= {p.name for p in mechanism.parameters}:
+        raise DeclarationError(f"defaulted={step['defaulted']!r} (expected names of parameters)")
+    return Event(mechanism, theta, left), count
 
 
 def _from_text(step: dict[str, Any]) -> Mechanism:

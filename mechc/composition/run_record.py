@@ -27,6 +27,7 @@ from mechc.protocol import PROTOCOL, Run
 
 FORMAT = 1
 MARK = "mechc_run"
+BEGUN = f'{{"{MARK}"'.encode()  # what every line begins with
 LIBRARIES = ("numpy", "scipy", "numba")
 Question = tuple[str, float]
 ASKED = {"epsilon": "delta", "delta": "epsilon"}
@@ -135,12 +136,15 @@ def _mended(path: Path, descriptor: int) -> bytes:
     while part := os.read(descriptor, max(size, 1)):
         content += part
     first, ended, _ = content.lstrip().partition(b"\n")
-    if ended and not _record(first):  # laid out over many lines, none of which is to be taken away
+    last = content.rpartition(b"\n")[2]
+    whole = MARK in _record(last)
+    # laid out over many lines, or somebody's notes: nothing of these is to be taken away
+    ours = MARK in _record(first) if ended else BEGUN.startswith(last[: len(BEGUN)].rstrip(b"\0"))
+    if not (ours or whole):
         raise DeclarationError(f"{path}: no lines as run.save writes them (expected each on one)")
     if not content or content.endswith(b"\n"):
         return content
-    last = content.rpartition(b"\n")[2]
-    if _record(last):
+    if whole:
         os.write(descriptor, b"\n")
         return content
     os.ftruncate(descriptor, len(content) - len(last))

@@ -66,6 +66,8 @@ def write(path: PathLike, kind: str, meta: Mapping[str, Any], arrays: Arrays) ->
     parts: list[Any] = [_PREFIX.pack(_MAGIC, VERSION, len(header)), header]
     parts += [a.reshape(-1).view(np.uint8).data for a in plain.values()]
     digest, target = hashlib.sha256(), as_path(path)
+    if target.exists() and not target.is_file():
+        raise StateError(f"state file {target}: a folder, a pipe or a device (expected a file)")
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:

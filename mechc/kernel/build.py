@@ -179,13 +179,16 @@ def source(kernel: Kernel) -> str:
 
 
 def write_atomically(path: Path, text: str) -> Path:
-    """Write a text file so that it appears complete or not at all.
+    """Write a text file so that it appears complete or not at all; or to a device or a pipe.
 
     Raises:
         CacheError: the file cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
+        if path.exists() and not path.is_file():  # /dev/stdout, /dev/null: not to be replaced
+            path.write_text(text, encoding="utf-8")
+            return path
         try:
             with open(temporary, "x", encoding="utf-8") as stream:  # permissions of a usual file
                 stream.write(text)

@@ -161,9 +161,9 @@ def _statements(run: Run, epsilon: float) -> Iterator[Comparison]:
         once, twice = (_ask(each, epsilon, method=name) for each in (run, 2 * run))
         yield from _at_most("delta rises with the number of steps", once, twice, where, name + ": ")
     first = _ask(run, epsilon)
-    same = [_sum(n * event for event, n in reversed(run.parts))]
+    same = [_sum(run, (n * event for event, n in reversed(run.parts)))]
     if run.count <= LOOP:
-        same.append(_sum(1 * event for event, count in run.parts for _ in range(count)))
+        same.append(_sum(run, (1 * event for event, count in run.parts for _ in range(count))))
     for found in (_ask(other, epsilon) for other in same):
         statement = "order and counting are irrelevant"
         if first is None or found is None:
@@ -177,5 +177,5 @@ def _statements(run: Run, epsilon: float) -> Iterator[Comparison]:
         yield from _at_most("both is the maximum of the directions", both, first, where)
 
 
-def _sum(parts: Iterable[Run]) -> Run:
-    return reduce(add, parts)
+def _sum(run: Run, parts: Iterable[Run]) -> Run:
+    return reduce(add, parts, 0 * run)

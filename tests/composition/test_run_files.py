@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ from mechc.cli.commands import app
 from mechc.composition.run_file import RunFileWarning, recheck
 from mechc.declare import additive, mechanism, positive, real
 from mechc.errors import CacheError, DeclarationError, UnsupportedError
+from mechc.individual import GDPFilter, StateError
 
 
 def run_cli(*words, code=0):
@@ -251,6 +253,50 @@ def test_nothing_is_added_to_what_has_no_lines(tmp_path, gaussian):
         assert path.read_text() == text
     with pytest.raises(DeclarationError, match="a pipe or a device"):
         gaussian(sigma=2.0).save("/dev/null", append=True)
+    for text in ("notes of mine", '{"epsilon": 1}', '{"epsilon": 1}\n', '{"mechc'):
+        path.write_text(text)
+        with contextlib.nullcontext() if "mechc" in text else pytest.raises(DeclarationError):
+            gaussian(sigma=2.0).save(path, append=True)
+        assert (path.read_text() == text) is ("mechc" not in text)
+
+
+def test_what_was_left_at_its_default_stays_known(tmp_path, gaussian):
+    """Of neighbours that replace a record the default sensitivity is that of half a move."""
+    path = tmp_path / "run.json"
+    for sensitivity in ({}, {"sensitivity": 1.0}):
+        gaussian(sigma=2.0, **sensitivity).save(path)
+        replaced = mechc.poisson(gaussian, 0.1, "replace")(sigma=2.0, sensitivity=2.0)
+        with contextlib.nullcontext() if sensitivity else pytest.raises(DeclarationError):
+            _ = mechc.open(path) + replaced
+    changed = json.loads(path.read_text())
+    changed["steps"][0]["defaulted"] = "sensitivity"
+    path.write_text(json.dumps(changed))
+    with pytest.raises(DeclarationError, match="defaulted='sensitivity'"):
+        mechc.open(path)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path, gaussian):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    gaussian.emit(path)
+    assert os.read(reader, 1 << 20).decode() == gaussian.source and path.is_fifo()
+    os.close(reader)
+    with pytest.raises(StateError, match="a pipe"):
+        GDPFilter(people=1, mu=1.0).save(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code"),
+    [
+        ("step=[]", "no contradiction", 0),
+        ("epsilons=[nan]\n[[step]]\nmechanism='gdp'\nparameters={mu=1}", "not a number", 2),
+    ],
+)
+def test_no_steps_and_no_numbers_in_toml(text, words, code, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    assert words in run_cli("check", path, code=code)
 
 
 @pytest.mark.parametrize("text", ["[[step]]\nmechanism='gdp'\nrate=0.1", "deltas=[1]\nstep=[]"])
