@@ -14,6 +14,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,14 @@ from mechc.cli.arguments import (
     word_of,
     writable,
 )
-from mechc.errors import MEANT, DeclarationError, LoweringError, MechcError, UnsupportedError
+from mechc.errors import (
+    MEANT,
+    CacheError,
+    DeclarationError,
+    LoweringError,
+    MechcError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -651,13 +659,18 @@ def check(
 def warm(ctx: typer.Context, names: Names = None, as_json: Json = False) -> None:
     """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
     from mechc.cli.progress import compiling_all, warm_up
+    from mechc.kernel import cache
 
     start = time.perf_counter()
     for name in names or ():
         mechc.load(name)  # its error, if it has one
     compiling_all(names or (), err)
+    for name in names or ():
+        mechc.load(name).compile()  # the same
     with err.status("compiling the accountants"):
         warm_up()
+    if cache.is_temporary():
+        raise CacheError("warm: kernels were compiled and are not kept")
     seconds = time.perf_counter() - start
     _print(ctx, {"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
 
@@ -742,10 +755,12 @@ def _print_bound(ctx: typer.Context, bound: Bound, **more: Any) -> None:
 
 
 def _print_found(ctx: typer.Context, found: Calibration, adjacency: str | None) -> None:
+    from mechc.report import tables
+
     if not ctx.params["as_json"]:
         out.print(f"{found.name} = {found.value!r}", highlight=False)
-    more = {found.name: found.value, "count": found.count}
-    _print_bound(ctx, _under(found.bound, adjacency), **more)
+    found = replace(found, bound=_under(found.bound, adjacency))
+    _print(ctx, found.record(), lambda: tables.bound(found.bound))
 
 
 def _print(ctx: typer.Context, record: dict[str, Any], shown: Callable[[], Any]) -> None:

@@ -2,8 +2,8 @@
 
     <directory>/kernels/<name>-<digest>.py       the text that `emit` wrote, sealed
     <directory>/kernels/__pycache__/             machine code, kept there by numba, and its seals
-    <directory>/requests/<request key>           one line: the file name of the kernel
-    <directory>/derived/<key>                    what else was derived of a declaration, as JSON
+    <directory>/requests/<request key>           the key, the file name of the kernel, a seal
+    <directory>/derived/<key>                    what else was derived of a declaration, likewise
 
 Invariants. A file appears complete or not at all (temporary name, then `os.replace`), and its name
 holds the digest of its text, so that any number of processes may write at once and the last one
@@ -189,7 +189,7 @@ def lookup(key: str) -> Kernel | None:
     """The kernel that was stored for a request, or None if there is none that is intact."""
     for home in _homes():
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            name = (home / "requests" / key).read_text(encoding="utf-8").strip()
+            name = _under_key(home / "requests" / key)
             path = home / "kernels" / name
             if not re.fullmatch(r"[\w.-]+\.py", name):
                 continue
@@ -235,16 +235,27 @@ def recall(key: str) -> Any:
     """What was kept under a key, or None if there is nothing that is intact."""
     for home in _homes():
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = (home / "derived" / key).read_text(encoding="utf-8")
-            if sealed(text):
-                return json.loads(text.rpartition(MARK)[0])
+            if found := _under_key(home / "derived" / key):
+                return json.loads(found)
     return None
 
 
 def keep(key: str, found: Any) -> None:
     """Keep what JSON can hold; where it cannot be written it is found again next time."""
     with contextlib.suppress(OSError):
-        _write(directory() / "derived" / key, seal(json.dumps(found) + "\n"))
+        _write_key(directory() / "derived" / key, json.dumps(found))
+
+
+def _write_key(path: Path, text: str) -> None:
+    """Write what is kept under a key: the key, the text, and a seal for both."""
+    _write(path, seal(f"{path.name} {text}\n"))
+
+
+def _under_key(path: Path) -> str:
+    """What was written so, "" where it is not intact, or was written under another key."""
+    text = path.read_text(encoding="utf-8")
+    key, _, found = text.rpartition(MARK)[0].partition(" ")
+    return found.strip() if sealed(text) and key == path.name else ""
 
 
 def derived_key(*asked: Any) -> str:
@@ -319,7 +330,7 @@ def _store(home: Path, key: str, name: str, source: str) -> Kernel:
         path.unlink(missing_ok=True)
         raise
     # the index last: a request never points at a kernel that did not load
-    _write(home / "requests" / key, f"{path.name}\n")
+    _write_key(home / "requests" / key, path.name)
     return kernel
 
 
@@ -465,6 +476,11 @@ def _homes() -> list[Path]:
 def directory() -> Path:
     """The directory in use."""
     return _homes()[0]
+
+
+def is_temporary() -> bool:
+    """Whether that ends with this process, as the one that was chosen cannot be used."""
+    return bool(_fallback)
 
 
 def _configured() -> Path:

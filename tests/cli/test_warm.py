@@ -3,9 +3,12 @@
 import io
 import sys
 
+import pytest
 from typer.testing import CliRunner
 
+from mechc.cli import progress
 from mechc.cli.commands import app
+from mechc.kernel import cache
 from mechc.numeric import jit
 
 
@@ -27,6 +30,17 @@ def test_a_terminal_is_told_once_and_a_pipe_never(monkeypatch):
             assert made(1.0) == 1.0 + constant
         assert stream.getvalue().count("\n") == lines
     jit.tell_of_compiling.cache_clear()
+
+
+def test_warm_fails_where_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(cache, "_fallback", [])
+    monkeypatch.setattr(progress, "compiling_all", lambda names, console: None)
+    monkeypatch.setattr(progress, "warm_up", lambda: None)
+    tmp_path.chmod(0o777)
+    with pytest.warns(cache.CacheWarning, match="can be written by others"):
+        done = CliRunner().invoke(app, ["warm", "pure_dp"])
+    assert done.exit_code == 1 and "not kept" in done.output
 
 
 def test_warm_refuses_what_does_not_exist_before_it_begins():

@@ -110,6 +110,16 @@ def test_a_nonsense_index_entry_is_no_entry(content, home):
     assert cache.lookup(KEY) is None
 
 
+def test_what_is_kept_under_one_key_answers_no_other(home):
+    """The file of another request, or of another fact, in the place of one."""
+    other = "b" * len(KEY)
+    cache.store(KEY, "small", small())
+    cache.keep(KEY, [1])
+    for part in ("requests", "derived"):
+        (home / part / KEY).rename(home / part / other)
+    assert cache.lookup(other) is None and cache.recall(other) is None
+
+
 def test_unsealed_text_is_refused():
     with pytest.raises(CacheError, match="damaged"):
         cache.store(KEY, "small", TEXT)
