@@ -89,7 +89,9 @@ class Calibration:
 
     def record(self) -> dict[str, Any]:
         """Return the value, the count and the bound in plain numbers and words."""
-        return {self.name or "value": self.value, "count": self.count, **self.bound.record()}
+        bound = self.bound.record()  # which has no parameter's name in it
+        name = "value" if self.name in {"", *bound} else self.name
+        return {name: self.value, "count": self.count, **bound}
 
     def to_json(self) -> str:
         """Return `record()` as JSON."""
@@ -406,7 +408,7 @@ class Power(Profile):
         ndtri = scipy.special.ndtri
         start = ndtri(self.fpr)
         at, aim = (float(ndtri(math.exp(self.log_target + x)) - start) for x in (excess, 0.0))
-        return math.log(at / aim) if at > 0.0 else math.nan
+        return math.log(at / aim) if at > 0.0 and 0.0 < aim < math.inf else math.nan
 
 
 def _log_mu(epsilon: float, log_delta: float) -> float:

@@ -106,6 +106,8 @@ def _outermost(source: KernelSource, row: Floats, side: int) -> tuple[float, flo
     if not math.isnan(row[3 + side]):
         return float(row[side]), float(row[3 + side])
     x, loss = between_modes(source, row)
+    if not x.size:
+        raise NumericError(f"{source.label}: doubles do not hold its losses")
     at = -1 if side else 0
     return float(x[at]), float(loss[at])
 

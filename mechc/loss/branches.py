@@ -259,6 +259,8 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     if edge[-1] == branch.hi:
         at[-1] = sign * branch.loss_hi
     edge, at = edge[~np.isnan(at)], np.maximum.accumulate(at[~np.isnan(at)])
+    if edge.size < 2:
+        raise NumericError(f"{source.label}: doubles do not hold its losses")
     goal = sign * loss
     right = np.clip(np.searchsorted(at, goal), 1, edge.size - 1)
     a, b, fa, fb = edge[right - 1], edge[right], at[right - 1] - goal, at[right] - goal

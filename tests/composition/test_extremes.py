@@ -193,6 +193,16 @@ def test_what_is_revealed_between_two_doubles():
         assert found.lower * (1 - 1e-14) <= truth <= found.upper * (1 + 1e-14)
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("name", "values"), [("gaussian", {"sigma": 1e300}), ("huber", {"scale": 1e300, "bend": 1.0})]
+)
+def test_parameters_whose_squares_no_double_holds(name, values):
+    """All that is left to say is what is always true."""
+    bound = mechc.load(name)(**values, sensitivity=1e300).delta(1.0)
+    assert bound.lower <= tail(0.5) - math.e * tail(1.5) <= bound.upper
+
+
 @pytest.mark.filterwarnings("error")
 def test_noise_without_any_width():
     event = mechc.load("gaussian")(sigma=1e-107, sensitivity=7e12)

@@ -28,6 +28,7 @@ def test_advantage_and_power_of_gaussian_noise(gaussian):
     found = mechc.calibrate(gaussian, solve_for="sigma", tpr=0.05, fpr=0.01)
     assert found.value == pytest.approx(1 / mu, rel=1e-7)
     assert found.bound.upper <= 0.05 and str(found.bound).startswith("true positive rate")
+    assert mechc.calibrate(gaussian, solve_for="sigma", tpr=1.0, fpr=0.1).bound.upper <= 1.0
     found = mechc.calibrate(gaussian, solve_for="count", tpr=0.05, fpr=0.01, sigma=10.0)
     assert found.value == math.floor((10 * mu) ** 2)
 
@@ -127,4 +128,5 @@ def test_on_the_command_line(tmp_path):
     sampled = 1000 * mechc.poisson(mechc.load("gaussian"), rate)(sigma=1.0)
     assert sampled.epsilon(1e-5).upper == pytest.approx(2.0, rel=1e-6)
     power = answer("calibrate", "gaussian", "--solve-for", "sigma", "--tpr", 0.05, "--fpr", "1/100")
+    assert list(power)[:2] == ["sigma", "count"]
     assert power["sigma"] == pytest.approx(1 / (norm.isf(0.01) - norm.isf(0.05)), rel=1e-7)
