@@ -7,6 +7,7 @@ what would have been accepted. `InternalError` is the exception: it means a bug 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from sys import modules
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 MEANT = {  # words of other libraries, and what they are here
     "target_delta": "delta", "target_epsilon": "epsilon", "eps": "epsilon",
-    "log_target": "log_delta", "fpr": "alpha", "alphas": "orders",
+    "log_target": "log_delta", "fpr": "alpha", "alphas": "orders", "alpha": "orders",
     "steps": "counts", "num_steps": "count", "noise_multiplier": "sigma", "std": "sigma",
     "noise_scale": "scale", "b": "scale", "sample_rate": "sampling_rate",
     "sampling_probability": "sampling_rate", "sampling_prob": "sampling_rate",
@@ -39,6 +40,11 @@ def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT
     known = list(known)
     close = [meant[word]] if meant.get(word) in known else get_close_matches(word, known, 1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def of_package(name: str) -> str:
+    """Return what was meant by an attribute that is a function of the package, else ""."""
+    return f"; did you mean mechc.{name}(...)?" if name in modules["mechc"].__all__ else ""
 
 
 class MechcError(Exception):

@@ -91,7 +91,7 @@ class Bound:
     upper: float | NDArray[np.float64]
     method: str
     status: str
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict, repr=False)
     quantity: Quantity = field(default=Quantity.BOUND, repr=False)
     claim: Claim | None = field(default=None, repr=False)
 

@@ -69,6 +69,19 @@ def among(table: str, *more: str) -> Callable[[str], list[str]]:
     return beginning
 
 
+def count_of(text: str | int) -> int:
+    """Return a count from a word such as "1000" or "1e6"."""
+    from mechc.composition.inputs import as_count
+
+    try:
+        value = int(text) if str(text).lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        raise DeclarationError(
+            f"count={text!r} is not an integer (expected 0 <= count <= 10**12)"
+        ) from None
+    return as_count(value)
+
+
 def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list[str]]:
     """Return what completes the name of a parameter of the mechanism that was typed, and more."""
 
@@ -106,7 +119,9 @@ Adjacency = Annotated[
     str | None,
     typer.Option(help=RELATION, autocompletion=among("mechc.adjacency:SAMPLED")),
 ]
-Count = Annotated[str, typer.Option("--count", "-k", help="Number of steps.")]
+Count = Annotated[
+    int, typer.Option("--count", "-k", metavar="NUMBER", parser=count_of, help="Number of steps.")
+]
 Method = Annotated[
     str,
     typer.Option(
@@ -214,22 +229,22 @@ class Settings(Sample):
         kept.check({**kept.bound, **values}, solve_for or None)
         return kept, values
 
-    def run(self, count: str = "1") -> Composition:
+    def run(self, count: int = 1) -> Composition:
         """Return the composition, compiled with a progress display."""
         from mechc.cli.progress import compiling
 
-        values, number = values_of(self.settings), count_of(count)
+        values = values_of(self.settings)
         kept = self.under(values)
         kept.check({**kept.bound, **values})
         compiling(kept, Console(stderr=True))
-        return kept(**values) * number
+        return kept(**values) * count
 
 
 @dataclass
 class Repeated(Settings):
     """A mechanism with parameters, so often."""
 
-    count: Count = "1"
+    count: Count = 1
 
 
 @dataclass
@@ -382,19 +397,6 @@ def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:
             raise DeclarationError(f"--over {word}: {name.strip()} has a range already")
         ranges[name.strip()] = number_of(low), number_of(high)
     return ranges
-
-
-def count_of(text: str) -> int:
-    """Return a count from a word such as "1000" or "1e6"."""
-    from mechc.composition.inputs import as_count
-
-    try:
-        value = int(text) if text.lstrip("+-").isdigit() else float(text)
-    except ValueError:
-        raise DeclarationError(
-            f"count={text!r} is not an integer (expected 0 <= count <= 10**12)"
-        ) from None
-    return as_count(value)
 
 
 def counts_of(text: str) -> list[int]:

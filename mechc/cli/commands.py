@@ -51,7 +51,6 @@ from mechc.cli.arguments import (
     Target,
     Training,
     among,
-    count_of,
     counts_of,
     drawable,
     grouped,
@@ -105,7 +104,8 @@ ELSEWHERE = {  # words that are no options of a command, and where they are
     "epsilon": "mechc delta takes --epsilon",
     "delta": "mechc epsilon takes --delta",
     "without_replacement": "that is mechc dpsgd --sampler fixed, or mechc.without_replacement",
-    "with_replacement": "that is mechc.with_replacement, in Python",
+    "plot": "mechc curve, compare and tournament take --plot",
+    "mechanisms": "names of mechanisms follow the command, such as mechc tournament laplace gaussian",
 }
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
@@ -116,14 +116,23 @@ def _meant(word: str, ctx: Any) -> str:
 
     options = {option.name for option in ctx.command.params}
     if word in ELSEWHERE:
-        target = "; did you mean --target EPSILON DELTA?"
-        return target if "target" in options else f"; {ELSEWHERE[word]}"
+        targets = "target" in options and word in ("epsilon", "delta")
+        return "; did you mean --target EPSILON DELTA?" if targets else f"; {ELSEWHERE[word]}"
     sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
     for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
-    is_parameter = word in MEANT or word in MEANT.values() or "=" in word
-    return f"; {BY_SET}" if is_parameter and "settings" in options else ""
+    is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
+    return f"; {BY_SET}" if is_parameter and "settings" in options else _in_python(word)
+
+
+def _in_python(word: str) -> str:
+    """Where Python has what the command line has not."""
+    import mechc
+    from mechc.composition.events import Composition
+
+    owner = "mechc" if word in mechc.__all__ else "run" if hasattr(Composition, word) else ""
+    return f"; that is {owner}.{word}, in Python" if owner else ""
 
 
 class _Group(TyperGroup):
@@ -135,10 +144,14 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             words = str(error.format_message()).rstrip(".")
-            option = re.search(r"No such option:? '?--([\w-]+)|extra argument.*\((\w+=).*\)", words)
-            wrong = (option[1] or option[2]).replace("-", "_") if option else ""
-            if wrong and (hint := _meant(wrong, error.ctx)):
-                words = words.partition(" (Possible")[0] + hint
+            option = re.search(
+                r"No such (?:(option):?|command) '?-*([\w-]+)|(extra arg).*\((\w+=|[\d.]+).*\)",
+                words,
+            )
+            wrong = (option[2] or option[4]).replace("-", "_") if option else ""
+            meant = _meant if option and (option[1] or option[3]) else lambda w, _: _in_python(w)
+            if wrong and (hint := meant(wrong, error.ctx)):
+                words = re.split(r" \(Possible|\. Did", words)[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
             if not words:  # of a command without arguments, of which the help has been printed
                 ctx.exit(2)
@@ -163,7 +176,10 @@ def _fail(ctx: Any, words: str, code: int) -> None:
 
 app = typer.Typer(
     cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={
+        "help_option_names": ["--help", "-h"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),
+    },
     help="A mechanism compiler for differential privacy.", epilog=EXIT_CODES,
 )  # fmt: skip
 
@@ -453,11 +469,10 @@ def calibrate(
         raise DeclarationError(
             "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
         )
-    number = count_of(what.count)
     question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
     mechanism, values = what.open(solve_for)
     compiling(mechanism, err)
-    found = aim.calibrate(mechanism, solve_for, values, count=number)
+    found = aim.calibrate(mechanism, solve_for, values, count=what.count)
     _print_found(ctx, found, what.adjacency)
 
 
@@ -466,7 +481,7 @@ def tournament(
     ctx: typer.Context,
     names: Names = None,
     target: Target = (1.0, 1e-6),
-    count: Count = "1",
+    count: Count = 1,
     poisson: Poisson = None,
     sensitivity: Sensitivity = 1.0,
     rank: Annotated[
@@ -483,7 +498,7 @@ def tournament(
     drawable(plot)
     with err.status("tournament") as status:
         found = mechc.tournament(
-            target=target, count=count_of(count), sampling=poisson, mechanisms=names or None,
+            target=target, count=count, sampling=poisson, mechanisms=names or None,
             sensitivity=sensitivity, rank=rank, progress=lambda name: status.update(name),
         )  # fmt: skip
     if plot is not None:
@@ -510,7 +525,7 @@ def optimise(
     ] = "variance",
     settings: Set = [],  # noqa: B006 - typer copies it
     target: Target = (1.0, 1e-6),
-    count: Count = "1",
+    count: Count = 1,
     poisson: Poisson = None,
     sensitivity: Sensitivity = 1.0,
     as_json: Json = False,
@@ -518,7 +533,7 @@ def optimise(
     """Find the shape of noise whose error is least at a target."""
     with err.status(f"optimising {name}"):
         found = mechc.optimise(
-            name, over=ranges_of(over), minimise=minimise, target=target, count=count_of(count),
+            name, over=ranges_of(over), minimise=minimise, target=target, count=count,
             sampling=poisson, sensitivity=sensitivity, parameters=values_of(settings),
         )  # fmt: skip
     _print(ctx, found.record(), lambda: found)

@@ -188,6 +188,8 @@ def calibrate(
         info = _counts(profile, mechanism(**others)) if info is None else info
     else:
         name, info = "dpsgd", solvable(solve_for, others)
+    if beside is not None and (alone := profile.ask(beside)).lower > math.exp(profile.log_target):
+        raise UnsupportedError(f"{name}: no {solve_for} meets the target: beside alone has {alone}")
     value = least_noisy(profile, info, name)
     bound = profile.ask(profile.at(value))
     return Calibration(value, bound, int(value) if counting else count, solve_for)
@@ -282,7 +284,7 @@ class Profile:
         self._last: tuple[float, Composition] | None = None
         self._lead = ""  # the direction that was the worse one where both were evaluated
 
-    def ask(self, run: Composition) -> Bound:
+    def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
         return run.delta(self.epsilon, **self.how)
 
@@ -383,7 +385,7 @@ class Profile:
 class Advantage(Profile):
     """The same of delta at epsilon 0, by its name."""
 
-    def ask(self, run: Composition) -> Bound:
+    def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
         return run.advantage(**self.how)
 
@@ -394,7 +396,7 @@ class Power(Profile):
 
     fpr: float = 0.0
 
-    def ask(self, run: Composition) -> Bound:
+    def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
         return run.tpr(self.fpr, **self.how)
 
@@ -505,7 +507,9 @@ def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, f
     word = "every" if at_lo <= 0 else "no"
     tried = f" that was tried meets the target, and {words}" if words else " meets the target"
     end = "on" if hi >= info.hi else f"to {hi:g}"
-    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} {end}{tried}")
+    endless = profile.log_target == -math.inf and at_lo == math.inf == at_hi
+    pure = ": delta=0 asks for a largest loss, and there is none" if endless else ""
+    raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} {end}{tried}{pure}")
 
 
 def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
-from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
+from mechc.errors import DeclarationError, UnsupportedError, as_flag, of_package, public
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.numeric.jit import uncollected
@@ -473,6 +473,7 @@ class Mechanism(inputs.SetOnce):
         """
         asked = name[:1] != "_" and hasattr(Event, name)
         hint = f"; it is asked of {self._call()}, called with its parameters" if asked else ""
+        hint = hint or of_package(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     __add__ = __radd__ = __mul__ = __rmul__ = _no_event

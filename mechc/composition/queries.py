@@ -35,7 +35,15 @@ from mechc.composition.inputs import (
     positive,
     share,
 )
-from mechc.errors import DeclarationError, UnsupportedError, as_flag, listed, public, suggestion
+from mechc.errors import (
+    DeclarationError,
+    UnsupportedError,
+    as_flag,
+    listed,
+    of_package,
+    public,
+    suggestion,
+)
 from mechc.numeric.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -92,6 +100,7 @@ class Queries(SetOnce, ABC):
         """
         kind = type(self)
         hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
+        hint = of_package(name) or hint
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
     def log_delta(self, epsilon: Any = None, **how: Any) -> Bound:

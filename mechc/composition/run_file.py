@@ -162,7 +162,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         DeclarationError: the file cannot be read as one, or names a mechanism file.
     """
     path = inputs.as_path(path)
-    with _as_run_file(path, "[[step]] tables with mechanism and parameters"):
+    with _as_run_file(path, "a file of run.save, or TOML with tables [[step]]"):
         content = tomllib.loads(path.read_text("utf-8"))
         _check_words(path, content, TABLES)
         steps = content["step"]

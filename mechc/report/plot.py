@@ -40,6 +40,7 @@ LEAST = 1e-300  # smallest delta of a profile
 SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
 CHORD = 8  # points of each chord of a profile
+FEW = 32  # counts of a curve that are marked
 
 
 class Look(NamedTuple):
@@ -176,8 +177,12 @@ def bars(
     axes.set(xlabel=xlabel)
     axes.grid(axis="y", alpha=0.15)
     if not joined:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(words), frameon=False,
-                    fontsize="small", handletextpad=0.1, columnspacing=1.0)  # fmt: skip
+        own = {"loc": "outside lower center"}  # names of rows may leave the axes less than it needs
+        place = own if ax is None else {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+        (figure if ax is None else axes).legend(
+            ncols=len(words), frameon=False, fontsize="small", handletextpad=0.1,
+            columnspacing=1.0, **place,
+        )  # fmt: skip
     figure.suptitle("\n".join(textwrap.wrap(title, 86)), fontsize="medium")
     if path is not None:
         save(figure, path)
@@ -210,7 +215,8 @@ def draw(
     label = label if proven or not label else f"{label} (estimate)"
     x = np.asarray(x, float)
     fine, shown = (x, shown) if between is None else between(x, shown)
-    _line(axes, fine, shown, label, index, drawstyle="default" if between else "steps-pre")
+    how = {} if between else {"drawstyle": "steps-pre", "marker": "." if len(x) < FEW else ""}
+    _line(axes, fine, shown, label, index, **how)
     if np.isfinite(lower).all() and np.isfinite(upper).all() and lower.max(initial=0.0) > 0:
         below = np.interp(fine, x, lower)
         axes.fill_between(fine, below, shown, color=_colour(index), alpha=0.25, linewidth=0)

@@ -57,7 +57,12 @@ def test_densities_on_the_command_line(gaussian):
         (["epsilon", "gaussian", "--set", "noise_multiplier=3", "-d", "0"], "did you mean sigma?"),
         (["epsilon", "gaussian", "--sample-rate", "0.1"], "did you mean --poisson?"),
         (["epsilon", "gaussian", "sigma=3", "-d", "1e-5"], "--set NAME=VALUE"),
+        (["epsilon", "gaussian", "--set", "sigma", "3", "-d", "1e-5"], "--set NAME=VALUE"),
         (["epsilon", "gaussian", "--with-replacement", "3"], "mechc.with_replacement"),
+        (["epsilon", "gaussian", "--group", "3"], "--group; that is mechc.group, in Python"),
+        (["bayes-risk", "gaussian"], "'bayes-risk'; that is run.bayes_risk, in Python"),
+        (["dpsgd", "--plot", "x.png"], "--plot; mechc curve"),
+        (["tournament", "--mechanisms", "laplace"], "follow the command"),
         (["epsilon", "run.json", "-d", "1e-5"], "mechc open"),
         (["delta", "gaussian", "--delta", "1e-5"], "mechc epsilon takes --delta"),
         (["tournament", "gaussian", "--epsilon", "1"], "did you mean --target EPSILON DELTA?"),
@@ -276,6 +281,7 @@ def test_tournament_and_optimise(tmp_path):
     assert [e["mechanism"] for e in found["entrants"]] == ["gaussian", "laplace"]
     assert all(e["bound"]["upper"] <= 1e-6 for e in found["entrants"])
     assert found["inputs"]["target"] == [1.0, 1e-6] and found["version"]
+    assert found["inputs"]["count"] == 10
     assert "quantile_95" in run("tournament", "laplace").stdout
     best = json.loads(run("optimise", "subbotin", "--over", "beta=1:2", *words).stdout)
     assert 1 <= best["beta"] <= 2 and best["bound"]["upper"] <= 1e-6

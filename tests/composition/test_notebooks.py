@@ -22,6 +22,7 @@ def test_bounds_runs_and_calibrations_show_their_numbers_and_claims(gaussian, la
         assert expected in words
     answer = run.epsilon(1e-5)
     assert repr(answer.upper) in shown(answer) and "assumed" in shown(answer)
+    assert repr(answer).endswith("method='contour', status='proven')")
     found = mechc.calibrate(gaussian, solve_for="sigma", epsilon=1.0, delta=1e-5)
     assert shown(found).startswith(f"sigma = {found.value!r}")
     assert str(found).startswith("sigma = 3.7306316")
@@ -104,6 +105,8 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: mechc.poisson(m).plot(), r"asked of poisson\(gaussian\)\(sigma=..., sampling"),
         (lambda m: m(sigma=1.0).tpr_at_fpr(0.1), "did you mean tpr"),
         (lambda m: mechc.gaussian, r"did you mean mechc.load\('gaussian'\)"),
+        (lambda m: (2 * m(sigma=1.0)).group(5), r"did you mean mechc.group\(...\)"),
+        (lambda m: m.poisson(0.1), r"did you mean mechc.poisson\(...\)"),
     ],
 )
 def test_what_there_is_not_names_what_is_meant(gaussian, ask, meant):

@@ -107,13 +107,22 @@ def test_what_cannot_be_solved_is_told(words, error, message):
         mechc.calibrate(mechc.dpsgd, **MNIST, **words)
 
 
+def test_a_target_that_nothing_meets_is_told(gaussian):
+    """What is beside has advantage 2 Phi(1/2) - 1 alone, and Gaussian noise no largest loss."""
+    sought = {"mechanism": gaussian, "solve_for": "sigma"}
+    with pytest.raises(UnsupportedError, match="beside alone has advantage 0.382"):
+        mechc.calibrate(**sought, advantage=0.1, beside=gaussian(sigma=1.0))
+    with pytest.raises(UnsupportedError, match="delta=0 asks for a largest loss"):
+        mechc.calibrate(**sought, epsilon=1.0, delta=0.0)
+
+
 def test_on_the_command_line(tmp_path):
     def answer(*words):
         result = CliRunner().invoke(app, [*map(str, words), "--json"])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    words = ("dpsgd", "--dataset-size", 60_000, "--batch-size", 256, "--solve-for", "epochs")
+    words = ("dpsgd", "--dataset_size", 60_000, "--batch_size", 256, "--solve-for", "epochs")
     target = ("--epsilon", 2, "--delta", "1e-5")
     alone = answer(*words, "--noise-multiplier", 1.1, *target)["epochs"]
     assert (

@@ -13,7 +13,7 @@ import mechc
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.report import cite
 from mechc.report.datasheet import mathml
-from mechc.report.plot import chords, outputs
+from mechc.report.plot import bars, chords, outputs
 
 VOID = {"meta", "br", "path", "use", "line"}
 
@@ -243,6 +243,14 @@ def test_a_tournament_is_drawn(gaussian, laplace):
     assert [label.get_text() for label in axes.get_yticklabels()] == [e.name for e in found]
     deviations = axes.lines[0].get_xdata()
     assert list(deviations) == [e.errors["standard_deviation"] for e in found]
+
+
+def test_a_legend_stays_inside_its_figure_whatever_the_names():
+    figure = bars({"x" * 40: (1.0, 2.0, 3.0, 4.0)}, 4 * ["mean absolute error"])
+    figure.draw_without_rendering()
+    (legend,), inside = figure.legends, figure.bbox
+    corners = legend.get_window_extent().corners()
+    assert all(inside.contains(*corner) for corner in corners)
 
 
 def test_the_figure_of_samplers_names_every_curve(tmp_path):
