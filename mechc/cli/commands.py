@@ -105,7 +105,7 @@ ELSEWHERE = {  # words that are no options of a command, and where they are
     "delta": "mechc epsilon takes --delta",
     "without_replacement": "that is mechc dpsgd --sampler fixed, or mechc.without_replacement",
     "plot": "mechc curve, compare and tournament take --plot",
-    "mechanisms": "names of mechanisms follow the command, such as mechc tournament laplace gaussian",
+    "mechanisms": "names of mechanisms follow the command, as in mechc tournament laplace",
 }
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
@@ -128,7 +128,6 @@ def _meant(word: str, ctx: Any) -> str:
 
 def _in_python(word: str) -> str:
     """Where Python has what the command line has not."""
-    import mechc
     from mechc.composition.events import Composition
 
     owner = "mechc" if word in mechc.__all__ else "run" if hasattr(Composition, word) else ""

@@ -110,7 +110,7 @@ def test_what_cannot_be_solved_is_told(words, error, message):
 def test_a_target_that_nothing_meets_is_told(gaussian):
     """What is beside has advantage 2 Phi(1/2) - 1 alone, and Gaussian noise no largest loss."""
     sought = {"mechanism": gaussian, "solve_for": "sigma"}
-    with pytest.raises(UnsupportedError, match="beside alone has advantage 0.382"):
+    with pytest.raises(UnsupportedError, match=r"beside alone has advantage 0\.382"):
         mechc.calibrate(**sought, advantage=0.1, beside=gaussian(sigma=1.0))
     with pytest.raises(UnsupportedError, match="delta=0 asks for a largest loss"):
         mechc.calibrate(**sought, epsilon=1.0, delta=0.0)
