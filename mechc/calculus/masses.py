@@ -134,17 +134,20 @@ class _CaseChecker:
         )
 
     def _mass(self, side: _Side, theta: Theta) -> tuple[float, float]:
-        """The mass found, and what poles of the density leave open."""
+        """The mass found, and what poles and waves of the density leave open."""
         centres = [evaluate.value(c, self.parameters, theta) for c in self.centres]
         lattice = self.declaration.measure is Measure.LATTICE
-        add_up = quadrature.sum_over if lattice else quadrature.integral
         total = doubt = 0.0
         for i, piece in enumerate(self.case.pieces):
             ends = self._range(piece, theta)
             if ends is not None and side.of(piece):
                 density = self._density(side, i, theta)
-                total += add_up(density, *ends, [c for c in centres if math.isfinite(c)])
-                doubt += 0.0 if lattice else quadrature.doubt(density, *ends)
+                known = [c for c in centres if math.isfinite(c)]
+                if lattice:
+                    total += quadrature.sum_over(density, *ends, known)
+                    continue
+                found, open_ = quadrature.integral_and_doubt(density, *ends, known)
+                total, doubt = total + found, doubt + open_
         atoms = sum(self._weight(t, theta) for a in self.case.atoms for t in side.of(a))
         return total + atoms, doubt
 

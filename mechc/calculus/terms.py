@@ -69,7 +69,7 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     """
     if expr.is_zero:
         return ()
-    expr = _with_tails(expr)
+    expr = _with_zeros(_with_tails(expr), variable)
     parts = _summands(expr, variable, facts)
     if any(isinstance(a, Add) for part in parts for a in Mul.make_args(part)):
         # a sum that stays whole has parts of either sign
@@ -90,6 +90,22 @@ def _with_tails(expr: Expr) -> Expr:
         elif isinstance(functions, sp.erfc) and -coefficient == constant:
             tails[total] = constant * sp.erf(functions.args[0])
     return expr.xreplace(tails)
+
+
+def _with_zeros(expr: Expr, variable: Symbol) -> Expr:
+    """Polynomials among the factors as powers, where terms cancel next to a multiple zero."""
+
+    def split(part: Expr) -> Expr:
+        if not isinstance(part, Add) or not part.is_polynomial(variable):
+            return part
+        product = factored(part) if sp.degree(part, variable) > 1 else part
+        return product if any(b.has(variable) and e > 1 for b, e in _powers(product)) else part
+
+    return Mul(*(split(b) ** e for b, e in _powers(expr)))
+
+
+def _powers(product: Expr) -> list[tuple[Expr, Expr]]:
+    return [part.as_base_exp() for part in Mul.make_args(product)]
 
 
 def _summands(expr: Expr, variable: Symbol, facts: Facts) -> list[Expr]:

@@ -246,7 +246,9 @@ class _ArrayEvaluator(_Evaluator):
     def value(self, expr: Expr) -> Any:
         if isinstance(expr, log) and isinstance(expr.args[0], sp.besseli):  # overflows far sooner
             order, z = map(self.value, expr.args[0].args)
-            return np.log(scipy.special.ive(order, z)) + np.abs(z)
+            far = np.log1p((1 - 4 * order**2) / (8 * z)) - 0.5 * np.log(2 * math.pi * z)
+            near = np.log(scipy.special.ive(order, z))
+            return np.where(z < _FAR_BESSEL * (1 + order**2), near, far) + np.abs(z)
         tail = argument_of_erfc(expr.args[0]) if isinstance(expr, log) else None
         if tail is not None:
             u = self.value(tail)
@@ -301,14 +303,14 @@ def _expm1c(u: Any) -> Any:
 
 
 def _log_besselk_array(n: Any, z: Any) -> Any:
-    """From z = 1e6 on, where scipy gives up later, and where it overflows, by the first terms."""
+    """From far out, where scipy gives up later, and where it overflows, by the first terms."""
     near = (
         scipy.special.gammaln(np.abs(n)) + (np.abs(n) - 1) * math.log(2.0) - np.abs(n) * np.log(z)
     )
     far = 0.5 * np.log(math.pi / (2 * z)) + np.log1p((4 * n * n - 1) / (8 * z))
     value = np.log(scipy.special.kve(n, z))
     value = np.where(np.isposinf(value) & (n != 0), near, value)
-    return np.where(z < 1e6 * (1 + n * n), value, far) - z
+    return np.where(z < _FAR_BESSEL * (1 + n * n), value, far) - z
 
 
 def _log_erf_gap(u: Any, h: Any) -> Any:
@@ -438,6 +440,7 @@ def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
 Theta = tuple[float, ...]
 
 _FAR, _SLOW = 128, 1e-3  # slow sums: by less, as those of n^-9, from one number to its double
+_FAR_BESSEL = 1e6  # from here on Bessel functions are the first two terms of their series
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 
 

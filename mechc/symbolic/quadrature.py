@@ -21,38 +21,40 @@ _NEGLIGIBLE = 1e-40
 _SMALLEST, _LARGEST = -90.0, 150.0
 # a density that rises like y^-0.1 or faster at this share of a place, is followed by that law
 _CLOSE, _STEEP = 1e-13, 0.1
+# panels at once, which waves without end would exceed
+_MOST = 1024
 # share of that law's mass that is not to be relied on
 _DOUBT = 0.01
 
 
-@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
 def integral(f: Function, lo: float, hi: float, centres: Iterable[float]) -> float:
+    """The first of `integral_and_doubt`."""
+    return integral_and_doubt(f, lo, hi, centres)[0]
+
+
+@np.errstate(over="ignore", invalid="ignore")  # an infinite integral says so by its value
+def integral_and_doubt(
+    f: Function, lo: float, hi: float, centres: Iterable[float]
+) -> tuple[float, float]:
     """Integrate over (lo, hi), looking for mass at every distance from `centres`.
 
     Each gap between centres is cut in the middle; from either side x = centre +- e^t, so that
     peaks of any width at a centre, algebraic tails and end-point singularities are all smooth in t.
+
+    Returns:
+        The integral, and how far it may be off because of poles, heavy tails, or waves without end.
     """
     points = sorted(p for p in {lo, hi, *centres} if lo <= p <= hi and math.isfinite(p)) or [0.0]
-    total = 0.0
-    for u, v in pairwise(points):
-        half = 0.5 * (v - u)
-        total += _from_centre(f, u, 1.0, half) + _from_centre(f, v, -1.0, half)
-    if lo == -math.inf:
-        total += _from_centre(f, points[0], -1.0, math.inf)
-    if hi == math.inf:
-        total += _from_centre(f, points[-1], 1.0, math.inf)
-    return total
+    total = off = 0.0
+    gaps = [(*gap, 0.5 * (v - u)) for u, v in pairwise(points) for gap in ((u, 1.0), (v, -1.0))]
+    tails = [(points[0], -1.0, math.inf)] * (lo == -math.inf)
+    for gap in (*gaps, *tails, *[(points[-1], 1.0, math.inf)] * (hi == math.inf)):
+        found, doubt = _from_centre(f, *gap)
+        total, off = total + found, off + doubt
+    return total, off
 
 
-def doubt(f: Function, lo: float, hi: float) -> float:
-    """How far `integral` may be off because of poles at the ends of (lo, hi), or heavy tails."""
-    ends = [(lo, 1.0), (hi, -1.0)]
-    poles = [_power_law(f, end, side, hi - lo) for end, side in ends if math.isfinite(end)]
-    tails = [_beyond(f, math.copysign(1.0, end)) for end, _ in ends if math.isinf(end)]
-    return _DOUBT * sum([*tails, *(pole[1] for pole in poles if pole)])
-
-
-def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
+def _from_centre(f: Function, centre: float, side: float, span: float) -> tuple[float, float]:
     """Integrate f(centre + side y) over 0 < y < span, in t = log y."""
     inner = _power_law(f, centre, side, span)
 
@@ -66,9 +68,9 @@ def _from_centre(f: Function, centre: float, side: float, span: float) -> float:
         return result
 
     top, rest = (_LARGEST, _beyond(f, side)) if math.isinf(span) else (math.log(span), 0.0)
-    if inner:
-        return inner[1] + _adaptive(g, np.linspace(math.log(inner[0]), top, 200)) + rest
-    return _adaptive(g, np.linspace(min(_SMALLEST, top - 1.0), top, 200)) + rest
+    first, pole = (math.log(inner[0]), inner[1]) if inner else (min(_SMALLEST, top - 1.0), 0.0)
+    found, unsettled = _adaptive(g, np.linspace(first, top, 200))
+    return found + pole + rest, _DOUBT * (pole + rest) + unsettled
 
 
 def _beyond(f: Function, side: float) -> float:
@@ -96,25 +98,23 @@ def _power_law(f: Function, centre: float, side: float, span: float) -> tuple[fl
     return (near, at * near / (1.0 - power)) if _STEEP < power < 1.0 else None
 
 
-def _adaptive(g: Function, edges: Floats) -> float:
-    """Gauss-Legendre panels, halved until whole and halves agree."""
+def _adaptive(g: Function, edges: Floats) -> tuple[float, float]:
+    """Gauss-Legendre panels, halved until whole and halves agree, and what they still differ by."""
     a, b = edges[:-1], edges[1:]
     whole = _panels(g, a, b)
-    total = 0.0
-    for _ in range(30):
+    total, halved = 0.0, 0
+    while True:
         m = 0.5 * (a + b)
         left, right = _panels(g, a, m), _panels(g, m, b)
-        both = left + right
+        both, halved = left + right, halved + 1
         scale = max(abs(total) + float(np.sum(np.abs(both))), 1e-300)
         # nan must not be refined for ever: it is final, and reported
-        done = ~(np.abs(whole - both) > 1e-13 * scale)
-        total += float(np.sum(both[done]))
-        if done.all():
-            return total
-        rest = ~done
+        rest = np.abs(whole - both) > 1e-13 * scale
+        total += float(np.sum(both[~rest]))
+        if halved == 30 or not 0 < np.count_nonzero(rest) <= _MOST:
+            return total + float(np.sum(both[rest])), float(np.sum(np.abs(whole - both)[rest]))
         a, b = np.concatenate([a[rest], m[rest]]), np.concatenate([m[rest], b[rest]])
         whole = np.concatenate([left[rest], right[rest]])
-    return total + float(np.sum(whole))
 
 
 def _panels(g: Function, a: Floats, b: Floats) -> Floats:

@@ -1,17 +1,33 @@
 """What is not a pair of laws is refused, with the numbers found; what is one is accepted."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
 from front_evaluate import normalised
 from front_examples import ADDITIVE, PAIRS
-from sympy import Abs, Heaviside, Piecewise, Sum, exp, log, loggamma, oo, pi, sin, sqrt
+from sympy import (
+    Abs,
+    Heaviside,
+    Piecewise,
+    Sum,
+    besseli,
+    exp,
+    log,
+    loggamma,
+    oo,
+    pi,
+    sin,
+    sqrt,
+)  # fmt: skip
 
 from mechc.calculus import normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError
+from mechc.symbolic import quadrature
 from mechc.symbolic.evaluate import Evaluator
 
 x, n = real("x"), integer("n")
@@ -148,3 +164,38 @@ def test_kinks_in_the_index_of_a_sum_cut_nothing():
     )  # fmt: skip
     (case,) = normalise(declared).cases
     assert len(case.pieces) == 3  # left, between and right of the two centres
+
+
+def test_waves_without_end_are_in_doubt_by_what_they_were_off():
+    """Their periods are as many as there are doubles; as many panels would be laid."""
+    asked = []
+
+    def density(v):
+        asked.append(v.size)
+        return (np.sin(v) / v) ** 2 / math.pi
+
+    found, doubt = quadrature.integral_and_doubt(density, -math.inf, math.inf, [0.0])
+    assert abs(found - 1) <= doubt <= 1e-2
+    assert sum(asked) < 2e6
+
+
+def test_splines_vanish_at_their_ends_without_cancelling():
+    """The sum of four uniform variables, each arm as the alternating sum in which books have it."""
+    u = x + 4
+    arms = [sum((-1) ** k * math.comb(4, k) * (u - 2 * k) ** 3 for k in range(j)) for j in range(5)]
+    noise = Piecewise((0, u <= 0), *((arms[j], u <= 2 * j) for j in (1, 2, 3, 4)), (0, True)) / 96
+    declared = additive(
+        "spline", noise=noise, variable=x, sensitivity=sensitivity, parameters=(sensitivity,)
+    )
+    pair = normalise(declared)
+    (last,) = [piece.q for piece in pair.cases[0].pieces if piece.q][-1]
+    found = Evaluator(log(last.weight) + last.log_density, x, pair.parameters).at((1.0,))
+    truth = 3 * math.log(1e-9) - math.log(96)
+    assert found(np.array([4 - 1e-9]))[0] == pytest.approx(truth, abs=1e-5)
+
+
+def test_logs_of_bessel_functions_far_beyond_tables():
+    log_density = Evaluator(log(besseli(1, x)), x, ())
+    with mpmath.workdps(30):
+        truth = [float(mpmath.log(mpmath.besseli(1, v))) for v in (2e6, 1e10)]
+    assert log_density.at(())(np.array([2e6, 1e10])) == pytest.approx(truth, rel=1e-15)
