@@ -195,14 +195,16 @@ def calibrate(
     return Calibration(value, bound, int(value) if counting else count, solve_for)
 
 
-def least_noisy(profile: Profile, info: ParameterInfo, owner: str) -> float:
+def least_noisy(profile: Profile, info: ParameterInfo, owner: str, *, proven: bool = True) -> float:
     """Return the least noisy value of a parameter that meets the target, sought near `typical`.
+
+    Where it need not be proven to meet it, the last guess is not asked about.
 
     Raises:
         UnsupportedError: no value in the domain meets the target, every value does, or delta is
             seen not to be monotone.
     """
-    ends = None if info.integer else _by_secants(profile, info)
+    ends = None if info.integer else _by_secants(profile, info, proven)
     if ends is None:
         ends = straddle(profile, info, owner)
         value = _between(profile, *ends) if info.integer else _settle(profile.excess, *ends)
@@ -282,7 +284,7 @@ class Profile:
         self.known: dict[float, tuple[float, float]] = {}
         self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
-        self._lead = ""  # the direction that was the worse one where both were evaluated
+        self.lead = ""  # the direction that was the worse one where both were evaluated
 
     def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
@@ -296,16 +298,16 @@ class Profile:
 
     def steer(self, value: float) -> float:
         """Return the same for one direction alone: a guide, not a proof."""
-        if value in self.known or not self._lead:
+        if value in self.known or not self.lead:
             return self.excess(value)
         if value not in self._steered:
-            self._steered[value] = self._asked(value, self._leading)[1]
+            self._steered[value] = self._asked(value, self.leading)[1]
         return self._steered[value]
 
     def _leading(self, evaluation: Evaluation) -> tuple[float, float]:
-        if self._lead not in evaluation.directions:
+        if self.lead not in evaluation.directions:
             return self._bounds(evaluation)
-        return self._in_direction(evaluation, self._lead)
+        return self._in_direction(evaluation, self.lead)
 
     def _asked(
         self, value: float, question: Callable[[Evaluation], tuple[float, float]]
@@ -324,7 +326,7 @@ class Profile:
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
         known = [(over, d) for (lower, over), d in found if lower > -math.inf]
-        self._lead = max(known)[1] if known and len(found) > 1 else ""
+        self.lead = max(known)[1] if known and len(found) > 1 else ""
         return max(lower for (lower, _), _ in found), max(over for (_, over), _ in found)
 
     def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
@@ -524,7 +526,7 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     return (math.floor(new_lo), math.ceil(new_hi)) if info.integer else (new_lo, new_hi)
 
 
-def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
+def _by_secants(profile: Profile, info: ParameterInfo, proven: bool) -> tuple[float, float] | None:
     """Return (good, bad), the good one within the tolerance; None where a few guesses fail."""
     # Secants, and parabolas, through the log of the parameter as a function of the `height` of a
     # profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
@@ -567,9 +569,12 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
         profile.far = abs(step) > CLOSE
-        if abs(step) < ALMOST and ask == profile.steer:  # another direction may decide there
+        decided = abs(step) < ALMOST and not (profile.lead and ask == profile.steer)
+        if abs(step) < ALMOST and not decided:  # another direction may decide there
             ask, known, ends = profile.excess, [], {}
         place += min(max(step, -FARTHEST), FARTHEST) * (1 if runs else turns)
+        if decided and runs and not proven:
+            return math.exp(place), math.exp(place + math.copysign(TOLERANCE, run))
     profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > CLOSE
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None

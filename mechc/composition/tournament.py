@@ -442,7 +442,8 @@ class Setting:
     ) -> tuple[float, Stretch] | None:
         """How far a query may move at the parameters at hand, and the release of a stretch.
 
-        Sought first near a guess, if there is one. None where the noise cannot be stretched.
+        Sought first near a guess, if there is one; that it is not too far is left to the caller. None
+        where the noise cannot be stretched.
         """
         moved = _moved(mechanism)
         start = _start(mechanism, {moved: self.sensitivity})
@@ -455,7 +456,7 @@ class Setting:
             return whole(**{k: v * factor ** powers.get(k, 0) for k, v in start.items()})
 
         fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
-        return self._calibrated(mechanism, moved, fixed, near=near), stretch
+        return self._calibrated(mechanism, moved, fixed, near=near, proven=False), stretch
 
     def delta_of(self, event: Event) -> Bound:
         """Bounds on delta of all releases."""
@@ -464,7 +465,7 @@ class Setting:
 
     def _calibrated(
         self, mechanism: Mechanism, name: str, fixed: Mapping[str, float], work: float = WORK,
-        near: float | None = None,
+        near: float | None = None, proven: bool = True,
     ) -> float:  # fmt: skip
         """The least noisy value of a parameter."""
         sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
@@ -474,7 +475,7 @@ class Setting:
         how = {"method": "auto", "direction": "both", "max_work": work}
         target = attainable(mechanism.name, self.epsilon, self.delta)
         profile = Profile(lambda v: sampled(**{**fixed, name: v}) * self.count, how, *target)
-        return least_noisy(profile, info, sampled.name)
+        return least_noisy(profile, info, sampled.name, proven=proven)
 
     def _solved(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Solve for the parameter that moves the variance most."""
