@@ -442,7 +442,7 @@ class Setting:
     ) -> tuple[float, Stretch] | None:
         """How far a query may move at the parameters at hand, and the release of a stretch.
 
-        Sought first near a guess, if there is one; that it is not too far is left to the caller. None
+        Sought first near a guess, if there is one; that it is not too far the caller proves. None
         where the noise cannot be stretched.
         """
         moved = _moved(mechanism)
