@@ -301,7 +301,7 @@ class Profile:
         if value in self.known or not self.lead:
             return self.excess(value)
         if value not in self._steered:
-            self._steered[value] = self._asked(value, self.leading)[1]
+            self._steered[value] = self._asked(value, self._leading)[1]
         return self._steered[value]
 
     def _leading(self, evaluation: Evaluation) -> tuple[float, float]:
