@@ -24,7 +24,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_count, as_path
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
-from mechc.individual.budget import as_floats, log_target
+from mechc.individual.budget import as_floats, log_target, number, real_array
 from mechc.individual.family import Family
 from mechc.individual.storage import PathLike, StateError
 from mechc.protocol import Floats
@@ -47,6 +47,7 @@ ROWS = PERSON, STEP, VALUE = "person", "step", "value"  # columns of rows
 CHUNK = 250_000  # people, for arrays that are not chunked yet
 NEEDED = {"mechanism", "steps", "output", "parameter", "span", "delta"}  # words of a file, and
 OPTIONAL = {"sampling_rate", "bound", "counts", "rtol", "buckets", "journal"}  # further ones
+MOST_STEPS = 10**7  # of rows, for a matrix with a column for each
 ATTEMPTS = 20  # how often chunks are submitted that a lost worker took with it
 
 _LAST: list[Family] = []  # whose tables in memory the next chunk will want
@@ -89,7 +90,10 @@ class Results:
         size = {"pieces": pieces} if pieces else {"people": people, "chunk": chunk}
         facts = json.loads(json.dumps({**size, **about}))
         if made._notes.has("run.json"):
-            found = json.loads(made._notes.read("run.json"))
+            try:
+                found = dict(json.loads(made._notes.read("run.json")))
+            except (TypeError, ValueError) as error:
+                raise StateError(f"{made._notes.path}: run.json is damaged ({error})") from error
             for name, value in facts.items():
                 if found.get(name) != value:
                     raise StateError(
@@ -221,8 +225,20 @@ def _writing(path: str) -> Iterator[None]:
     """Say in words where a file system refuses."""
     try:
         yield
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StateError(f"cannot write {path}: {why}") from error
+
+
+@contextmanager
+def _reading(path: object) -> Iterator[None]:
+    """Say in words what is wrong with a file of rows, whatever its library makes of it."""
+    try:
+        yield
+    except MechcError:
+        raise
+    except (OSError, TypeError, ValueError) as error:
+        raise DeclarationError(f"{path}: {error} (expected rows {', '.join(ROWS)})") from error
 
 
 def _part(index: int) -> str:
@@ -278,7 +294,8 @@ class Chunk:
     def _read(self) -> tuple[NDArray[Any] | None, NDArray[Any]]:
         """Return identifiers and steps."""
         if isinstance(self.source, Path):
-            return _matrix(self.source, len(self.counts), self.family.untouched)
+            with _reading(self.source):
+                return _matrix(self.source, len(self.counts), self.family.untouched)
         return self.names, np.asarray(self.source.compute(scheduler="synchronous"))
 
     def _answer(self, steps: Floats) -> Floats:
@@ -323,12 +340,15 @@ class Run:
         """Begin a run, or continue that of the same arguments; see `account` for them."""
         if unknown := options.keys() - OPTIONAL:
             raise DeclarationError(f"unknown {sorted(unknown)} (expected rtol, buckets, journal)")
+        for name, value in options.items():
+            number(name, value)
         log_target(delta)
         family = Family.of(mechanism, parameter, span)
         rows = isinstance(steps, str | os.PathLike) and (
             Path(steps).suffix == ".parquet" or any(Path(steps).glob("*.parquet"))
         )
-        sources, people, chunk, columns = _files(steps) if rows else _blocks(steps)
+        with _reading(steps) if rows else nullcontext():
+            sources, people, chunk, columns = _files(steps) if rows else _blocks(steps)
         given = (1,) * columns if counts is None else counts
         repeats = tuple(as_count(c, "counts") for c in given) if np.iterable(given) else ()
         if len(repeats) != columns or min(repeats, default=1) < 1:
@@ -533,10 +553,11 @@ def _files(path: PathLike) -> tuple[Sequence[Any], int, int, int]:
         person, step = ([g.column(where[c]).statistics for g in groups] for c in ROWS[:2])
         if not groups or any(s is None or not s.has_min_max for s in (*person, *step)):
             raise DeclarationError(f"{file}: no rows, or no statistics of person and step")
-        if min(s.min for s in step) < 0:
-            raise DeclarationError(f"{file}: step {min(s.min for s in step)} (expected >= 0)")
+        first, most = min(s.min for s in step), max(s.max for s in step)
+        if not 0 <= first <= most < MOST_STEPS:
+            raise DeclarationError(f"{file}: step {first} to {most} (expected 0 to {MOST_STEPS})")
         ends.append((min(s.min for s in person), max(s.max for s in person), file))
-        last = max(last, *(int(s.max) for s in step))
+        last = max(last, int(most))
     if not files:
         raise DeclarationError(f"steps={str(path)!r} (expected a folder of *.parquet files)")
     for (_, high, one), (low, _, other) in itertools.pairwise(sorted(ends)):
@@ -557,5 +578,5 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
     out, seen = np.full((names.size, steps), untouched), place * steps + whole
     if np.unique(seen).size < seen.size:
         raise DeclarationError(f"{file}: a person has two values for the same step")
-    out.reshape(-1)[seen] = as_floats(value, untouched == 0.0)
+    out.reshape(-1)[seen] = as_floats(real_array(VALUE, value), untouched == 0.0)
     return names, out

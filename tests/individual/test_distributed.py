@@ -295,7 +295,38 @@ def test_rows_without_a_place_are_refused(tmp_path, column, values):
         run.chunk(0)
 
 
-@pytest.mark.parametrize("line", ["output = 3", "bound = 3", 'counts = "x"'])
+@pytest.mark.parametrize(
+    "column, values, message",
+    [
+        ("step", ["0", "1"], "rows person, step, value"),
+        ("step", [0, 10**9], "step 0 to 1000000000"),
+        ("value", ["5", "6"], "value has dtype object"),
+        ("", [], "rows person, step, value"),
+    ],
+)
+def test_files_that_hold_no_rows_are_refused(tmp_path, column, values, message):
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    table = {"person": ["a", "b"], "step": [0, 1], "value": [5.0, 6.0]} | {column: values}
+    if column:
+        parquet.write_table(arrow.table(table), tmp_path / "0.parquet")
+    else:
+        (tmp_path / "0.parquet").write_text("junk")
+    with pytest.raises(DeclarationError, match=message):
+        Run.open(mechc.load("gaussian"), tmp_path, tmp_path / "g.parquet", **ASKED).chunk(0)
+
+
+def test_damaged_notes_and_no_name_are_errors_of_our_own(tmp_path):
+    (tmp_path / "d.parquet.progress").mkdir()
+    (tmp_path / "d.parquet.progress" / "run.json").write_text("{")
+    with pytest.raises(StateError, match="is damaged"):
+        Results.open(tmp_path / "d.parquet", 3, 1, {})
+    with pytest.raises(StateError, match="cannot write"):
+        Results.open(f"{tmp_path}/a\0b.parquet", 3, 1, {})
+
+
+@pytest.mark.parametrize(
+    "line", ["output = 3", "bound = 3", 'counts = "x"', "rtol = 2026-01-01", 'buckets = "x"']
+)
 def test_words_of_another_kind_are_refused(tmp_path, line):
     words = {"mechanism": '"gaussian"', "parameter": '"sigma"', "span": "[2.0, 50.0]"}
     words |= {"delta": "1e-6", "steps": f'"{tmp_path / "s.zarr"}"', "output": '"g.zarr"'}
