@@ -268,10 +268,13 @@ class IndividualAccountant(TakesTurns):
             people: indices of those for whom the step did not happen.
 
         Raises:
-            DeclarationError: not that, as far as the totals tell. Nothing has been undone then.
+            DeclarationError: not that, as far as journal and totals tell. Nothing has been undone
+                then.
         """
         rows, family = self._check_rows(people), self.family
         given = dense(family.parameter, values, self.people, family.untouched == 0.0)
+        self._journal.follow(self._ledger.steps)
+        self._journal.require_last(rows, given[rows])
         self._ledger.take_back(rows, given[rows])
         self._journal.take_back(rows)
 

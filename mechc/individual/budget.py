@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.individual.storage import PathLike
+from mechc.individual.storage import PathLike, StateError
 from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
@@ -204,7 +204,12 @@ def allocate(
     storage = as_path(storage, "storage")
     if storage.exists():
         raise DeclarationError(f"storage={str(storage)!r} exists; expected a new file name")
-    return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
+    try:
+        storage.parent.mkdir(parents=True, exist_ok=True)
+        return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
+    except (OSError, OverflowError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StateError(f"storage={str(storage)!r}: {why}") from error
 
 
 def for_rows(count: int, work: Callable[[slice], None], size: int = _ROWS) -> None:
@@ -277,8 +282,11 @@ def mask_for(size: int, out: Mask | None) -> Mask:
     """Return `out` if it fits, or a new mask."""
     if out is None:
         return np.empty(size, np.bool_)
-    if out.shape != (size,) or out.dtype != np.bool_:
-        raise DeclarationError(f"out is {out.dtype}{out.shape} (expected bool({size},))")
+    if not isinstance(out, np.ndarray) or out.shape != (size,) or out.dtype != np.bool_:
+        shown = f"{getattr(out, 'dtype', type(out).__name__)}{np.shape(out)}"
+        raise DeclarationError(f"out is {shown} (expected bool({size},))")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise DeclarationError("out is read-only or has gaps (expected an array of its own)")
     return out
 
 

@@ -176,7 +176,6 @@ class Ledger:
             folder = as_path(folder, "storage")
             if folder.exists():
                 raise DeclarationError(f"storage={str(folder)!r} exists (expected a new directory)")
-            folder.mkdir(parents=True)
             file = folder / "totals"
         self._totals: NDArray[Any]
         self._totals = allocate((self.people, grid.columns), np.dtype(kind), file)
@@ -400,6 +399,21 @@ class Journal:
         if self.complete and sum(count for _, _, count in self._steps) != steps:
             self._steps, self.complete = [], False
 
+    def require_last(self, people: Rows, values: Floats) -> None:
+        """Refuse values that some people did not have in the last step, as far as it is known."""
+        if self.complete:
+            *_, (where, last, count) = self._steps or [(None, np.zeros(self._people), 0)]
+            if count != 1 or (self._of_all(where, last)[people] != values).any():
+                raise DeclarationError("values were not those of the last step, taken once")
+
+    def _of_all(self, where: Rows | None, values: NDArray[Any]) -> NDArray[Any]:
+        """What everybody had in a step."""
+        if where is None:
+            return values
+        found = np.full(self._people, self.untouched)
+        found[where] = values
+        return found
+
     def take_back(self, people: Rows) -> None:
         """Undo the last step for some people."""
         if self.complete and self._steps:
@@ -427,10 +441,7 @@ class Journal:
     def agree(self, rows: Rows, others: Rows) -> bool:
         """Return whether some people took the same steps as others, one for one."""
         for where, values, _ in self._steps:
-            now = values
-            if where is not None:
-                now = np.full(self._people, self.untouched)
-                now[where] = values
+            now = self._of_all(where, values)
             if not np.array_equal(now[rows], now[others]):
                 return False
         return True

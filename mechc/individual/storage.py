@@ -176,7 +176,10 @@ NOWHERE = Shelf()
 
 
 class TakesTurns:
-    """Has a lock of its own, which copies and pickles leave behind."""
+    """Has a lock of its own, which copies and pickles leave behind.
+
+    What has a budget has it once more in each of them: no two may go on from one.
+    """
 
     _turn: Any
 

@@ -428,6 +428,22 @@ def test_parameters_are_bound_one_by_one():
             laplace.bind(scale=3.0).bind(**wrong)
 
 
+def test_only_the_last_step_is_taken_back_and_once(gaussian):
+    """Totals alone do not tell a step from the one before it."""
+    acc = accountant(gaussian, 2)
+    for values in ([4.0, 8.0], [4.0, 4.0]):
+        acc.step(values)
+    with pytest.raises(DeclarationError, match="not those of the last step"):
+        acc.take_back([4.0, 8.0], [1])
+    acc.take_back([4.0, 4.0], [0])
+    with pytest.raises(DeclarationError, match="not those of the last step"):
+        acc.take_back([4.0, 4.0], [0])
+    kept = accountant(gaussian, 2)
+    for values in ([4.0, 8.0], [math.inf, 4.0]):
+        kept.step(values)
+    assert np.array_equal(acc.epsilon(1e-6).upper, kept.epsilon(1e-6).upper)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"buckets": "64"}, {"buckets": 64.5}, {"journal": -1}, {"rtol": "1"}, {"rtol": 0.0}]
 )
@@ -436,3 +452,6 @@ def test_options_of_the_wrong_kind_are_refused(gaussian, wrong, tmp_path):
         accountant(gaussian, 2, **wrong)
     with pytest.raises(DeclarationError, match="storage"):
         accountant(gaussian, 2, storage=tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match="storage"):
+        accountant(gaussian, 2, storage=tmp_path / "file" / "x")
