@@ -28,6 +28,7 @@ from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 MAX_COUNT = 10**12
+MOST_BYTES = 1 << 28  # of a file with a run
 LEAST_RTOL = 1e-30
 LEAST = math.ulp(0.0)  # positive double
 
@@ -85,6 +86,15 @@ def as_path(value: Any, name: str = "path") -> Path:
     except (TypeError, RuntimeError):
         pass
     raise DeclarationError(f"{name}={value!r} (expected the name of a file, or a pathlib.Path)")
+
+
+def text_in(path: Path) -> str:
+    """Return the text of a file; one that is too long to be one, or is a device, is refused."""
+    with path.open("rb") as stream:
+        found = stream.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise DeclarationError(f"{path}: more than {MOST_BYTES} bytes")
+    return found.decode("utf-8")
 
 
 def as_rtol(value: Any) -> float:

@@ -29,7 +29,6 @@ from mechc.declare.transforms import of_words
 from mechc.errors import DeclarationError, MechcError, as_flag, public, suggestion
 from mechc.verify.agreement import EPSILONS
 
-MOST_BYTES = 1 << 28
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
 SIDES = ("lower", "estimate", "upper")
 LINE = (MARK, "versions", "adjacency", "steps", "answers")
@@ -163,7 +162,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     """
     path = inputs.as_path(path)
     with _as_run_file(path, "a file of run.save, or TOML with tables [[step]]"):
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(inputs.text_in(path))
         _check_words(path, content, TABLES)
         steps = content["step"]
         for row in steps:
@@ -193,14 +192,12 @@ def is_json(path: Any) -> bool:
     if path.suffix in (".json", ".toml"):
         return str(path.suffix) == ".json"
     with _as_run_file(path, "a run file"):
-        return bool(path.read_bytes().lstrip()[:1] == b"{")
+        return inputs.text_in(path).lstrip()[:1] == "{"
 
 
 def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[str, Any]]]:
     """What every line of a file adds, and the line."""
-    if path.stat().st_size > MOST_BYTES:
-        raise DeclarationError(f"{path}: more than {MOST_BYTES} bytes")
-    for row in _rows(path, path.read_text("utf-8")):
+    for row in _rows(path, inputs.text_in(path)):
         if row.get(MARK) != FORMAT:
             raise DeclarationError(
                 f"{path}: {MARK}={row.get(MARK)!r} is not a known format (expected {FORMAT})"

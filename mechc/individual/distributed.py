@@ -34,7 +34,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechc.composition.inputs import as_count, as_path
+from mechc.composition.inputs import as_count, as_path, text_in
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import as_floats, log_target, number, real_array
@@ -384,8 +384,8 @@ class Run:
         from mechc.composition.operations import poisson
 
         try:
-            words = tomllib.loads(Path(path).read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            words = tomllib.loads(text_in(as_path(path)))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise DeclarationError(f"{path}: cannot be read ({error})") from error
         missing, other = NEEDED - words.keys(), words.keys() - NEEDED - OPTIONAL
         if missing or other:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.cli.commands import app
+from mechc.composition import inputs
 from mechc.composition.run_file import RunFileWarning, recheck
 from mechc.declare import additive, mechanism, positive, real
 from mechc.errors import CacheError, DeclarationError, UnsupportedError
@@ -284,6 +285,12 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path, gaussian):
     os.close(reader)
     with pytest.raises(StateError, match="a pipe"):
         GDPFilter(people=1, mu=1.0).save(path)
+
+
+def test_a_file_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(inputs, "MOST_BYTES", 1 << 10)
+    for words in (("open",), ("check",), ("individual", "chunk")):
+        assert "more than 1024 bytes" in run_cli(*words, "/dev/zero", code=2)
 
 
 @pytest.mark.parametrize(
