@@ -285,7 +285,7 @@ class Epoch:
         short = upper > DEEPEST and not is_narrow(lower, upper, epsilon)
         if rough and lower <= estimate <= upper and estimate > -math.inf:
             short = False
-        if len(self.laws) > KINDS and math.exp(upper) <= COARSE * math.exp(max(epsilon, 0.0)):
+        if len(self.laws) > KINDS and upper <= math.log(COARSE) + max(epsilon, 0.0):
             short = False
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
@@ -410,14 +410,14 @@ def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:
         epsilon: where the answer is for, of which contours lose digits.
     """
     width = upper - lower
-    fine = FINE * math.exp(max(epsilon, 0.0))
+    fine = FINE * math.exp(min(max(epsilon, 0.0), 700.0))
     return width <= WIDE or (width <= ROUGH and math.exp(upper) * -math.expm1(-width) <= fine)
 
 
 def lattice(law: PrivacyLoss, upper: bool) -> PrivacyLoss:
     """Return a law on a lattice above, or below, one of atoms."""
     if law.source is not None:  # of one step, which is above without rounding
-        return law
+        return law.first()
     lo, hi = law.support
     step = max(hi - lo, NEAREST) / POINTS
     return (rounded_up if upper else rounded_down)(law, step, TAIL)

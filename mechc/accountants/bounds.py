@@ -45,6 +45,7 @@ from mechc.accountants.contours.saddle import payoff_target, solve
 from mechc.accountants.fft import log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
+from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError, spared
@@ -254,17 +255,23 @@ def corrected(answer: Bound, steps: Sequence[Step], epsilon: float, bound: float
     return replace(answer, lower=log_subtract(float(answer.lower), added), detail=detail)
 
 
-def log_all_largest(steps: Sequence[Step]) -> tuple[float, float]:
-    """Return log P(every step is at its largest loss), -inf without atoms there, and its error."""
-    total, error = 0.0, 0.0
+def log_all_largest(steps: Sequence[Step], within: float = 0.0) -> tuple[float, float, float]:
+    """Return log P(every step is at its largest loss), -inf without atoms there, and its error.
+
+    Or less than `within` below it, which a lattice of longer steps takes for one point; last how
+    far below the sum of these may be.
+    """
+    total, error, below = 0.0, 0.0, 0.0
     for step in steps:
         law = step.loss
         if not _ends_in_atom(law):
-            return -math.inf, 0.0
-        log_mass, known = float(law.atom_log_mass[-1]), law.tolerance + law.atom_error
+            return -math.inf, 0.0, 0.0
+        near = max(int(np.count_nonzero(law.atom_loss > law.atom_loss[-1] - within)), 1)
+        log_mass, known = log_total(law.atom_log_mass[-near:]), law.tolerance + law.atom_error
+        below += step.count * float(law.atom_loss[-1] - law.atom_loss[-near])
         total += step.count * log_mass
         error += step.count * (known + 4.0 * EPS * (1.0 + abs(log_mass)))
-    return total, error + 4.0 * EPS * abs(total)
+    return total, error + 4.0 * EPS * abs(total), below
 
 
 def _ends_in_atom(law: PrivacyLoss) -> bool:

@@ -539,17 +539,17 @@ class LatticeAccountant(ContourAccountant):
         There the saddle point runs off to infinity and the contour loses its digits.
         """
         lattice = self._payoff
-        log_mass, error = bounds.log_all_largest(self._steps)
+        if epsilon < 0 or not isinstance(lattice, Lattice):
+            return None
+        log_mass, error, below = bounds.log_all_largest(self._steps, 0.5 * lattice.step)
         tops = [s.count * s.loss.support[1] for s in self._steps]
         top = math.fsum(tops)
         noise = 8.0 * EPS * math.fsum(map(abs, [*tops, epsilon]))
-        if epsilon < 0 or not isinstance(lattice, Lattice) or log_mass == -math.inf:
-            return None
-        if not top - 0.5 * lattice.step < epsilon < top + noise:
+        if log_mass == -math.inf or not top - 0.5 * lattice.step < epsilon < top + noise:
             return None
         sides = (
             log_mass + margin + log1mexp(-max(top - epsilon + width, 0.0))
-            for margin, width in ((-error, -noise), (0.0, 0.0), (error, noise))
+            for margin, width in ((-error, -noise - below), (0.0, 0.0), (error, noise))
         )
         lower, estimate, upper = with_infinite(self._log_infinite, sides)
         detail = {"reason": "only the largest loss exceeds epsilon"}

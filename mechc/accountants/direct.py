@@ -211,7 +211,7 @@ class _Side:
         (_, _, upper), detail = self._chords[wide]
         near = max(gap, 0.0) + rounding
         upper += min(math.log(math.expm1(-near) / math.expm1(-wide)), 0.0)
-        log_mass, error = log_all_largest(self._steps)
+        log_mass, error, _ = log_all_largest(self._steps)
         lower = log_mass - error + log1mexp(-max(gap - rounding, 0.0))
         return (min(lower, upper), upper, upper), {**detail, "limit": LIMIT}
 

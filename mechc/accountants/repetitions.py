@@ -185,9 +185,14 @@ class Sweep(Columns):
 
         On a lattice; there saddle points run off to infinity.
         """
-        log_mass, mass_error = bounds.log_all_largest(self._steps)
-        if log_mass == -math.inf or not isinstance(self._payoff, Lattice):
-            return np.full((3, counts.size), np.nan)
+        nothing = np.full((3, counts.size), np.nan)
+        if not isinstance(self._payoff, Lattice):
+            return nothing
+        log_mass, mass_error, below_top = bounds.log_all_largest(
+            self._steps, 0.5 * self._payoff.step
+        )
+        if log_mass == -math.inf:
+            return nothing
         top = counts * sum(s.count * s.loss.support[1] for s in self._steps)
         below, above = targets(self._steps, self._target, counts) - counts * log_mass
         error = counts * mass_error + 4.0 * EPS * (1.0 + np.abs(counts * log_mass))
@@ -195,7 +200,7 @@ class Sweep(Columns):
             sides = [above + error, 0.5 * (above + below), below - error]
             gap = np.stack([-np.log1p(-np.exp(np.minimum(side, 1.0))) for side in sides])
         stray = counts * sum(8.0 * EPS * s.count * abs(s.loss.support[1]) for s in self._steps)
-        moved = np.stack([-stray, 0.0 * stray, stray])
+        moved = np.stack([-stray - counts * below_top, 0.0 * stray, stray])
         inside = (gap + stray < 0.5 * self._payoff.step) & (gap <= top)
         found = np.where(inside.all(axis=0), np.maximum(top - gap + moved, 0.0), np.nan)
         self.methods |= {"lattice"} if np.isfinite(found).any() else set()

@@ -456,7 +456,7 @@ class Evaluation:
         """Return log P(L is the largest loss), -inf where it is not known, and its error."""
         if not all(is_resolved(step.loss) for step in self.steps[direction]):
             return -math.inf, 0.0
-        return log_all_largest(self.steps[direction])
+        return log_all_largest(self.steps[direction])[:2]
 
 
 def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:

@@ -120,3 +120,19 @@ def test_long_lists_of_losses_compose_on_a_grid(rate):
     answer = long.epsilon(1e-6)
     assert answer.lower <= plain.upper * (1 + 1e-7) and plain.lower <= answer.upper * (1 + 1e-7)
     assert answer.upper - answer.lower < 0.06
+
+
+def test_largest_losses_that_a_lattice_does_not_tell_apart():
+    """A sample at rate 1e-17 has two losses within 1e-17: both count next to the largest."""
+    rare = mechc.poisson(mechc.from_pmfs([1.0, 0.0], [0.625, 0.375]), 2.0**-57)
+    plain = 2 * mechc.from_pmfs([0.75, 0.25], [0.0, 1.0])  # adding: log 4 each, else infinite
+    run = plain + rare + 3 * mechc.from_pmfs([0.5, 0.5], [0.25, 0.75])
+    top = math.log(16.0) + 3.0 * math.log(1.5)
+    for gap in (1e-3, 0.1):
+        truth = 0.75**3 * -math.expm1(-gap)
+        answer = run.delta(top - gap, direction="add")
+        assert answer.lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= answer.upper
+        assert answer.upper < truth * (1 + 1e-9)
+        assert run.epsilon(truth * (1 - 1e-9), direction="add").upper > top - gap
+    curve = run.epsilon_curve(0.75**6 * -math.expm1(-1e-3), [2], direction="add")
+    assert curve.upper[0] > 2.0 * top - 1e-3 - 1e-9

@@ -963,3 +963,21 @@ def test_one_step_bounds_an_epoch_by_all_that_its_losses_may_be_off():
         lower, _, upper, _ = Epoch(law, direction, 1).log_delta(0.5)
         least, most = (math.log(mass * -math.expm1(0.5 - 1.0 - off)) for off in (-d, d))
         assert lower <= least < most <= upper
+
+
+def test_epochs_bounded_by_one_step_are_a_function_of_the_question():
+    """Laws of one step grow for a question, not for the next."""
+    run = 3 * mechc.random_allocation(mechc.load("raised_cosine")(halfwidth=0.5226), steps=5)
+    first = run.log_delta(1.048, direction="remove")
+    assert run.log_delta(1.048, direction="remove") == first
+    assert pickle.loads(pickle.dumps(run)).log_delta(1.048, direction="remove") == first
+
+
+@pytest.mark.parametrize("epsilon", [710.0, 1e5])
+def test_epsilons_whose_exponential_overflows(epsilon):
+    """Beyond the largest finite loss delta is what reveals everything."""
+    one = mechc.from_pmfs([0.25, 0.75], [0.5, 0.5])
+    assert mechc.random_allocation(one, steps=4).delta(epsilon).upper == 0.0
+    both = mechc.from_pmfs([0.25, 0.75, 0.0], [0.5, 0.25, 0.25])
+    found = mechc.random_allocation(both, steps=2).delta(epsilon, direction="add")
+    assert found.lower <= 0.0625 <= found.upper < 0.0626
