@@ -24,6 +24,8 @@ MEANT = {  # words of other libraries, and what they are here
     "sampling_probability": "sampling_rate", "sampling_prob": "sampling_rate",
     "sample_probability": "sampling_rate", "subsampling_rate": "sampling_rate",
     "max_grad_norm": "sensitivity", "l2_norm_clip": "sensitivity", "clip_norm": "sensitivity",
+    "rdp": "renyi", "normal": "gaussian", "geometric": "discrete_laplace",
+    "substitution": "replace",
 }  # fmt: skip
 
 

@@ -122,6 +122,8 @@ def _meant(word: str, ctx: Any) -> str:
     for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
+    if word in mechc.available() and "name" in options:
+        return "; several mechanisms are steps of a run file: mechc record, then mechc open"
     is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
     return f"; {BY_SET}" if is_parameter and "settings" in options else _in_python(word)
 
@@ -144,8 +146,7 @@ class _Group(TyperGroup):
         except UsageError as error:
             words = str(error.format_message()).rstrip(".")
             option = re.search(
-                r"No such (?:(option):?|command) '?-*([\w-]+)|(extra arg).*\((\w+=|[\d.]+).*\)",
-                words,
+                r"No such (?:(option):?|command) '?-*([\w-]+)|(extra) arg.*\(([^ )]+)", words
             )
             wrong = (option[2] or option[4]).replace("-", "_") if option else ""
             meant = _meant if option and (option[1] or option[3]) else lambda w, _: _in_python(w)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
 CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
 
+OF_MECHANISMS = {"bind", "emit", "explain", "report", "source", "verify"}
 MEANT_QUERIES = {  # words of other libraries, and what they are here
     "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "beta",
     "get_epsilon": "epsilon", "get_delta": "delta", "get_epsilon_for_delta": "epsilon",
@@ -100,6 +101,8 @@ class Queries(SetOnce, ABC):
         """
         kind = type(self)
         hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
+        if name in OF_MECHANISMS:
+            hint = f"; it is asked of a mechanism, mechc.load(...).{name}"
         hint = of_package(name) or hint
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 

@@ -96,7 +96,7 @@ class Entrant:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tournament:
     """Mechanisms at one guarantee, the best first; those without an answer last.
 
@@ -161,6 +161,8 @@ class Tournament:
         whys = ((e.name, e.why) for e in self.entrants if e.why)
         refused = (why if name in why else f"{name}: {why}" for name, why in whys)
         return "\n".join([self.title, *lines, *found, *refused])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Show the table in notebooks."""
@@ -253,7 +255,7 @@ def tournament(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimum:
     """Shape parameters for which an error is least, at a guarantee.
 
@@ -278,6 +280,8 @@ class Optimum:
         shown = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
         word = self.minimised.replace("_", " ")
         return f"{shown}: {word} {self.error:.6g} with {self.event}, {self.bound}"
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Show the line in notebooks."""

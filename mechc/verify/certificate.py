@@ -34,7 +34,7 @@ LEVELS = ("quick", "full")
 PACKAGES = ("sympy", "numpy", "numba", "python-flint")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """The outcome of verifying one kernel.
 
@@ -83,6 +83,8 @@ class Certificate:
             f"{self.name}: {'verified' if self.ok else 'FAILED'} ({self.level}, {when}, "
             f"{len(self.vectors)} parameter vectors)"
         )
+
+    __repr__ = __str__
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return what `HEAD` names of every check."""

@@ -106,6 +106,7 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: m(sigma=1.0).tpr_at_fpr(0.1), "did you mean tpr"),
         (lambda m: mechc.gaussian, r"did you mean mechc.load\('gaussian'\)"),
         (lambda m: (2 * m(sigma=1.0)).group(5), r"did you mean mechc.group\(...\)"),
+        (lambda m: m(sigma=1.0).explain(), r"asked of a mechanism, mechc.load\(...\).explain"),
         (lambda m: m.poisson(0.1), r"did you mean mechc.poisson\(...\)"),
     ],
 )
