@@ -773,7 +773,10 @@ def _first_contradiction(
     region = region[seen]
     x, loss, log_p, log_q = (v[seen] for v in (x, loss, log_p, log_q))
     kind, left, right = rows[region, 2], rows[region, 3], rows[region, 4]
-    slack = CONSISTENT * (1.0 + np.abs(log_p) + np.abs(log_q))
+    size = 1.0 + np.abs(log_p) + np.abs(log_q)
+    # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
+    pole = np.where(np.minimum(log_p, log_q) < DEEPEST, DIGITS * EPS * size, 0.0)
+    slack = np.maximum(CONSISTENT, pole) * size
     monotone = np.abs(kind) == 1.0
     falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
     with np.errstate(invalid="ignore"):
