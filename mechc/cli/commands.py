@@ -569,6 +569,7 @@ def verify(
     In ball arithmetic, against its declaration.
     """
     from mechc.cli import subject
+    from mechc.kernel.build import write_atomically
     from mechc.verify.certificate import table, verify
 
     writable(output)
@@ -576,7 +577,7 @@ def verify(
     mechanism = what.under((), mechanism)
     certificate = verify(mechanism, level, kernel, again=again or against is not None)
     if output is not None:
-        output.write_text(certificate.to_json(), encoding="utf-8")
+        write_atomically(output, certificate.to_json())
     record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
     _print(ctx, record, lambda: table(certificate))
     other = (

@@ -47,7 +47,7 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
     if text.endswith(".json"):
         raise DeclarationError(f"no mechanism {text!r}; a run file is opened by mechc open")
     if text.endswith(".py") or os.sep in text:
-        return _file(Path(text).stem, Path(text).expanduser())
+        return _file(Path(text).stem, Path(os.path.expanduser(text)))  # of no user as it is
     known = _known()
     if text not in known:
         raise DeclarationError(
@@ -156,6 +156,8 @@ def _listed(folder: Path, changed: int) -> list[tuple[str, Path]]:
 
 def _read(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise DeclarationError(f"{path}: cannot be read (a folder, a pipe or a device)")
         return path.read_bytes()
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error

@@ -487,7 +487,7 @@ def _configured() -> Path:
     """The directory that was chosen, by one name however it is spelled."""
     chosen = os.environ.get(VARIABLE)
     found = chosen or platformdirs.user_cache_dir("mechc", appauthor=False)
-    return Path(found).expanduser().resolve()
+    return Path(os.path.expanduser(found)).resolve()
 
 
 def _untrusted(home: Path) -> str | None:

@@ -86,6 +86,8 @@ def test_densities_on_the_command_line(gaussian):
         (["delta", "laplace", "--set", "scale=1"], "--epsilon is needed"),
         (["delta", "--p", "__import__('os')", "--q", "1", "-e", "1"], "cannot read|not"),
         (["show", "laplace", "--stage", "poetry"], "expected one of"),
+        (["show", "~no user/x"], "cannot be read"),
+        (["show", "/dev/zero"], "a folder, a pipe or a device"),
         (["show", "no_such_thing"], "no mechanism 'no_such_thing'"),
         (["compare", "laplace"], "exactly one"),
         (["cache", "burn"], "expected list, size or clear"),
