@@ -8,7 +8,7 @@ produces (Zhu, Dong, Wang 2022, Theorem 11: L_remove = log(1 - q + q e^l)).
 
 from __future__ import annotations
 
-from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, log
+from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, factor, log
 
 from mechc.calculus.terms import Term, total
 from mechc.symbolic.facts import Facts
@@ -71,7 +71,7 @@ def _as_mixture(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
     (ratio,) = ratios
     if not rest:
         return log(ratio)
-    weight = cancel(1 - ratio)
+    weight = factor(1 - ratio)  # expanded it would lose its digits next to one
     if not exceeds_zero(weight, facts):
         return None
     return log_mix(weight, _loss([(quotient(w, weight), a) for w, a in rest], q, x, facts))

@@ -131,17 +131,17 @@ def mix(q: float, d: float) -> float:
     return 1.0 + u if u > -0.5 or q > 1.0 else (1.0 - q) + q * math.exp(d)
 
 
-@primitive("float64(float64, float64)")
-def log_mix_rest(r: float, d: float) -> float:
-    """Return log(r + (1 - r) exp(d)) for 0 <= r <= 1, where 1 - (1 - r) would lose r."""
+@primitive("float64(float64, float64, float64)")
+def log_mix_rest(r: float, q: float, d: float) -> float:
+    """Return log(r + q exp(d)) for 0 <= r <= 1 and q = 1 - r, of which one may be small."""
     if d > 500.0:
-        return 0.0 if r == 1.0 else d + math.log1p(-r) + math.log1p(r / (1.0 - r) * math.exp(-d))
+        return 0.0 if q == 0.0 else d + math.log(q) + math.log1p(r / q * math.exp(-d))
     if d < -500.0:
-        return d if r == 0.0 else math.log(r) + math.log1p((1.0 - r) / r * math.exp(d))
-    u = (1.0 - r) * math.expm1(d)
+        return d if r == 0.0 else math.log(r) + math.log1p(q / r * math.exp(d))
+    u = q * math.expm1(d)
     if u > -0.5:
         return math.log1p(u)
-    return math.log(r + (1.0 - r) * math.exp(d))
+    return math.log(r + q * math.exp(d))
 
 
 @primitive("float64(float64, float64)")
@@ -530,12 +530,12 @@ def complex_mix(q: complex, d: complex) -> complex:
     return 1.0 + u if u.real > -0.5 or q.real > 1.0 else (1.0 - q) + q * complex_exp(d)
 
 
-@primitive("complex128(complex128, complex128)")
-def complex_log_mix_rest(r: complex, d: complex) -> complex:
-    """Return log(r + (1 - r) exp(d)) without overflow, where 1 - (1 - r) would lose r."""
+@primitive("complex128(complex128, complex128, complex128)")
+def complex_log_mix_rest(r: complex, q: complex, d: complex) -> complex:
+    """Return log(r + q exp(d)) without overflow, for q = 1 - r, of which one may be small."""
     if d.real > 700.0:
-        return d + complex_log(1.0 - r + r * complex_exp(-d))
-    u = (1.0 - r) * complex_expm1(d)
+        return d + complex_log(q + r * complex_exp(-d))
+    u = q * complex_expm1(d)
     if math.fabs(u.real) + math.fabs(u.imag) < 0.5:
         return complex_log1p(u)
-    return complex_log(r + (1.0 - r) * complex_exp(d))
+    return complex_log(r + q * complex_exp(d))

@@ -59,6 +59,7 @@ BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been pas
 BACKWARDS = 1e-12  # of 1 + |loss|, a step that a monotone loss does not take back
 HALVED = 4  # every how many steps of false position is a halving
 DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
+BESIDES = np.arange(1.0, 33.0) / 8.0  # of their width: where losses are held beside panels
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
 QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
@@ -814,6 +815,9 @@ def require_consistent(source: KernelSource) -> None:
     source.kernel.log_q_many(x, theta, log_q)
     region, loss, log_p = panels.region.repeat(ORDER), panels.loss.ravel(), panels.log_p.ravel()
     found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
+    if not found:  # deep tails, where one of two formulas alone may have lost its digits
+        far = [_beside(row, panels.x[panels.region == i]) for i, row in enumerate(source.rows)]
+        found, at, x, loss, log_p, log_q = _formulas_apart(source, np.concatenate(far))
     if found:
         with np.errstate(invalid="ignore"):
             off = np.abs(log_p - log_q - loss)
@@ -825,6 +829,44 @@ def require_consistent(source: KernelSource) -> None:
         raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
     source.untried = {"inverses"}
     _hold_symmetry(source)
+
+
+def formulas_agree(source: KernelSource) -> bool:
+    """Whether the loss is log p - log q wherever its densities are found to be something."""
+    try:
+        inner = [between_modes(source, row)[0] for row in source.rows]
+    except NumericError:
+        return True
+    beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
+    return not _formulas_apart(source, np.concatenate([*inner, *beside]))[0]
+
+
+def _formulas_apart(
+    source: KernelSource, x: Floats
+) -> tuple[int, float, Floats, Floats, Floats, Floats]:
+    """What `_first_contradiction` says of outputs in any order; these, losses and log densities."""
+    loss, log_p, log_q = losses_at(source, x), np.empty(x.size), np.empty(x.size)
+    source.kernel.log_p_many(x, source.theta, log_p)
+    source.kernel.log_q_many(x, source.theta, log_q)
+    one = np.array([[-math.inf, math.inf, protocol.UNSPLIT, math.nan, math.nan, -1.0]])
+    about = x, loss, log_p, log_q
+    return *_first_contradiction(one, np.zeros(x.size, np.int64), *about), *about
+
+
+def _beside(row: Floats, inner: Floats) -> Floats:
+    """Outputs of a branch on both sides of some, as far as densities are something."""
+    if not inner.size:
+        return inner.ravel()
+    ends, sides = row[:2].tolist(), (float(inner.min()), float(inner.max()))
+    steps = [
+        (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
+        if math.isfinite(end)
+        else math.copysign(float(np.ptp(inner)), end) * BESIDES
+        for end, at in zip(ends, sides, strict=True)
+    ]
+    x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
+    kept: Floats = x[(ends[0] < x) & (x < ends[1])]
+    return kept
 
 
 def _hold_inverses(source: KernelSource) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import log_above, log_below, within
+from mechc.loss.branches import formulas_agree
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.quadrature.rule import ORDER
@@ -256,13 +257,14 @@ class UnresolvedLoss:
 
     @cached_property
     def _source(self) -> KernelSource | None:
-        """The kernel without nodes; None where even its masses cannot be found."""
+        """The kernel without nodes; None where even its masses, or losses, cannot be found."""
         if self._kernel is None:
             return None
         try:
-            return KernelSource(self._kernel, self._theta, checked=False)
+            source = KernelSource(self._kernel, self._theta, checked=False)
         except NumericError:
             return None
+        return source if formulas_agree(source) else None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse everything that needs nodes."""

@@ -29,7 +29,7 @@ class log_mix(sp.Function):  # type: ignore[misc]
         if q == 1:
             return d
         if d is S.NegativeInfinity:
-            return log(1 - q)
+            return log(sp.factor(1 - q))
         if d is S.Infinity:
             return S.Infinity
         return None

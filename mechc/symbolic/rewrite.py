@@ -151,9 +151,9 @@ def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
 
 
 def quotient(over: Expr, under: Expr) -> Expr:
-    """over/under for constants, cancelled where that makes it shorter."""
+    """over/under for constants, cancelled or factored where that makes it shorter."""
     ratio = over / under
-    return min((ratio, sp.cancel(ratio)), key=sp.count_ops)
+    return min((ratio, sp.cancel(ratio), sp.factor(ratio)), key=sp.count_ops)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from integrals import Pair, contour
+from mpmath import mp, mpf
 from scipy.stats import binom, norm
 
 import mechc
@@ -96,6 +97,34 @@ def test_group_on_a_sample_is_a_binomial_mixture():
         lo, hi = (middle, hi) if ratio(middle) < 0 else (lo, middle)
     truth = (weights * norm.sf((lo - k) / sigma)).sum() - math.exp(epsilon) * norm.sf(lo / sigma)
     contains(event.delta(epsilon, direction="remove"), truth)
+
+
+@pytest.mark.parametrize(("sigma", "rest"), [(0.5, 1e-5), (2.0, 3e-6), (0.5, 1e-12)])
+def test_group_on_a_sample_of_nearly_all(sigma, rest):
+    """Weights (1 - rate)^3 have all their digits: that no record is there decides the largest loss.
+
+    Expanded in powers of the rate they have none: 1.6e-26 was the upper bound on 1.4e-12.
+    """
+    event = mechc.group(mechc.poisson(mechc.load("gaussian"), 1.0 - rest), 3)(sigma=sigma)
+    top = -3.0 * math.log(rest)
+    with mp.workdps(60):
+        r, s = mpf(1.0 - rest), mpf(sigma)
+        weights = [mp.binomial(3, k) * r**k * (1 - r) ** (3 - k) for k in range(4)]
+
+        def ratio(x):
+            return mp.log(sum(w * mp.exp((2 * k * x - k * k) / (2 * s * s)) for k, w in
+                              enumerate(weights)))  # fmt: skip
+
+        for epsilon in (0.3, 10.0, top - 5.0, top - 0.1):
+            lo, hi = -2000 * s * s, 2000 * s * s
+            for _ in range(200):
+                middle = (lo + hi) / 2
+                lo, hi = (middle, hi) if ratio(middle) < -epsilon else (lo, middle)
+            under_p = sum(w * mp.ncdf((lo - k) / s) for k, w in enumerate(weights))
+            truth = mp.ncdf(lo / s) - mp.exp(epsilon) * under_p
+            found = event.delta(epsilon, direction="add")
+            assert found.lower <= truth <= found.upper
+            assert found.upper <= truth * (1 + mpf(1e-7)) + mpf(1e-25)
 
 
 def test_shift_scales_the_sensitivity():

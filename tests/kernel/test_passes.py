@@ -43,7 +43,7 @@ def text(expr):
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
         (
             log(ir.add(S, ir.mul(ir.add(ir.ONE, ir.negate(S)), exp(X)))),
-            "log_mix_rest(s, x)",
+            "log_mix_rest(s, 1.0 - s, x)",
         ),
         (log(exp(X)), "x"),
         (log(ir.mul(S, exp(X))), "x + math.log(s)"),

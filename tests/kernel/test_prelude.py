@@ -64,8 +64,8 @@ REAL = {
         8,
     ),
     "log_mix_rest": (
-        lambda r, d: mp.log(r + (1 - r) * mp.exp(d)),
-        [(r, d) for r in (*RATES, 1e-12, 1.3e-5) for d in WIDE],
+        lambda r, q, d: mp.log(r + (1 - r) * mp.exp(d)),
+        [(r, 1.0 - r, d) for r in (*RATES, 1e-12, 1.3e-5) for d in WIDE],
         8,
     ),
     "log_add": (
@@ -229,10 +229,11 @@ def test_log_sum_with_weights_of_a_mixture_keeps_small_values(compiled, weight):
         ("log_mix", (0.0, 800.0), 0.0),
         ("log_mix", (1.0, -800.0), -800.0),
         ("log_mix", (1e-100, 1e4), 1e4 + math.log(1e-100)),
-        ("log_mix_rest", (0.25, math.inf), math.inf),
-        ("log_mix_rest", (0.25, -math.inf), math.log(0.25)),
-        ("log_mix_rest", (0.0, -800.0), -800.0),
-        ("log_mix_rest", (1.0, 800.0), 0.0),
+        ("log_mix_rest", (0.25, 0.75, math.inf), math.inf),
+        ("log_mix_rest", (0.25, 0.75, -math.inf), math.log(0.25)),
+        ("log_mix_rest", (0.0, 1.0, -800.0), -800.0),
+        ("log_mix_rest", (1.0, 0.0, 800.0), 0.0),
+        ("log_mix_rest", (1.0, 1e-30, 0.5), 1e-30 * math.expm1(0.5)),
         ("log_add", (-math.inf, 1.5), 1.5),
         ("log_add", (-math.inf, -math.inf), -math.inf),
         ("log_sum", (0.5, 3.0, 0.25, -math.inf), 3.0 + math.log(0.5)),
@@ -314,7 +315,7 @@ def test_complex_mixture_and_sum(compiled):
             found = compiled["complex_mix"](q, d)
             assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
             value = q.real + (1 - q.real) * mp.exp(mpmath.mpc(10 * d))
-            found = mp.exp(mpmath.mpc(compiled["complex_log_mix_rest"](q, 10 * d)))
+            found = mp.exp(mpmath.mpc(compiled["complex_log_mix_rest"](q, 1.0 - q, 10 * d)))
             assert abs(found - value) <= 400 * ULP * abs(value)
             a, b = (complex(*rng.uniform(-300.0, 300.0, 2)) for _ in range(2))
             value = q.real * mp.exp(mpmath.mpc(a)) + 2 * mp.exp(mpmath.mpc(b))

@@ -7,8 +7,9 @@ import pytest
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
-from mechc.errors import VerificationError
+from mechc.errors import NumericError, VerificationError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.truncated_loss import UnresolvedLoss
 
 
 class Edited:
@@ -65,6 +66,27 @@ def test_a_symmetry_that_is_none_is_an_error(what, theta):
     kernel, theta = what.kernel, np.array(theta)
     with pytest.raises(VerificationError, match="mirror"):
         PrivacyLoss.from_kernel(Edited(kernel, SYMMETRIC=True), theta)
+
+
+def level_below(kernel, x_least):
+    """The loss of a kernel, which far out goes on as it is at one output."""
+
+    def loss_many(x, theta, out):
+        kernel.loss_many(np.maximum(x, x_least), theta, out)
+
+    return Edited(kernel, loss_many=loss_many)
+
+
+def test_a_law_without_nodes_says_nothing_where_its_formulas_contradict_each_other():
+    kernel, theta = mechc.load("gaussian").kernel, np.array([1.0, 1.0])
+    sound, wrong = (
+        UnresolvedLoss(k, theta, False, NumericError("too far out"))
+        for k in (kernel, level_below(kernel, -15.0))
+    )
+    assert sound.log_above(1.0) < 0.0 and sound.log_below(-20.0) < -50.0
+    assert wrong.log_above(1.0) == wrong.log_below(-20.0) == 0.0
+    with pytest.raises(NumericError, match="too far out"):
+        wrong.within(64.0)
 
 
 def test_inverses_that_miss_are_replaced_by_searching():

@@ -7,6 +7,7 @@ one with fewer operations where errors are alike. Deterministic: equal input, eq
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,14 @@ from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.forms import candidates, factored, quotients
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
-from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, vectors
+from mechc.kernel.lower.samples import (
+    DIGITS,
+    Sample,
+    corners,
+    far_out,
+    next_to_ends,
+    vectors,
+)
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
 from mechc.symbolic.evaluate import holds
@@ -85,6 +93,7 @@ class Chooser:
 
     context: Context
     _samples: dict[int, list[Sample]] = field(default_factory=dict)
+    _ends: dict[int, list[Sample]] = field(default_factory=dict)
     _chosen: dict[Expr, ir.Expr] = field(default_factory=dict)
 
     def loss(self, expr: Expr) -> ir.Expr:
@@ -116,9 +125,11 @@ class Chooser:
         if not expr.free_symbols:
             return place(expr)
         forms = candidates(expr, self.context.calculus.pair.variable)
+        whole = expr.replace(log, lambda inner: log(factored(inner)))
+        forms = list(dict.fromkeys([*forms, whole]))
         if len(forms) == 1:
             return place(expr)
-        trials, samples = [], self.samples(case)
+        trials, samples = [], self.samples(case) + self._next_to_ends(case)
         with mp.workdps(DIGITS):
             if far and not expr.has(Sum):
                 samples = samples + far_out(self.context.calculus, case)
@@ -189,7 +200,12 @@ class Chooser:
                 for region in case.regions:
                     if region.loss != expr:
                         continue
-                    for sample, x in self._points(region, case):
+                    between = (
+                        (sample, x)
+                        for sample in self._next_to_ends(case)
+                        for x in sample.points_between(region)
+                    )
+                    for sample, x in itertools.chain(self._points(region, case), between):
                         value = sample.loss(region, x)
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
                     for sample in self.samples(case):
@@ -246,6 +262,13 @@ class Chooser:
         """Freezes a loss, and names the first region where it holds if that fails."""
         calculus, first = self.context.calculus, self._first_with(loss)
         return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
+
+    def _next_to_ends(self, case: CalculusCase) -> list[Sample]:
+        """Further vectors, at which a weight next to one may lose its complement."""
+        if id(case) not in self._ends:
+            with mp.workdps(DIGITS):
+                self._ends[id(case)] = next_to_ends(self.context.calculus, case)
+        return self._ends[id(case)]
 
     def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
         for sample in self.samples(case):

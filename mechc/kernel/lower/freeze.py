@@ -139,6 +139,10 @@ class Freezer:
     def _function(self, expr: Basic) -> ir.Expr:
         if isinstance(expr, sympy.cos):
             return self._cosine(expr.args[0])
+        if isinstance(expr, log_mix) and not expr.args[0].is_Symbol:
+            rest = sympy.factor(1 - expr.args[0])
+            if not isinstance(rest, sympy.Add):  # its digits are not those of 1 - weight
+                return ir.call("log_mix_rest", *map(self, (rest, *expr.args)))
         name = FUNCTIONS.get(type(expr))
         if name is not None:
             return ir.call(name, *(self(arg) for arg in expr.args))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +26,7 @@ from mechc.kernel.ir import Check
 from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate, holds, typical_values
 from mechc.symbolic.facts import eliminations
+from mechc.symbolic.parameters import Parameter
 
 DIGITS = 50
 ROUGH = 20
@@ -40,6 +41,9 @@ DEEPEST = -700.0
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
 LARGE = 1100.0
 """A value of a parameter whose exponential is no double."""
+
+NEXT_TO = 1.3e-3
+"""How far a parameter is from the upper end of its domain, such as a rate from one."""
 
 REMOTE = (31.0, 1.1e3, 1e5)
 NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
@@ -126,6 +130,16 @@ class Sample:
             with mp.workdps(ROUGH):
                 self._points[region] = list(self._inside(region))
         return self._points[region]
+
+    def points_between(self, region: Region) -> list[Any]:
+        """The same, four times as many: of several weights each decides the loss somewhere."""
+        points = sorted(self.points(region))
+        lattice = self.calculus.pair.measure is Measure.LATTICE
+        for _ in range(2):
+            middle = ((a + b) / 2 for a, b in itertools.pairwise(points))
+            more = (mpf(int(mpmath.nint(x))) if lattice else mpf(float(x)) for x in middle)
+            points = sorted({*points, *more})
+        return points
 
     def points_near_zero(self, region: Region) -> list[Any]:
         """Doubles beside a zero of the loss, a thousandth and a billionth of a step away."""
@@ -219,12 +233,24 @@ def _without_constants(
 
 def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
     """Samples with one parameter far above its typical range, where its domain allows that."""
+    return _moved(calculus, case, lambda parameter: LARGE)
+
+
+def next_to_ends(calculus: Calculus, case: CalculusCase) -> list[Sample]:
+    """Samples with one parameter next to the upper end of its domain, if that is a number."""
+    return _moved(calculus, case, lambda parameter: parameter.hi - NEXT_TO)
+
+
+def _moved(
+    calculus: Calculus, case: CalculusCase, to: Callable[[Parameter], float]
+) -> list[Sample]:
     found = []
     for theta in vectors(calculus, case, 1):
         for parameter in calculus.pair.parameters:
-            large = {**theta, parameter.symbol: mpf(LARGE)}
-            if parameter.contains(LARGE) and holds(case.condition, large):
-                found.append(Sample(calculus, large))
+            value = to(parameter)
+            moved = {**theta, parameter.symbol: mpf(value)}
+            if parameter.contains(value) and holds(case.condition, moved):
+                found.append(Sample(calculus, moved))
     return found
 
 

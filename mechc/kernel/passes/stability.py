@@ -202,7 +202,7 @@ def log_of_mixture(expr: Expr) -> Expr | None:
     if (found := _arguments(expr, "log_mix")) is None or not isinstance(found[0], ir.Add):
         return None
     rest = ir.add(ir.ONE, ir.negate(found[0]))
-    return None if isinstance(rest, ir.Add) else ir.call("log_mix_rest", rest, found[1])
+    return None if isinstance(rest, ir.Add) else ir.call("log_mix_rest", rest, *found)
 
 
 def log1p_of_expm1(expr: Expr) -> Expr | None:
