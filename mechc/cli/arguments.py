@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def number_of(text: str) -> float:
-    """Return a number from a word such as "0.01", "1e-5" or "256/60000"."""
-    top, slash, bottom = str(text).partition("/")
+    """Return a number from a word such as "0.01", "1e-5", "1%" or "256/60000"."""
+    top, slash, bottom = str(text).replace("%", "/100").partition("/")
     try:
         value = float(top)
         return value / float(bottom) if slash else value
     except (ValueError, ZeroDivisionError):
         raise DeclarationError(
-            f"{text!r} is not a number (expected such as 0.01, 1e-5 or 256/60000)"
+            f"{text!r} is not a number (expected such as 0.01, 1e-5, 1% or 256/60000)"
         ) from None
 
 

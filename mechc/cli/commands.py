@@ -634,7 +634,7 @@ def record(
     run.save(path, append=True)
     if delta is None:
         steps = {"count": whole.count, **_claimed(whole)}
-        _print(ctx, {"path": path, **steps}, lambda: f"{path}: {whole.count} steps")
+        _print(ctx, {"path": path, **steps}, lambda: f"{path}: {whole.count} steps in all")
         return
     asked = run_record.questions(delta, None)
     run_record.add(path, run_record.line(mechc.compose(), asked, whole))

@@ -136,6 +136,6 @@ def test_on_the_command_line(tmp_path):
                   "sampling_rate", *target)["sampling_rate"]  # fmt: skip
     sampled = 1000 * mechc.poisson(mechc.load("gaussian"), rate)(sigma=1.0)
     assert sampled.epsilon(1e-5).upper == pytest.approx(2.0, rel=1e-6)
-    power = answer("calibrate", "gaussian", "--solve-for", "sigma", "--tpr", 0.05, "--fpr", "1/100")
+    power = answer("calibrate", "gaussian", "--solve-for", "sigma", "--tpr", "5%", "--fpr", "1/100")
     assert list(power)[:2] == ["sigma", "count"]
     assert power["sigma"] == pytest.approx(1 / (norm.isf(0.01) - norm.isf(0.05)), rel=1e-7)
