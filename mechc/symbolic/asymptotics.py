@@ -169,6 +169,9 @@ class Expansion:
         kept = [(c, order) for c, order in kept if c != 0]
         for index, (_, order) in enumerate(kept):
             if all(self.at_least(order, other) for _, other in kept if other is not order):
+                twins = [o for _, o in kept if o is not order and self.at_least(o, order)]
+                if twins:  # the same in other words, as a b/(a + b) and 1/(1/a + 1/b)
+                    return self.collect([(c, order if o in twins else o) for c, o in kept], errors)
                 return Series((kept[index], *kept[:index], *kept[index + 1 :]), errors)
         for _, order in kept[1:]:
             self.compare(kept[0][1], order)  # says which sign is open

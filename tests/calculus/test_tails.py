@@ -7,7 +7,7 @@ from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
 
 from mechc.calculus import derive, normalise
 from mechc.calculus.types import Closed, Unavailable
-from mechc.declare import mechanism, parameter, probabilities, rate, real
+from mechc.declare import mechanism, parameter, positive, probabilities, rate, real
 from mechc.symbolic.evaluate import evaluate
 
 ENTIRE = [
@@ -190,6 +190,16 @@ def test_typical_weights_that_are_alike_make_no_mirror_image():
             for a, b, m in ((v, w, 1), (w, v, -1)))  # fmt: skip
     pair = mechanism("swapped", variable=x, p=p / sp.sqrt(sp.pi), q=q / sp.sqrt(sp.pi),
                      parameters=(v, w))  # fmt: skip
+    assert not derive(normalise(pair)).symmetric
+
+
+def test_what_vanishes_at_typical_parameters_makes_no_mirror_image():
+    """Next to s = 0.03 the weights differ by less than 1e-100, at s = 1 by 0.07."""
+    x, s = real("x"), positive("s", typical=(0.01, 0.05))
+    one, other = (sp.exp(-((x - m) ** 2)) / sp.sqrt(sp.pi) for m in (1, -1))
+    w, v = sp.Rational(3, 4), sp.Rational(1, 4) - sp.exp(-1 / s**2) / 5
+    pair = mechanism("nearly", variable=x, p=w * one + (1 - w) * other,
+                     q=v * one + (1 - v) * other, parameters=(s,))  # fmt: skip
     assert not derive(normalise(pair)).symmetric
 
 

@@ -33,6 +33,9 @@ FACTS = facts_of((r,))
         ((1 - exp(-1 / y)) * y, 1),
         (y * log((1 - exp(-(y**2) / s)) / (1 - exp(-((y - a) ** 2) / s))), 0),
         (y**3 * exp(a * y - y**2), 0),
+        # the same power in other words
+        (y ** (1 + a * b / (a + b)) - y ** (1 + 1 / (1 / a + 1 / b)) + a, a),
+        (2 * y ** (a * b / (a + b)) - y ** (1 / (1 / a + 1 / b)), oo),
     ],
 )
 def test_limit(expr, limit):
