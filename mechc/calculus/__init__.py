@@ -95,7 +95,7 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
             for r in regions
         ),
         atoms=atoms,
-        infinite_mass=infinite_mass(regions, atoms, x, facts, integer),
+        infinite_mass=infinite_mass(regions, atoms, x, facts, integer, pair.parameters),
         cgf=cgf,
         cdf_p=distribution(regions, "p", x, facts, smooth),
         cdf_q=distribution(regions, "q", x, facts, smooth),

@@ -18,7 +18,7 @@ from sympy import pi as PI
 
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
-from mechc.symbolic.facts import Facts
+from mechc.symbolic.facts import Facts, exact_end
 from mechc.symbolic.functions import expm1c
 from mechc.symbolic.rewrite import affine_in, polynomial_in, rational_in, tidy
 from mechc.symbolic.signs import proved
@@ -26,6 +26,7 @@ from mechc.symbolic.signs import proved
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
     from mechc.calculus.terms import Term
+    from mechc.symbolic.parameters import Parameter
 
 
 LONGEST = 850
@@ -278,11 +279,23 @@ def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
 _RULES = (_affine, _gaussian, _own_derivative, _term_by_term, _rational_exponential, _lorentzian)
 
 
+def _vanishes_alone(part: Region | Atom, parameters: Sequence[Parameter]) -> bool:
+    """Whether Q has no weight, and P has some, at an end of the domain of a parameter."""
+    p, q = (Add(*(term.weight for term in side)) for side in (part.p, part.q))
+    ends = ((a, exact_end(end)) for a in parameters if a.symbol in q.free_symbols
+            for end in (a.lo, a.hi) if a.contains(end))  # fmt: skip
+    return any(q.subs(a.symbol, end) == 0 != p.subs(a.symbol, end) for a, end in ends)
+
+
 def infinite_mass(
-    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool
-) -> Entry:
+    regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool,
+    parameters: Sequence[Parameter],
+) -> Entry:  # fmt: skip
     """P(q = 0) in closed form, as a tuple of masses that add up to it."""
     parts: list[Expr] = []
+    for part in (*regions, *atoms):
+        if part.p and part.q and _vanishes_alone(part, parameters):
+            return Numeric("Q vanishes for some parameters where P does not; found when bound")
     for region in regions:
         for term in region.p if region.kind is Kind.P_ONLY else ():
             part = mass((term,), x, region.lo, region.hi, facts, lattice)

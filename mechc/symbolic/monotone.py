@@ -24,7 +24,14 @@ from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
-from mechc.symbolic.rewrite import RationalForm, factored, fraction, rational_in
+from mechc.symbolic.rewrite import (
+    MOST_FACTORED,
+    RationalForm,
+    factored,
+    fraction,
+    monomials,
+    rational_in,
+)
 from mechc.symbolic.signs import proved, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
@@ -134,6 +141,8 @@ def _real_roots(
     polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
 ) -> tuple[list[Expr], int] | None:
     """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
+    if monomials(polynomial) > MOST_FACTORED:
+        return None
     poly = sp.Poly(polynomial, g)
     if poly.degree() not in (1, 2):
         return None

@@ -281,7 +281,7 @@ def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None
 
 MAX_DEGREE = 40
 MOST_FACTORED = 300
-"""Monomials; no sign is known to need the factors of more, which take seconds to be found."""
+"""Monomials; no sign or root is known to need those of more, which take seconds to be found."""
 EASY = 5
 """Symbols and exponentials with which factoring has always ended soon."""
 

@@ -30,7 +30,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.facts import Facts, Undecided, gaps_of, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
-from mechc.symbolic.rewrite import expanded, factored, fraction, monomials
+from mechc.symbolic.rewrite import MOST_FACTORED, expanded, factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
@@ -502,6 +502,8 @@ def _one_sign(expr: Expr) -> int | None:
 
 def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
     """A quadratic with negative discriminant has the sign of its leading coefficient."""
+    if monomials(expr) > MOST_FACTORED:
+        return None
     for symbol in sorted((s for s in expr.free_symbols if not s.is_positive), key=str):
         try:
             poly = sp.Poly(expr, symbol)

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 from sympy import Piecewise, Rational, erf, erfc, exp, oo, pi, sqrt, tanh
 
 import mechc
-from mechc.declare import integer, mechanism, parameter, positive, real
+from mechc.declare import integer, mechanism, parameter, positive, rate, real
 
 FAR = 1e40  # an epsilon beyond all finite losses
 COUNTS = 1, 2, 30, 1000
@@ -250,3 +250,13 @@ def test_normaliser_that_cancels():
         bound = mechc.load(window)(tau=value).delta(0.1, direction="remove")
         assert bound.lower <= truth <= bound.upper
         assert bound.upper - bound.lower < 1e-8 * truth
+
+
+@pytest.mark.parametrize("at", [{"w": 0.2, "v": 0.0}, {"w": 0.2, "v": 1.0}])
+def test_a_mass_of_q_that_vanishes_at_an_end_of_a_domain(at):
+    """Two outcomes, of which one has no mass under Q: w or 1 - w reveals everything."""
+    w, v = rate("w"), rate("v")
+    pair = mechanism("ends", outcomes=[(w, v), (1 - w, 1 - v)], parameters=(w, v))
+    found = mechc.load(pair)(**at).delta(FAR, direction="remove")
+    mass = abs(at["w"] - at["v"])
+    assert found.lower <= mass <= found.upper <= mass * (1 + 1e-14)

@@ -5,6 +5,9 @@ import pytest
 import sympy
 from sympy import Rational, Symbol, pi
 
+from mechc.calculus import derive, normalise
+from mechc.calculus.transform.sensitivity import random_sensitivity
+from mechc.composition.mechanism import load
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.forms import candidates, log_ratio, power_difference
@@ -151,6 +154,14 @@ def test_roots_are_not_subtracted():
     truth = float(loss.subs({x: Rational(at[0]), s: Rational(at[1])}).evalf(40))
     found = [sympy.lambdify((x, s), form, "math")(*at) for form in candidates(loss, x)]
     assert min(abs(value - truth) for value in found) <= 4 * 2.0**-52 * abs(truth)
+
+
+def test_products_of_many_sums_are_not_multiplied_out():
+    """Five moves of logistic noise make thousands of exponentials, which no form may list."""
+    pair = normalise(random_sensitivity(load("logistic").declaration, 5))
+    ((region,),) = (case.regions for case in derive(pair).cases)
+    for form in candidates(region.loss, pair.variable):
+        assert form.count_ops() < 4 * region.loss.count_ops()
 
 
 def test_gaps_are_exact():

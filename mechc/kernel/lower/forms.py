@@ -222,6 +222,8 @@ class _Rewriter:
             if n == 1 or d == 1:
                 return rest, log(n) - log(d)
             return rest, log_ratio(_product(n), _product(d), factored(n - d))
+        if max(map(rewrite.monomials, (n, d))) > rewrite.MOST_FACTORED:
+            return rest, log(n) - log(d)
         top, bottom = exponentials(n), exponentials(d)
         if self.fold and (shift := sp.expand(rest / c)).is_polynomial(self.variable):
             rest, top = S.Zero, shifted(top, shift)
