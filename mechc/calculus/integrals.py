@@ -279,9 +279,9 @@ def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
 _RULES = (_affine, _gaussian, _own_derivative, _term_by_term, _rational_exponential, _lorentzian)
 
 
-def _vanishes_alone(part: Region | Atom, parameters: Sequence[Parameter]) -> bool:
+def _vanishes_alone(place: Region | Atom, parameters: Sequence[Parameter]) -> bool:
     """Whether Q has no weight, and P has some, at an end of the domain of a parameter."""
-    p, q = (Add(*(term.weight for term in side)) for side in (part.p, part.q))
+    p, q = (Add(*(term.weight for term in side)) for side in (place.p, place.q))
     ends = ((a, exact_end(end)) for a in parameters if a.symbol in q.free_symbols
             for end in (a.lo, a.hi) if a.contains(end))  # fmt: skip
     return any(q.subs(a.symbol, end) == 0 != p.subs(a.symbol, end) for a, end in ends)
@@ -293,8 +293,9 @@ def infinite_mass(
 ) -> Entry:  # fmt: skip
     """P(q = 0) in closed form, as a tuple of masses that add up to it."""
     parts: list[Expr] = []
-    for part in (*regions, *atoms):
-        if part.p and part.q and _vanishes_alone(part, parameters):
+    places: list[Region | Atom] = [*regions, *atoms]
+    for place in places:
+        if place.p and place.q and _vanishes_alone(place, parameters):
             return Numeric("Q vanishes for some parameters where P does not; found when bound")
     for region in regions:
         for term in region.p if region.kind is Kind.P_ONLY else ():
