@@ -175,7 +175,8 @@ class PrivacyLoss:
         return cls(
             **nodes._asdict(), log_infinite=log_infinite, log_minus_infinite=log_minus_infinite,
             strip=(-math.inf, math.inf), contour=0.0, frequency=math.inf, label=label,
-            loss_error=loss_error, density_error=density_error, early=early, digits=digits,
+            mass_errors=(density_error, density_error), density_error=density_error,
+            loss_error=loss_error, early=early, digits=digits,
         )  # fmt: skip
 
     @classmethod

@@ -744,6 +744,35 @@ def test_errors_of_masses_at_infinity_are_in_the_mean():
     assert off >= math.exp(law.log_infinite) * 0.01
 
 
+@pytest.mark.parametrize(("steps", "selected", "epochs"), [(50, 4, 1), (15000, 2, 1), (9000, 1, 2)])
+def test_errors_of_masses_at_infinity_of_listed_epochs(steps, selected, epochs):
+    """A step that never has the outcome 0, which is as likely without a record as a double says."""
+    q = math.floor((1.0 - 2.0 / steps) * 2.0**50) / 2.0**50
+    bit = mechc.from_pmfs([0.0, 1.0], [q, 1.0 - q])
+    event = mechc.random_allocation(bit, steps=steps, selected=selected, epochs=epochs)
+    with mpmath.workdps(40):
+        zero, one = mpmath.mpf(q), 1 - mpmath.mpf(q)
+        few = sum(math.comb(steps, i) * one**i * zero ** (steps - i) for i in range(selected))
+        value = mpmath.log(1 - (1 - few) ** epochs)
+        for epsilon in (25.0, math.inf):
+            bound = event.log_delta(epsilon, direction="add")
+            assert bound.lower <= value <= bound.upper <= bound.lower + 1e-8
+
+
+@pytest.mark.parametrize("steps", [6, 400])
+def test_errors_of_masses_at_zero_are_as_many_as_steps(steps):
+    """One bit of no mass under P with a mass under Q that is off by what the law says."""
+    q, off = 1.0 - 0.2 / steps, 1e-4
+    law, other = (
+        PrivacyLoss.from_atoms([-math.log(1.0 - each)], [1.0], 0.0, each)
+        for each in (q, q * math.exp(0.9 * off))
+    )
+    law = replace(law, mass_errors=(0.0, off))
+    value = Epoch(other.reversed(), "add", steps).log_delta(0.5)[1]
+    lower, _, upper, _ = Epoch(law.reversed(), "add", steps).log_delta(0.5)
+    assert lower <= value <= upper
+
+
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_masses_that_may_have_small_losses_are_in_no_lower_bound(direction):
     law = PrivacyLoss.from_atoms([-math.log(3.0), math.log(3.0)], [0.25, 0.75])

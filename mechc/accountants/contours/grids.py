@@ -194,7 +194,8 @@ class Between:
         self.shares, self.drawn = shares, drawn
         self._tolds: list[Told] = []
         t = float(shares.steps)
-        self._error = 2.0 * t * shares.error, 4.0 * shares.error + 8.0 * U
+        infinite = shares.law.mass_errors[0]
+        self._error = 2.0 * t * shares.error + infinite, 4.0 * shares.error + 8.0 * U
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats, float, float]:
@@ -425,7 +426,8 @@ def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
     none = w == 0.0
     loss = np.log(w[~none])
     order = np.argsort(loss, kind="stable")
-    error = 2.0 * (t + drawn - 1) * shares.error + 16.0 * U * (1.0 + math.lgamma(t + 2.0))
+    error = 2.0 * (t + drawn - 1) * shares.error + law.mass_errors[0]
+    error += 16.0 * U * (1.0 + math.lgamma(t + 2.0))
     rounding = 8.0 * t + 8.0 * (drawn - 1) * at.size
     return PrivacyLoss.from_log_atoms(
         loss[order], (mass[~none] + loss)[order],
