@@ -94,6 +94,12 @@ class Ratio:
         """The laws on a grid where a record takes part in so many steps."""
         return self._between.setdefault(drawn, Between(self.shares, drawn))
 
+    @cached_property
+    def off(self) -> float:
+        """How far log X of point masses, and so log W, may be off."""
+        laws = [shares.law for shares, _ in self.factors]
+        return max(law.loss_error + law.loss_rounding for law in laws)
+
     @property
     def spread(self) -> float:
         """Standard deviation of W under Q."""
@@ -107,15 +113,24 @@ class Ratio:
     def put(self, c: Floats, at: float) -> Floats:
         """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
         means = [n / shares.steps * sum(shares.mean) for shares, n in self.factors]
-        rows, mean = self.whole.payoff(c, 1, at), sum(means)
+        rows, mean = self.beside(lambda each: self.whole.payoff(each, 1, at), c, 1), sum(means)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
         rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
         rows[:, 0] = np.minimum(np.maximum(rows[:, 0], least), rows[:, 2])
         return rows
 
+    def beside(self, payoff: Callable[[Floats], Floats], c: Floats, sign: int) -> Floats:
+        """Rows of logs of a put, or of a call for a sign of -1, for all X within their errors."""
+        rows = payoff(c)
+        if self.off > 0.0:  # W is off by as large a share, at most
+            for i, side in ((0, -sign), (2, sign)):
+                rows[:, i] = payoff(c * math.exp(side * self.off))[:, i] - side * self.off
+        return rows
+
     def chernoff(self, c: float) -> float:
         """Log of an upper bound on a put."""
+        c *= math.exp(self.off)
         size, rows = self.whole.rows(1)
         k, t = rows[:, 0], float(self.shares.steps)
         off = t * (2.0 * self.shares.error + FLOOR * np.exp(np.minimum(-k / t, 600.0)))
@@ -269,9 +284,14 @@ class Epoch:
             listed = self.steps <= SOME and self.exact is not None
             # of continuous noise the density tells sooner
             if atoms and not listed and epsilon > 0.0 and not is_narrow(lower, upper, epsilon):
-                call = np.array(self.ratio.call(math.exp(epsilon)))
+
+                def call(c: Floats) -> Floats:
+                    logs: Floats = np.log([self.ratio.call(float(c[0]))])
+                    return logs
+
                 with np.errstate(divide="ignore"):
-                    found = np.log(call + np.exp(np.array(infinite)[[0, 1, 1]]))
+                    logs = self.ratio.beside(call, np.exp([epsilon]), -1)[0]
+                    found = np.logaddexp(logs, np.array(infinite)[[0, 1, 1]])
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
                 estimate = float(found[1])
         if not is_narrow(lower, upper, epsilon):

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import mechc
 from mechc.accountants.allocation import Epoch
-from mechc.accountants.contours import likelihood
+from mechc.accountants.contours import grids, likelihood
 from mechc.accountants.contours.grids import Between
 from mechc.accountants.contours.put import Contour, Shares
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
@@ -992,6 +992,30 @@ def test_one_step_bounds_an_epoch_by_all_that_its_losses_may_be_off():
         lower, _, upper, _ = Epoch(law, direction, 1).log_delta(0.5)
         least, most = (math.log(mass * -math.expm1(0.5 - 1.0 - off)) for off in (-d, d))
         assert lower <= least < most <= upper
+
+
+@pytest.mark.parametrize(("size", "steps", "direction", "epsilon"), [
+    (1.0, 60, "remove", 0.97), (0.1, 3000, "add", 0.09)])  # fmt: skip
+def test_losses_that_are_off_move_the_mean(monkeypatch, size, steps, direction, epsilon):
+    """One bit whose losses are not quite those of its law, by contours."""
+    monkeypatch.setattr(grids, "LISTED", 1)
+    off = 1e-6
+    told = 1.0 / (1.0 + math.exp(-size))
+    law = PrivacyLoss.from_log_atoms(
+        np.array([-size, size]), np.log([1.0 - told, told]), -math.inf, -math.inf, loss_error=off
+    )
+    law = law.reversed() if direction == "add" else law
+    lower, _, upper, _ = Epoch(law, direction, steps).log_delta(epsilon)
+    for true in (size - 0.999 * off, size + 0.999 * off):
+        deep = -epsilon if direction == "add" else epsilon
+        with mpmath.workdps(40):
+            a, c = mpmath.exp(true), mpmath.exp(deep)
+            ws = [(j * a + (steps - j) / a) / steps for j in range(steps + 1)]
+            mass = [mpmath.binomial(steps, j) * a ** (steps - j) for j in range(steps + 1)]
+            sign = -1 if direction == "add" else 1
+            value = sum(m * max(sign * (w - c), 0) for w, m in zip(ws, mass, strict=True))
+            value /= (1 + a) ** steps * (c if direction == "add" else 1)
+            assert lower <= mpmath.log(value) <= upper
 
 
 def test_epochs_bounded_by_one_step_are_a_function_of_the_question():
