@@ -327,6 +327,7 @@ def question(
     delta: float | None = None,
     log_delta: float | None = None,
     epsilon: float | None = None,
+    fpr: float | None = None,
 ) -> None:
     """Refuse a question that cannot be answered, before anything is compiled for it."""
     from mechc.accountants import registry
@@ -338,6 +339,7 @@ def question(
         (inputs.as_delta, delta),
         (inputs.as_log_delta, log_delta),
         (inputs.as_epsilon, epsilon),
+        (lambda rate: inputs.share("tpr", "fpr", rate), fpr),
     ):
         if value is not None:
             check(value)

@@ -376,22 +376,24 @@ def dpsgd(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Print bounds on epsilon (or delta) of a training run with DP-SGD; or solve for one word."""
+    """Print bounds on epsilon (delta, tpr) of a training run with DP-SGD; or solve for one word."""
     if solve_for:
         words = {name: value for name, value in vars(what).items() if value is not None}
         _print_found(ctx, aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
         return
-    if (aim.delta is None) == (aim.epsilon is None) or (aim.advantage, aim.tpr, aim.fpr) != (
-        None, None, None,
-    ):  # fmt: skip
+    asked = [word is not None for word in (aim.delta, aim.epsilon, aim.fpr)]
+    if sum(asked) != 1 or (aim.advantage, aim.tpr) != (None, None):
         raise DeclarationError(
-            "dpsgd: give exactly one of --delta and --epsilon, or --solve-for and a target "
+            "dpsgd: give exactly one of --delta, --epsilon and --fpr, or --solve-for and a target "
             "(such as --solve-for noise_multiplier --epsilon 3 --delta 1e-5)"
         )
-    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    question(aim.method, delta=aim.delta, epsilon=aim.epsilon, fpr=aim.fpr)
     run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
     if not as_json:
         out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
+    if aim.fpr is not None:
+        _print_bound(ctx, run.tpr(aim.fpr, method=aim.method), run=repr(run))
+        return
     _print_bound(ctx, *_answers(run, aim.delta, aim.epsilon, aim.method), run=repr(run))
 
 

@@ -132,6 +132,9 @@ def test_on_the_command_line(tmp_path):
     file = tmp_path / "other.json"
     mechc.load("gaussian")(sigma=3.0).save(file)
     assert answer(*words, "--noise-multiplier", 1.1, *target, "--beside", file)["epochs"] < alone
+    whole = ("dpsgd", "--dataset-size", 9, "--batch-size", 9, "--steps", 1)  # a plain Gaussian
+    seen = answer(*whole, "--noise-multiplier", 1, "--fpr", "1%")
+    assert seen["upper"] == pytest.approx(norm.cdf(norm.ppf(0.01) + 1.0), rel=1e-7)
     rate = answer("calibrate", "gaussian", "--set", "sigma=1", "--count", 1000, "--solve-for",
                   "sampling_rate", *target)["sampling_rate"]  # fmt: skip
     sampled = 1000 * mechc.poisson(mechc.load("gaussian"), rate)(sigma=1.0)
