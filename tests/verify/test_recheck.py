@@ -138,6 +138,36 @@ def test_shared_functions_are_those_that_are_shipped():
 
 
 @pytest.mark.parametrize(
+    "bump",
+    [
+        "1e-3 if abs(X - 3.3) < 1e-9 else 0.0",
+        "1e-3 * math.exp(-((X - 3.3) * 1e6) * ((X - 3.3) * 1e6))",
+    ],
+)
+def test_a_narrow_fault_in_both_forms_is_refused(bump, certified, tmp_path):
+    _, text, content = certified("gaussian")
+    tree = ast.parse(text)
+    for function in tree.body:
+        if getattr(function, "name", "") in ("log_q", "log_q_many"):
+            *_, last = (n for n in ast.walk(function) if isinstance(n, (ast.Assign, ast.Return)))
+            fault = bump.replace("X", "xs[i]" if "many" in function.name else "x")
+            last.value = ast.parse(f"({ast.unparse(last.value)}) + ({fault})", mode="eval").body
+    faulty = resealed(ast.unparse(ast.fix_missing_locations(tree)) + "\n", text)
+    found = problems(tmp_path, faulty, forged(content, faulty))
+    assert any("log_q(3.3) is" in problem for problem in found)
+
+
+def test_a_strip_that_ends_too_early_is_refused(certified, tmp_path):
+    _, text, content = certified("gaussian")
+    tree = ast.parse(text)
+    (strip,) = (n for n in tree.body if getattr(n, "name", "") == "strip")
+    strip.body[-1] = ast.parse("return np.array([-1.0, 0.0])").body[0]
+    faulty = resealed(ast.unparse(ast.fix_missing_locations(tree)) + "\n", text)
+    (found, *_) = problems(tmp_path, faulty, forged(content, faulty))
+    assert "is finite, outside the strip" in found
+
+
+@pytest.mark.parametrize(
     "name",
     ["discrete_laplace", *(pytest.param(n, marks=pytest.mark.slow)
                            for n in ("laplace", "gaussian", "exponential", "truncated_laplace"))],

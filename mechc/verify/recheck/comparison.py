@@ -373,11 +373,10 @@ class Comparison:
         for end, inward, share in ((e, s, r) for e, s in ((lo, 1.0), (hi, -1.0)) for r in NEXT):
             room = inward * share * max(abs(end), 0.1)
             inside = math.copysign(100.0, end) if math.isinf(end) else end + room
-            if not -1 < inside < 0:
-                if self._converges(inside, vector) is False:
-                    yield f"M({inside}) is infinite, inside the strip ({lo}, {hi})"
-                if math.isfinite(end) and self._converges(end - room, vector) is True:
-                    yield f"M({end - room}) is finite, outside the strip ({lo}, {hi})"
+            if not -1 < inside < 0 and self._converges(inside, vector) is False:
+                yield f"M({inside}) is infinite, inside the strip ({lo}, {hi})"
+            if math.isfinite(end) and self._converges(end - room, vector) is True:
+                yield f"M({end - room}) is finite, outside the strip ({lo}, {hi})"
 
     def _converges(self, t: float, vector: Vector) -> bool | None:
         """Whether E exp(tL) is finite, by the integrand far out and next to ends; None: unknown."""

@@ -207,6 +207,8 @@ class Search:
         own = rng.sample(near, min(len(near), 9 if thorough else 1))
         self.samples += [(name, x, vector) for x in own for name in VALUES]
         self.samples += [("loss_inverse", at, vector) for at in self._levels(vector, own, False)]
+        written = [x for x in near if thorough and abs(x) in kernel.constants]
+        self.places += [(name, x, vector) for x in written for name in VALUES]
         if thorough and kernel.offers("cdf"):
             deep = [x for x in near if kernel("log_p", x, theta) < -60.0]
             some = [*own[:2], *deep[:1], *deep[-1:]]
@@ -228,7 +230,8 @@ class Search:
         unit = unit or max(map(abs, vector.theta), default=1.0)
         away = [unit * 2.0**j * rng.uniform(0.8, 1.2) for j in range(-24, 25, 3)]
         found = [e + side * a for e in (ends or [0.0]) for a in away for side in (1.0, -1.0)]
-        marks = [s * c * (1 + e) for c in kernel.constants for s in (1, -1) for e in (1e-3, -1e-3)]
+        sides = (0.0, 1e-3, -1e-3)
+        marks = [s * c * (1 + e) for c in kernel.constants for s in (1, -1) for e in sides]
         found += [m for m in marks if abs(m) < 1e12]
         lo, hi = (float(number(e, vector.theta)) for e in (self.pair.lo, self.pair.hi))
         found = [x for x in found if lo <= x <= hi]
