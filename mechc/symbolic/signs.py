@@ -33,6 +33,7 @@ from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import MOST_FACTORED, expanded, factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
+MOST_BOUNDED = 4  # exponentials that are replaced by 0 or 1
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
 
 
@@ -258,6 +259,9 @@ def _decide(expr: Expr, facts: Facts) -> int:
     gap = without_exponentials(expr)
     if gap is not expr and (found := proved(gap, facts)) is not None:
         return found
+    bounded = _of_bounded_exponentials(expr, facts)
+    if bounded is not None:
+        return bounded
     if isinstance(expr, Add) and any(not p.exp.is_number for p in expr.atoms(Pow)):
         try:  # before factors take powers apart
             found = _by_powers(expr, facts)
@@ -289,6 +293,29 @@ def without_exponentials(expr: Expr) -> Expr:
         if one.is_positive and other.is_negative:
             return sp.expand(first - second) + sp.expand_log(log(-one / other))
     return expr
+
+
+def _of_bounded_exponentials(expr: Expr, facts: Facts) -> int | None:
+    """The sign of a sum of exponentials, if it is that with 0 or 1 for all but one of them."""
+    if not isinstance(expr, Add) or not expr.has(exp):
+        return None
+    spread = sp.expand(expr.rewrite((sp.cosh, sp.sinh), exp), power_exp=False)
+    rows: list[tuple[Expr, Expr, int]] = []
+    for part in Add.make_args(spread):
+        powers = [a for a in Mul.make_args(part) if isinstance(a, exp)]
+        factor = Mul(*(a for a in Mul.make_args(part) if not isinstance(a, exp)))
+        side = None if factor.has(exp) else proved(factor, facts)
+        if not side or len(rows) == MOST_BOUNDED:
+            return None
+        rows.append((factor, Add(*(a.args[0] for a in powers)), side))
+    for _, power, side in rows:
+        # exp(u) is more than one where u > 0, less where u < 0, and more than nothing
+        seen = [(c * side, s * side, proved(sp.expand(u - power), facts)) for c, u, s in rows]
+        if any(grow for *_, grow in seen) and all(s > 0 or grow in (0, -1) for _, s, grow in seen):
+            least = Add(*(c for c, s, grow in seen if s < 0 or grow in (0, 1)))
+            if proved(least, facts) in (0, 1):
+                return side
+    return None
 
 
 def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:

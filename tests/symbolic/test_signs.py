@@ -3,7 +3,21 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sympy import Rational, Sum, Symbol, binomial, cos, exp, factorial, log, oo, pi, sqrt, symbols
+from sympy import (
+    Rational,
+    Sum,
+    Symbol,
+    binomial,
+    cos,
+    cosh,
+    exp,
+    factorial,
+    log,
+    oo,
+    pi,
+    sqrt,
+    symbols,
+)
 
 from mechc.symbolic.facts import Facts, Undecided, eliminations, facts_of
 from mechc.symbolic.parameters import positive, rate
@@ -38,6 +52,11 @@ DOMAINS = facts_of((q,))
         # the domain of an end that is told by an assumption
         (1 - x, DOMAINS.assume(Q - b, 1).within(x, b, Q), 1),
         (1 + cos(pi * x / a), Facts().within(x, -a, a), 1),
+        # Laplace noise convolved with a uniform one, and with another Laplace noise
+        (1 - exp(-b / a) * cosh(x / a), Facts().within(x, -b, b), 1),
+        (1 - 2 * exp(-b / a) * cosh(x / a), Facts().within(x, -b, b), None),
+        (exp(2 * x / a) + 1 - 2 * exp(b / a) * exp(x / a), Facts().within(x, -b, b), -1),
+        ((a + b) * exp(-x / (a + b)) - b * exp(-x / b), Facts().within(x, 0, oo), 1),
         (1 - cos(pi * b / a), Facts().assume(2 * a - b, 1), 1),
         (Sum(a**k / factorial(k) ** s, (k, 0, oo)), Facts(), 1),
         (Sum(k * exp(-(k**2)), (k, -3, oo)), Facts(), None),
