@@ -287,13 +287,18 @@ def log_binomial(n: float, k: float) -> float:
 @primitive("float64(float64, float64)")
 def lgamma_difference(a: float, h: float) -> float:
     """Return lgamma(a + h) - lgamma(a) for a, a + h > 0, by Stirling's series for large a."""
+    steps = 0.0
+    if min(a, a + h) < 15.0 and math.fabs(h) > 0.01 * a:
+        return math.lgamma(a + h) - math.lgamma(a)
+    while a < 15.0:  # a short way along log(gamma) would be a difference of rounded values
+        steps -= math.log1p(h / a)
+        a += 1.0
     b = a + h
-    if min(a, b) < 15.0:
-        return math.lgamma(b) - math.lgamma(a)
     u, v = 1.0 / (a * a), 1.0 / (b * b)
-    below = (1.0 - u * (1.0 - u * (2.0 / 7.0 - u * 3.0 / 14.0)) / 30.0) / (12.0 * a)
-    above = (1.0 - v * (1.0 - v * (2.0 / 7.0 - v * 3.0 / 14.0)) / 30.0) / (12.0 * b)
-    return (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + (above - below)
+    below = u * (1.0 - u * (2.0 / 7.0 - u * 3.0 / 14.0)) / (360.0 * a)
+    above = v * (1.0 - v * (2.0 / 7.0 - v * 3.0 / 14.0)) / (360.0 * b)
+    series = (below - above) - h / (12.0 * a * b)
+    return steps + (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + series
 
 
 @primitive("float64(float64, float64, float64)")
