@@ -294,10 +294,10 @@ def lgamma_difference(a: float, h: float) -> float:
         steps -= math.log1p(h / a)
         a += 1.0
     b = a + h
-    u, v = 1.0 / (a * a), 1.0 / (b * b)
-    below = u * (1.0 - u * (2.0 / 7.0 - u * 3.0 / 14.0)) / (360.0 * a)
-    above = v * (1.0 - v * (2.0 / 7.0 - v * 3.0 / 14.0)) / (360.0 * b)
-    series = (below - above) - h / (12.0 * a * b)
+    u, v, w = 1.0 / (a * a), 1.0 / (b * b), 1.0 / (a * b)
+    below = u * u * (2.0 / 7.0 - u * 3.0 / 14.0) / (360.0 * a)
+    above = v * v * (2.0 / 7.0 - v * 3.0 / 14.0) / (360.0 * b)
+    series = h * w * ((u + w + v) / 360.0 - 1.0 / 12.0) + (above - below)
     return steps + (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + series
 
 
