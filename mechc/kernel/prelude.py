@@ -290,7 +290,7 @@ def lgamma_difference(a: float, h: float) -> float:
     steps = 0.0
     if min(a, a + h) < 15.0 and math.fabs(h) > 0.01 * a:
         return math.lgamma(a + h) - math.lgamma(a)
-    while a < 15.0:  # a short way along log(gamma) would be a difference of rounded values
+    while a < 20.0:  # a short way along log(gamma) would be a difference of rounded values
         steps -= math.log1p(h / a)
         a += 1.0
     b = a + h
