@@ -74,8 +74,19 @@ def _total(f: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, 
             "depends on the parameters; state the constant, or write lengths of pieces as "
             "parameters, a and a + b"
         ) from None
+    weights = [S.One] * len(stretches)
+    if f.subs(variable, -variable) == f and all(
+        one.lo == -other.hi for one, other in zip(stretches, stretches[::-1], strict=True)
+    ):  # what is left of the middle is written otherwise, and is the same
+        left = len(stretches) // 2
+        weights[:left], weights[len(stretches) - left :] = [S.Zero] * left, [S(2)] * left
     return Add(
-        *(_half(g, variable, *ends) for a, b, (g,) in stretches if g != 0 for ends in _halves(a, b))
+        *(
+            weight * _half(g, variable, *ends)
+            for weight, (a, b, (g,)) in zip(weights, stretches, strict=True)
+            if g * weight != 0
+            for ends in _halves(a, b)
+        )
     )
 
 

@@ -10,6 +10,7 @@ from sympy import (
     Abs,
     Integral,
     Max,
+    Piecewise,
     Rational,
     Sum,
     Symbol,
@@ -25,6 +26,7 @@ import mechc
 from mechc.declare import additive, count, integer, positive, real, shape
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.symbolic.evaluate import Evaluator
 
 x, n, k = real("x"), integer("n"), Symbol("k", integer=True)
 a, b, c = (positive(name, typical=(0.5, 3)) for name in "abc")
@@ -104,6 +106,17 @@ def test_a_logarithmic_pole_of_a_bessel_function():
     found = mechc.load(noise)(a=8.0).delta(0.2)
     assert found.lower - 1e-7 <= truth <= found.upper + 1e-7
     assert found.upper - found.lower <= 1e-7
+
+
+def test_one_side_of_an_even_shape_is_added_up():
+    """Laplace noise with Gaussian tails from b on."""
+    z = Abs(x) / a
+    tails = exp(-(z**2 + b**2) / (2 * b))
+    noise = declared(shape(Piecewise((exp(-z), z <= b), (tails, True))), a, b)
+    assert len(noise.q.atoms(Sum)) == 3  # the middle from either end, and a tail
+    at_zero = Evaluator(noise.q, x, noise.parameters).exactly(0.0, (3.0, 2.0, 1.0))
+    half = 1 - math.exp(-2) + math.exp(-1) * math.sqrt(math.pi) * special.erfc(1)
+    assert at_zero == pytest.approx(1 / (6 * half), rel=1e-13)
 
 
 def test_one_step_against_quadrature():
