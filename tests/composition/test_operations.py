@@ -127,6 +127,19 @@ def test_group_on_a_sample_of_nearly_all(sigma, rest):
             assert found.upper <= truth * (1 + mpf(1e-7)) + mpf(1e-25)
 
 
+@pytest.mark.parametrize("delta", [6.8e-7, 0.3])
+@pytest.mark.parametrize("rest", [2.0**-49, 1e-9])
+def test_a_sample_of_nearly_all_of_what_is_known_by_epsilon_and_delta(delta, rest):
+    """Masses keep the digits of (1 - delta)(1 - rate): 6e-19 was the upper bound on 1e-11."""
+    event = mechc.poisson(mechc.load("approximate_dp"), 1.0 - rest)(epsilon=251.8, delta=delta)
+    with mp.workdps(40):
+        for gap in (1e-11, 1e-3):  # but for e^-251.8 all of Q has the largest loss
+            epsilon = -math.log(rest) - gap
+            truth = -mp.expm1(epsilon + mp.log(1 - mpf(1.0 - rest)))
+            found = event.delta(epsilon, direction="add")
+            assert found.lower <= truth <= found.upper <= truth + mpf(1e-11)
+
+
 def test_shift_scales_the_sensitivity():
     event = mechc.shift(mechc.load("laplace"), 2.0)(scale=3.0)
     contains(event.delta(0.1), -math.expm1((0.1 - 2 / 3) / 2))

@@ -21,7 +21,7 @@ from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
-from mechc.kernel.lower.forms import candidates, factored, quotients
+from mechc.kernel.lower.forms import candidates, factored, plain_factors, quotients
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
 from mechc.kernel.lower.samples import (
     DIGITS,
@@ -124,9 +124,12 @@ class Chooser:
         """The best form of an expression in parameters, if asked at large parameters too."""
         if not expr.free_symbols:
             return place(expr)
-        forms = candidates(expr, self.context.calculus.pair.variable)
+        variable = self.context.calculus.pair.variable
+        forms = candidates(expr, variable)
         whole = expr.replace(log, lambda inner: log(factored(inner)))
-        forms = list(dict.fromkeys([*forms, whole]))
+        plain, others = plain_factors(expr)
+        apart = [plain + form for form in candidates(others, variable)] if plain != 0 else []
+        forms = list(dict.fromkeys([*forms, whole, *apart]))
         if len(forms) == 1:
             return place(expr)
         trials, samples = [], self.samples(case) + self._next_to_ends(case)

@@ -149,6 +149,20 @@ def factored(expr: Expr) -> Expr:
         return sp.expand(expr)
 
 
+def plain_factors(expr: Expr) -> tuple[Expr, Expr]:
+    """Logs of factors beside exponentials, which keep their digits if not multiplied out; the rest.
+
+    Nothing beside the rest where no log has both.
+    """
+    plain, rest = S.Zero, expr
+    for term in Add.make_args(expr):
+        if isinstance(term, log) and isinstance(term.args[0], Mul):
+            factor, other = term.args[0].as_independent(sp.exp, as_Add=False)
+            if factor.free_symbols and other.has(sp.exp):
+                plain, rest = plain + log(factor), rest - term + log(other)
+    return plain, rest
+
+
 class _Rewriter:
     """Rewrites sums from the outside in; `fold` moves other terms of a sum into its logarithm."""
 

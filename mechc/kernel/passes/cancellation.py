@@ -17,24 +17,38 @@ PASSING = frozenset({"expm1", "log1mexp", "tanh", "sinh", "erf", "sin", "atan", 
 
 def lost_digits(log_mass: Expr) -> Expr:
     """The relative error of exp(log_mass) that its sums make, in units of a rounding."""
-    stable = stabilise(log_mass)
-    terms = stable.args if isinstance(stable, ir.Add) else (stable,)
-    return ir.add(*(_of_log(term) for term in terms))
+    return _of_log(stabilise(log_mass))
 
 
-def _of_log(term: Expr) -> Expr:
-    """The same for one term of a log."""
-    match ir.split_number(term)[1]:
+def _of_log(expr: Expr) -> Expr:
+    """The same for a log that is stable."""
+    match expr:
+        case ir.Add(terms):
+            return ir.add(*map(_of_log, terms))
+        case ir.Select(condition, then, other):
+            arms = _of_log(then), _of_log(other)
+            return arms[0] if arms[0] == arms[1] else ir.Select(condition, *arms)
+    coefficient, term = ir.split_number(expr)
+    return ir.mul(ir.number(abs(coefficient)), _of_function(term))
+
+
+def _of_function(term: Expr) -> Expr:
+    """The same for a function whose value is one term of it."""
+    match term:
         case ir.Call("log", (arg,)):
             return _of(arg)
         case ir.Call("log1p", (arg,)):
-            return _of_sum((ir.ONE, *(arg.args if isinstance(arg, ir.Add) else (arg,))))
+            return _of(ir.Add((ir.ONE, *(arg.args if isinstance(arg, ir.Add) else (arg,)))))
         case ir.Call("log_ratio", (top, bottom, _)):
             return ir.add(_of(top), _of(bottom))
         case ir.Call("log_sum", (v, a, w, b)):
-            sizes = ir.call("log_sum", ir.call("fabs", v), a, ir.call("fabs", w), b)
-            alike = _negative(v) == _negative(w)
-            return ir.ZERO if alike else ir.call("exp", ir.add(sizes, ir.mul(ir.number(-1), term)))
+            lost = [_error(v), _error(w)]
+            if _negative(v) != _negative(w):
+                lost = [ir.add(ir.call("fabs", x), _error(x)) for x in (v, w)]
+            if lost == [ir.ZERO, ir.ZERO]:
+                return ir.ZERO
+            sizes = ir.call("log_sum", lost[0], a, lost[1], b)
+            return ir.call("exp", ir.add(sizes, ir.negate(term)))
         case ir.Call("log_exp_difference", (_, _, gap)):
             return _of(gap)
         case ir.Call(name, args) if name in PASSING:
@@ -45,8 +59,10 @@ def _of_log(term: Expr) -> Expr:
 def _of(expr: Expr) -> Expr:
     """The same for a factor of a mass."""
     match expr:
-        case ir.Add(terms):
-            return _of_sum(terms)
+        case ir.Add():
+            error = _error(expr)
+            below = ir.Pow(ir.call("fabs", expr), ir.number(-1))
+            return error if error == ir.ZERO else ir.mul(error, below)
         case ir.Mul(factors):
             return ir.add(*map(_of, factors))
         case ir.Pow(base, ir.Number(power)):
@@ -56,13 +72,28 @@ def _of(expr: Expr) -> Expr:
     return ir.ZERO
 
 
-def _of_sum(terms: tuple[Expr, ...]) -> Expr:
+def _error(expr: Expr) -> Expr:
+    """The error of an expression, which may be zero, by sums in it that may cancel."""
+    match expr:
+        case ir.Add(terms):
+            return ir.add(*_sizes(terms), *map(_error, terms))
+        case ir.Mul(factors):
+            found = [(i, error) for i, f in enumerate(factors) if (error := _error(f)) != ir.ZERO]
+            return ir.add(*(
+                ir.mul(error, ir.call("fabs", ir.mul(ir.ONE, *factors[:i], *factors[i + 1 :])))
+                for i, error in found
+            ))  # fmt: skip
+    relative = _of(expr)
+    return relative if relative == ir.ZERO else ir.mul(relative, ir.call("fabs", expr))
+
+
+def _sizes(terms: tuple[Expr, ...]) -> list[Expr]:
+    """The sizes of terms of unlike signs, which are rounded."""
     if len({_negative(term) for term in terms}) == 1:
-        return ir.ZERO
+        return []
     if len(terms) == 2 and all(_is_exact(term) for term in terms):
-        return ir.ZERO
-    sizes = ir.add(*(ir.call("fabs", term) for term in terms))
-    return ir.mul(sizes, ir.Pow(ir.call("fabs", ir.Add(terms)), ir.number(-1)))
+        return []
+    return [ir.call("fabs", term) for term in terms]
 
 
 def _negative(term: Expr) -> bool:
