@@ -102,4 +102,5 @@ def _negative(term: Expr) -> bool:
 
 def _is_exact(term: Expr) -> bool:
     coefficient, rest = ir.split_number(term)
-    return (isinstance(rest, ir.Param) and abs(coefficient) == 1) or isinstance(term, ir.Number)
+    shifted = coefficient.numerator.bit_count() == coefficient.denominator.bit_count() == 1
+    return (isinstance(rest, ir.Param) and shifted) or isinstance(term, ir.Number)
