@@ -56,7 +56,7 @@ HUGE = 1e300  # logs of densities there are sums that do not overflow
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been passed
-BACKWARDS = 1e-12  # of 1 + |loss|, a step that a monotone loss does not take back
+BACKWARDS = 1e-12  # of 1, or the range of losses, and |loss|: a step that a monotone loss does not take back
 HALVED = 4  # every how many steps of false position is a halving
 DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
 BESIDES = np.arange(1.0, 33.0) / 8.0  # of their width: where losses are held beside panels
@@ -244,12 +244,13 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     edge = edge[(branch.lo < edge) & (edge < branch.hi)]
     edge = edge if edge.size else np.array([inside(branch.lo, branch.hi)])
     sign, (below, beyond) = 1.0 if branch.increasing else -1.0, _outwards(ends, edge)
+    range_ = abs(branch.loss_hi - branch.loss_lo)
     edge = np.concatenate(
         [
             ends[:1],
-            _monotone(source, below[::-1], edge[0], -sign)[::-1],
+            _monotone(source, below[::-1], edge[0], -sign, range_)[::-1],
             edge,
-            _monotone(source, beyond, edge[-1], sign),
+            _monotone(source, beyond, edge[-1], sign, range_),
             ends[1:],
         ]
     )
@@ -288,11 +289,11 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     return np.asarray(np.where(sign * loss <= at[0], branch.lo, beyond), np.float64)
 
 
-def _monotone(source: KernelSource, x: Floats, start: float, sign: float) -> Floats:
+def _monotone(source: KernelSource, x: Floats, start: float, sign: float, range_: float) -> Floats:
     """Outputs from `start` outwards as far as losses grow; farther out logs may cancel in them."""
     at = sign * losses_at(source, np.append(start, x))
     with np.errstate(invalid="ignore"):
-        back = np.diff(at) < -BACKWARDS * (1.0 + np.abs(at[:-1]))  # an overflow too
+        back = np.diff(at) < -BACKWARDS * (min(1.0, range_) + np.abs(at[:-1]))  # an overflow too
     lost = (back | np.isnan(at[1:])).nonzero()[0]
     return x[: lost[0]] if lost.size else x
 

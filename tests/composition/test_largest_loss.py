@@ -149,3 +149,39 @@ def test_integers_beyond_the_list_count_where_the_loss_has_no_known_limit(ulps):
     least, most = questions.by_hand("negative_binomials", values, "poisson").log_delta(epsilon, 1)
     answer = event.log_delta(epsilon, direction="remove")
     assert answer.lower <= most and least <= answer.upper < -400.0
+
+
+@pytest.mark.parametrize("gap", [1e-3, 2.4e-10])
+def test_a_loss_of_tiny_range_that_loses_its_digits_far_out(gap):
+    """Hyperbolic secant noise sampled at 2e-18 under replacement: losses end at 1.3e-8.
+
+    At 1e10 they are off by 1e-5 of that, and pass levels that they reach at 3.
+    """
+    scale, move, rate = 0.14, 2.0, 2.4e-18
+    run = mechc.poisson(mechc.load("hyperbolic_secant"), adjacency="replace")(
+        scale=scale, sensitivity=move, sampling_rate=rate
+    )
+    with mp.workdps(50):
+        s, d, r = mpf(scale), mpf(move), mpf(rate)
+        far = mp.pi * d / (2 * s)
+        top = mp.log((1 - r + r * mp.exp(far)) / (1 - r + r * mp.exp(-far)))
+        epsilon = float(top * (1 - mpf(gap)))
+
+        def mixed(f, x, shift):
+            return (1 - r) * f(x) + r * f(x - shift)
+
+        def density(x):
+            return mp.sech(mp.pi * x / (2 * s))
+
+        def beyond(x):
+            return 2 / mp.pi * mp.atan(mp.exp(-mp.pi * x / (2 * s)))
+
+        def over(x):
+            return mp.log(mixed(density, x, d) / mixed(density, x, -d)) - epsilon
+
+        cut = mp.findroot(over, (1, 12), solver="bisect", maxsteps=160, verify=False)
+        delta = mixed(beyond, cut, d) - mp.exp(mpf(epsilon)) * mixed(beyond, cut, -d)
+        truth = float(mp.log(delta))
+    for direction in ("remove", "add"):
+        found = run.log_delta(epsilon, direction=direction)
+        assert found.lower <= truth <= found.upper < truth + 0.01
