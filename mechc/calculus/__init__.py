@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import And, Basic, Eq, Expr, Gt, S, Symbol, Tuple
+from sympy import And, Basic, Expr, Gt, S, Symbol, Tuple
 
 from mechc.calculus.cases import Pair, by_cases, move_of
 from mechc.calculus.cgf import cgf_of
@@ -85,7 +85,11 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
     x, facts, integer = pair.variable, refined.facts, pair.measure is Measure.LATTICE
     regions, atoms = refined.regions, refined.atoms
     checker = Checker.of(x, pair.parameters, refined.condition, integer)
-    tails = _of_all_rates(tails_of(regions, x, facts, integer), refined, pair)
+    tails = tails_of(regions, x, facts, integer)
+    if refined.unsettled is not S.false:
+        sides = zip((S.NegativeOne, S.Zero), tails.strip, strict=True)
+        lower, upper = (by_case([(refined.unsettled, a), (S.true, b)]) for a, b in sides)
+        tails = replace(tails, strip=(lower, upper))
     cgf = _checked(cgf_of(regions, atoms, x, Z, facts, integer), refined, tails, checker)
     smooth = not integer and not atoms
     case = CalculusCase(
@@ -107,28 +111,6 @@ def derive_case(refined: Refined, pair: Pair) -> Derived:
         symmetric=is_symmetric(regions, atoms, checker),
         notes=(*tails.notes, *_notes(case, pair)),
     )
-
-
-def _of_all_rates(tails: Tails, refined: Refined, pair: Pair) -> Tails:
-    """The strip where it is another one at a sampling rate of one, no limit of smaller rates."""
-    rates = {piece.rate for case in pair.cases for piece in case.pieces} - {None}
-    rate = rates.pop() if len(rates) == 1 else None
-    if not isinstance(rate, Symbol):
-        return tails
-    whole = [
-        replace(
-            region, p=tuple(t for t in (term.subs(rate, S.One) for term in region.p) if t.weight),
-            loss=region.loss.subs(rate, 1), loss_lo=None, loss_hi=None,
-        )
-        for region in refined.regions if region.loss is not None
-    ]  # fmt: skip
-    integer = pair.measure is Measure.LATTICE
-    sides = tails_of([r for r in whole if r.p], pair.variable, refined.facts, integer).strip
-    lower, upper = (
-        by_case([(Eq(rate, 1), one), (S.true, side)])
-        for one, side in zip(sides, tails.strip, strict=True)
-    )
-    return replace(tails, strip=(lower, upper))
 
 
 def _inside(region: Region, condition: Basic, pair: Pair) -> Checker | None:

@@ -5,25 +5,44 @@ inverses but with one-sided limits of the loss. A case is split in three (expr >
 the direction of the loss on some piece has the sign of an expression in the parameters; in the
 middle one a parameter is eliminated, so that a loss that becomes constant is seen to be a plateau.
 Where neither of the others settles all pieces the case stays whole and its regions "unsplit".
+Where weights of terms are zero at an end of a parameter's domain, as those of mixtures are, the
+tails may be others than near it: such ends are cases of their own, without those terms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
+import sympy as sp
 from sympy import And, Basic, Expr, Pow, S, Symbol, floor, log, nan, oo, zoo
+from sympy.logic.boolalg import Boolean
 
 from mechc.calculus.loss import loss_of
+from mechc.calculus.tails import tails_of
+from mechc.calculus.terms import Term
 from mechc.calculus.types import Kind, Numeric, Region
+from mechc.protocol import Measure
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
-from mechc.symbolic.facts import Facts, alternatives, candidates, eliminations, facts_of, is_certain
+from mechc.symbolic.facts import (
+    Facts,
+    alternatives,
+    candidates,
+    eliminations,
+    exact_end,
+    facts_of,
+    is_certain,
+)
 from mechc.symbolic.functions import BracketedRoot, log_mix
 from mechc.symbolic.monotone import Part, monotone_parts
+from mechc.symbolic.rewrite import factored, fraction
 from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom, Case, Pair, Piece
+    from mechc.symbolic.parameters import Parameter
 
 
 _DIRECTION: dict[int | None, Kind] = {
@@ -108,6 +127,7 @@ def _is_regular(value: Expr, facts: Facts) -> bool:
 
 
 _DEPTH = 3  # of refinements of one case; deeper, pieces stay unsplit
+MOST_WEIGHTS = 5  # that may be zero, every set of which is looked at
 MIXED = 4  # terms of both laws from which on no case has ever been split with success
 
 
@@ -119,6 +139,7 @@ class Refined:
     facts: Facts
     regions: tuple[Region, ...]
     atoms: tuple[Atom, ...]
+    unsettled: Basic = S.false  # where moments may be infinite that the formulas say are finite
 
 
 @dataclass(frozen=True)
@@ -137,17 +158,134 @@ class _Found:
 
 def refine(pair: Pair) -> list[Refined]:
     """Split the cases of a pair as far as the direction of the loss needs it."""
-    x, refined = pair.variable, []
+    refined = []
     for start in pair.cases:
-        for found in _refine(start, x, facts_of(pair.parameters, start.condition), _DEPTH):
-            case, facts = found.case, found.facts
-            regions = tuple(
-                _one_sided(piece) if loss is None else _region(piece, part, loss, x, facts)
-                for piece, loss, parts in found.pieces
-                for part in parts
-            )
-            refined.append(Refined(case.condition, facts, regions, case.atoms))
+        facts = facts_of(pair.parameters, start.condition)
+        whole = _refined(start, pair, facts)
+        ends, open_ = _ends_of_weights(start, whole, pair)
+        for end in ends:
+            case = _under(start, end.condition)
+            laws = ([_weighty(piece) for piece in law] for law in (case.pieces, case.p, case.q))
+            both, p, q = map(tuple, laws)
+            refined += _refined(replace(case, pieces=both, p=p, q=q), pair, facts)
+        apart = [sp.Not(end.condition) for end in ends]
+        refined += [
+            replace(one, condition=And(one.condition, *apart), unsettled=open_) for one in whole
+        ]
     return refined
+
+
+@dataclass(frozen=True)
+class _WeightsGone:
+    """Weights that are zero together at an end of the domain, and no other one with them."""
+
+    condition: Boolean
+    fixed: dict[Symbol, Expr]
+
+    def at(self, expr: Expr) -> Expr:
+        """An expression there, the log of a zero as -oo."""
+        there = expr.replace(
+            lambda e: isinstance(e, log) and self.of(e.args[0]) == 0, lambda _: S.NegativeInfinity
+        )
+        return self.of(there)
+
+    def of(self, expr: Expr) -> Expr:
+        """An expression with parameters put in."""
+        for symbol, value in self.fixed.items():
+            expr = expr.subs(symbol, value)
+        return expr
+
+
+def _ends_of_weights(
+    start: Case, whole: list[Refined], pair: Pair
+) -> tuple[list[_WeightsGone], Basic]:
+    """Where tails differ without weights; and where they may, besides."""
+    weights = {t.weight for piece in start.pieces for t in (*piece.p, *piece.q)}
+    of = {w: _zeros(w, pair.parameters) for w in weights}
+    zeros = sorted(set().union(*of.values()), key=sp.default_sort_key)
+
+    def where(sets: Iterable[tuple[Expr, ...]]) -> list[_WeightsGone]:
+        ends = (end for gone in dict.fromkeys(sets) for end in _together(gone, zeros))
+        return [end for end in ends if any(_tails_differ(one, end, pair) for one in whole)]
+
+    # of any terms one of either law leads the tails
+    found = where(
+        tuple(f for f in zeros if f not in of[p.weight] | of[q.weight])
+        for piece in start.pieces for p in piece.p for q in piece.q
+    )  # fmt: skip
+    if not found or len(zeros) > MOST_WEIGHTS:
+        return found, sp.Or(*(sp.Eq(f, 0) for f in zeros)) if found else S.false
+    sets = (gone for size in range(len(zeros)) for gone in combinations(zeros, size + 1))
+    return where(sets), S.false
+
+
+def _together(gone: tuple[Expr, ...], zeros: list[Expr]) -> list[_WeightsGone]:
+    """The end at which these weights are zero, and no others; none where there is none."""
+    relations = [alternatives(f)[1][0] for f in gone]
+    end = _WeightsGone(And(*relations), eliminations(And(*relations)))
+    others = [end.of(f) for f in zeros if f not in gone]
+    if not end.fixed or 0 in others or any(end.of(f) != 0 for f in gone):
+        return []
+    apart = [sp.Ne(f, 0) for f in others if not f.is_number]
+    return [replace(end, condition=And(end.condition, *apart))]
+
+
+def _zeros(weight: Expr, parameters: tuple[Parameter, ...]) -> set[Expr]:
+    """Factors of a weight that are zero at an end of a parameter's domain."""
+    closed = {
+        p.symbol: [exact_end(e) for e, out in ((p.lo, p.lo_open), (p.hi, p.hi_open)) if not out]
+        for p in parameters
+    }
+    bases = (f.as_base_exp()[0] for f in sp.Mul.make_args(factored(fraction(weight)[0])))
+    return {
+        base for base in bases for s, ends in closed.items()
+        if base.free_symbols == {s} and base.is_polynomial(s) and sp.degree(base, s) == 1
+        and any(base.subs(s, end) == 0 for end in ends)
+    }  # fmt: skip
+
+
+def _weighty(piece: Piece) -> Piece:
+    """A piece without terms whose weight is zero, and no sample any more."""
+    p, q = (tuple(t for t in side if t.weight != 0) for side in (piece.p, piece.q))
+    return replace(piece, p=p, q=q, rate=None, r=())
+
+
+def _tails_differ(whole: Refined, end: _WeightsGone, pair: Pair) -> bool:
+    """Whether limits or moments are others without weights than the formulas of a case say."""
+    x, facts, lattice, regions = pair.variable, whole.facts, pair.measure is Measure.LATTICE, []
+    for region in whole.regions:
+        p, q = (tuple(t for t in (Term(end.of(t.weight), end.of(t.log_density)) for t in side)
+                      if t.weight != 0) for side in (region.p, region.q))  # fmt: skip
+        if p and q and region.loss is not None:
+            loss, part = loss_of(p, q, x, facts), Part(region.lo, region.hi, None)
+            ends = [_limit(loss, x, part, right, False, facts) for right in (True, False)]
+            for said, limit in zip((region.loss_lo, region.loss_hi), ends, strict=True):
+                there = nan if said is None or said.has(sp.Piecewise) else end.at(said)
+                infinite = limit is None or limit.is_infinite or there.is_infinite
+                # what is not known here is looked for in numbers
+                if loss.has(x) and infinite and limit != there and not there.has(nan, zoo):
+                    return True
+            regions.append(replace(region, p=p, q=q, loss=loss, loss_lo=ends[0], loss_hi=ends[1]))
+    if not any(region.loss.has(x) for region in regions if region.loss):
+        return False
+    strips = (tails_of(rows, x, facts, lattice).strip for rows in (whole.regions, tuple(regions)))
+    return not all(
+        a == b or b == side * oo or (a != side * oo and proved(side * (b - a), facts) in (0, 1))
+        for side, a, b in zip((-1, 1), *(map(end.of, strip) for strip in strips), strict=True)
+    )
+
+
+def _refined(start: Case, pair: Pair, facts: Facts) -> list[Refined]:
+    """The final cases of a case, as far as signs split it."""
+    x = pair.variable
+    return [
+        Refined(found.case.condition, found.facts, tuple(
+            _one_sided(piece) if loss is None else _region(piece, part, loss, x, found.facts)
+            for piece, loss, parts in found.pieces
+            for part in parts
+        ), found.case.atoms)
+        for found in _refine(start, x, facts, _DEPTH)
+    ]  # fmt: skip
 
 
 def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:

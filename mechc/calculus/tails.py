@@ -13,8 +13,8 @@ that is surely inside the true one, at the worst [-1, 0].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sympy import Dummy, Expr, Max, Min, Piecewise, S, Symbol, factor, log, nan, oo, zoo
 
@@ -40,7 +40,8 @@ class Tails:
     notes: tuple[str, ...]
 
 
-def tails_of(regions: Sequence[Region], x: Symbol, facts: Facts, lattice: bool) -> Tails:
+@lru_cache(maxsize=64)  # asked for where weights may be zero, too
+def tails_of(regions: tuple[Region, ...], x: Symbol, facts: Facts, lattice: bool) -> Tails:
     """Strip of convergence of E_P[exp(zL); L finite].
 
     Returns:

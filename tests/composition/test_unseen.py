@@ -11,6 +11,7 @@ from scipy.special import erfc, gammaln
 import mechc
 from mechc.accountants.contour import ContourAccountant
 from mechc.declare.text import declaration_from_text
+from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
@@ -421,3 +422,14 @@ def test_noise_rounded_to_integers(noise, scale, cdf, reach, width):
         bound = (2 * event).delta(0.4, direction=direction)
         assert bound.lower <= two + 1e-6 and two - 1e-6 <= bound.upper <= bound.lower + 3e-6
         assert ("estimated" in bound.status) == ("atan" in noise)  # losses far out are looked at
+
+
+def test_a_weight_of_zero_takes_its_tail_away():
+    """P = 2 exp(-2x) where w = 0 against exp(-x), apart by 1/4; exp(tL) of the reverse: t < 1."""
+    pair = load(p="(1 - w)*2*exp(-2*x) + w/2*exp(-x/2)", q="exp(-x)", support=("0", "oo"),
+                parameters=["0 <= w <= 1"])(w=0)  # fmt: skip
+    for direction in ("remove", "add"):
+        brackets(pair.delta(0.0, direction=direction), 0.25)
+    brackets(pair.renyi(1.5, direction="add"), 2 * math.log(2 / math.sqrt(2)))
+    with pytest.raises(UnsupportedError, match="finite only for t < 1"):
+        pair.renyi(2.1, direction="add")
