@@ -53,3 +53,21 @@ def test_what_a_sum_lacks_is_of_the_finite_masses(count):
     bound = ContourAccountant([Step(law, count)]).log_delta(0.5)
     truth = math.log(1.0 - 0.4**count * math.exp(0.5 - count))
     assert bound.lower <= truth <= bound.upper < bound.lower + 1e-7
+
+
+@pytest.mark.parametrize(("told", "rate"), [(60.0, 1e-11), (98.0, 1e-9)])
+@pytest.mark.parametrize("part", [2.9, 2.5])
+def test_a_lattice_point_that_is_close_beside_the_step(told, rate, part):
+    """Upper bounds were 1.5e-6 too small: the transform was a difference that cancelled."""
+    event = mechc.poisson(mechc.load("pure_dp"), rate)(epsilon=told)
+    found = LatticeAccountant([Step(event.loss(), 3)]).log_delta(-part * rate)
+    with mpmath.workdps(60):
+        share = 1 / (1 + mpmath.exp(told))
+        p = rate + (1 - 2 * mpmath.mpf(rate)) * share  # of the large loss; under Q the share
+        terms = (
+            mpmath.binomial(3, k) * (p**k * (1 - p) ** (3 - k)
+                                     - mpmath.exp(-part * rate) * share**k * (1 - share) ** (3 - k))
+            for k in range(4)
+        )  # fmt: skip
+        truth = mpmath.log(sum(term for term in terms if term > 0))
+        assert found.lower <= truth <= found.upper

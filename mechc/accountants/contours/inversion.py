@@ -382,8 +382,7 @@ def epsilons(
     if isinstance(contour.payoff, Lattice):
         step = contour.payoff.step
         facts[OFFSET], facts[STEP] = contour.payoff.offset / n, step
-        v = np.asarray(-1.0 / np.expm1(-step * (z + 1.0)), np.complex128)
-        w = np.asarray(-1.0 / np.expm1(-step * z), np.complex128) - v
+        w, v = contour.payoff.parts(z)
         last[FIRST], last[FIRST_B] = w[0].real, v[0].real
         facts[TAIL], v = 2.0 * left_out / step, v[1:]  # of D and B, each of which `size` bounds
     else:

@@ -149,10 +149,15 @@ class Lattice:
     def transform(self, z: Complexes, epsilon: float) -> Complexes:
         """Return W at the complex points z."""
         gap = self.gap(epsilon)
-        low = np.exp(-z * gap) / -np.expm1(-self.step * z)
-        high = np.exp(-(z + 1.0) * gap) / -np.expm1(-self.step * (z + 1.0))
-        out: Complexes = self.step * np.asarray(low - high, np.complex128)
+        point, more = self.parts(z)
+        out: Complexes = self.step * np.exp(-z * gap) * (point - more * math.expm1(-gap))
         return out
+
+    def parts(self, z: Complexes) -> tuple[Complexes, Complexes]:
+        """Return D and B of W(z) = step exp(-zg) (D + B (1 - exp(-g))): nothing cancels."""
+        more = np.asarray(-1.0 / np.expm1(-self.step * (z + 1.0)), np.complex128)
+        ratio = np.exp(-self.step * z) / np.expm1(-self.step * z)
+        return np.asarray(math.expm1(-self.step) * more * ratio, np.complex128), more
 
     def nodes(self, period: float) -> float:
         """Number of distinct frequencies y > 0 in one period of the integrand."""
