@@ -198,13 +198,13 @@ class CurveEvaluation(Evaluation):
         epsilon -= self._loss_shift(direction, epsilon)
 
         def exponent(log_t: float) -> float:
-            t = math.exp(log_t)
+            t = min(math.exp(log_t), top)  # rounded it may be one beyond, of which nothing is known
             k = math.fsum(n * event.log_mgf_bound(t) for event, n in self._curves)
             for step in steps:
                 value, _, _, rounding = step.loss.generating(t)
                 k += step.count * (value + rounding + step.loss.tolerance)
             size = abs(k) + abs(t * epsilon) + 2 * t + 4
-            return k - t * epsilon + t * log_t - (1 + t) * math.log1p(t) + 16 * EPS * size
+            return k - t * epsilon - t * math.log1p(1 / t) - math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
         at, least = lowest(exponent, lo, hi, xtol=1e-9)
@@ -248,7 +248,7 @@ def _bracket(exponent: Callable[[float], float], top: float) -> tuple[float, flo
         if there > value:
             return max(here - 1.0, SMALLEST), min(here + 1.0, top)
         here, value = min(here + 1.0, top), there
-    return max(here - 1.0, SMALLEST - 1.0), here
+    return here - 1.0, here
 
 
 def _table(name: str, adjacency: Adjacency | str, *numbers: float) -> Table:
