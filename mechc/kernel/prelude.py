@@ -288,17 +288,17 @@ def log_binomial(n: float, k: float) -> float:
 def lgamma_difference(a: float, h: float) -> float:
     """Return lgamma(a + h) - lgamma(a) for a, a + h > 0, by Stirling's series for large a."""
     steps = 0.0
-    if min(a, a + h) < 15.0 and math.fabs(h) > 0.01 * a:
+    if min(a, a + h) < 15.0 and math.fabs(h) > 0.25 * a:
         return math.lgamma(a + h) - math.lgamma(a)
     while a < 20.0:  # a short way along log(gamma) would be a difference of rounded values
         steps -= math.log1p(h / a)
         a += 1.0
     b = a + h
     u, v, w = 1.0 / (a * a), 1.0 / (b * b), 1.0 / (a * b)
-    below = u * u * (2.0 / 7.0 - u * 3.0 / 14.0) / (360.0 * a)
-    above = v * v * (2.0 / 7.0 - v * 3.0 / 14.0) / (360.0 * b)
-    series = h * w * ((u + w + v) / 360.0 - 1.0 / 12.0) + (above - below)
-    return steps + (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0) + series
+    fifth = u * u + v * v + w * (u + w + v)  # sums of powers: differences of them would cancel
+    seventh = u * u * u + v * v * v + w * (fifth - w * w) + w * w * w
+    series = ((u + w + v) - fifth * 2.0 / 7.0 + seventh * 3.0 / 14.0) / 360.0 - 1.0 / 12.0
+    return steps + (a - 0.5) * math.log1p(h / a) + h * (math.log(b) - 1.0 + w * series)
 
 
 @primitive("float64(float64, float64, float64)")
