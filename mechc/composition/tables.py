@@ -461,8 +461,8 @@ def _mixed(
 ) -> PrivacyLoss:  # fmt: skip
     """The mixture of the laws of one direction, rounded up or down."""
     losses, masses = [], []
-    ends = [[math.log(revealing) if revealing else -math.inf] for _ in range(2)]
-    early = [-math.inf]
+    first, weights = 0.0 if revealing else -math.inf, [revealing, *(w for _, w in used)]
+    ends, early = ([first], [first]), [-math.inf]
     error = tolerance = density = 0.0
     mass_errors = np.zeros(2)
     for event, weight in used:
@@ -472,20 +472,28 @@ def _mixed(
             law = rounded(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
         losses.append(law.atom_loss)
         masses.append(log_weight + law.atom_log_mass)
-        ends[0].append(log_weight + float(np.logaddexp(law.log_infinite, law.log_unlisted)))
-        ends[1].append(log_weight + law.log_minus_infinite)
-        early.append(log_weight + float(np.logaddexp(law.log_early, law.log_unlisted)))
+        ends[0].append(float(np.logaddexp(law.log_infinite, law.log_unlisted)))
+        ends[1].append(law.log_minus_infinite)
+        early.append(float(np.logaddexp(law.log_early, law.log_unlisted)))
         error = max(error, law.loss_error + law.loss_rounding)
         tolerance = max(tolerance, law.tolerance)
         density = max(density, law.density_error + law.atom_error)
         mass_errors = np.maximum(mass_errors, law.mass_errors)
-    infinite, minus = (float(np.logaddexp.reduce(end)) for end in ends)
+    infinite, minus, lost = (_log_mean(end, weights) for end in (*ends, early))
     made = PrivacyLoss.from_log_atoms(
         np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error,
-        density_error=density, early=(float(np.logaddexp.reduce(early)), -math.inf), bound=True,
+        density_error=density, early=(lost, -math.inf), bound=True,
     )  # fmt: skip
     off = float(mass_errors[0]), float(mass_errors[1])
     return replace(made, tolerance=max(tolerance, made.tolerance), mass_errors=off)
+
+
+def _log_mean(logs: Sequence[float], weights: Sequence[float]) -> float:
+    """Log of a mean, of which logs are rounded once, however many there are."""
+    found, share = np.array(logs), np.array(weights)
+    with np.errstate(divide="ignore"):
+        top = found[np.argmax(found + np.log(share))]
+    return float(top + math.log(share @ np.exp(found - top))) if top > -math.inf else -math.inf
 
 
 def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

@@ -1,6 +1,7 @@
 """Transformed mechanisms against formulas that know nothing of pairs by pieces."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -388,3 +389,11 @@ def test_all_records_under_replacement_are_both_shifts(name, values):
         found, whole = ((2 * e).delta(0.5, direction=direction) for e in (sampled, twice))
         assert (found.lower, found.upper) == (whole.lower, whole.upper)
         assert found.upper <= found.lower * (1.0 + 1e-6)
+
+
+def test_the_mass_at_infinity_of_many_parts_is_rounded_once():
+    """The log of a sum that is taken part by part is off by a rounding for each."""
+    masses = np.random.default_rng(17).uniform(1e-4, 0.3, 256).tolist()
+    events = [mechc.from_pmfs([mass, 1.0 - mass], [0.0, 1.0]) for mass in masses]
+    found = mechc.mixture(events, [2.0**-8] * len(events)).delta(math.inf)
+    assert Fraction(found.lower) <= sum(map(Fraction, masses)) / 256 <= Fraction(found.upper)

@@ -111,8 +111,11 @@ REAL = {
     ),
     "lgamma_difference": (
         lambda a, h: mp.loggamma(mpf(a) + mpf(h)) - mp.loggamma(a),
-        [(a, h) for a in (0.03, 0.3, 0.9, 3.0, 4.0, 16.5, 300.0, 1e7)
-         for h in (1e-13, -1e-12, 1e-6, -1e-6, 5e-4, 0.5, 1.0, 7.0, 1e3)],  # fmt: skip
+        [
+            (a, h)
+            for a in (0.03, 0.3, 0.9, 3.0, 4.0, 16.5, 300.0, 1e7)
+            for h in (1e-13, -1e-12, 1e-6, -1e-6, 5e-4, 0.5, 1.0, 7.0, 1e3)
+        ],
         30,
     ),
     "debye_bessel": (
