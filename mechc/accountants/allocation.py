@@ -69,9 +69,9 @@ class Ratio:
         shares: the first law.
     """
 
-    def __init__(self, factors: Factors) -> None:
-        """Hold the laws; contours are laid when they are asked for."""
-        self.factors, self.shares = factors, factors[0][0]
+    def __init__(self, factors: Factors, kept: Ratio | None = None) -> None:
+        """Hold the laws; contours are laid when they are asked for, laws on grids may be kept."""
+        self.factors, self.shares, self._kept = factors, factors[0][0], kept
         self._by_top: dict[tuple[float, float, int], list[Term]] = {}
         self._between: dict[int, Between] = {}
 
@@ -83,16 +83,24 @@ class Ratio:
     @cached_property
     def exact(self) -> PrivacyLoss | None:
         """The law of log W under P, None where point masses are too many to be listed."""
+        if self._kept is not None:
+            found = self._kept.exact
+            return None if found is None else found.fork()
         try:
             with apart():
-                parts = (replace(shares, steps=n) for shares, n in self.factors)
-                return self.listed or likelihood.law(*parts)
+                first = (replace(s, law=s.law.first(), steps=n) for s, n in self.factors)
+                return self.listed or likelihood.law(*first)
         except (NumericError, OutOfWorkError):
             return None
 
     def between(self, drawn: int = 1) -> Between:
         """The laws on a grid where a record takes part in so many steps."""
-        return self._between.setdefault(drawn, Between(self.shares, drawn))
+        if self._kept is not None:
+            return self._kept.between(drawn)
+        if drawn not in self._between:
+            first = replace(self.shares, law=self.shares.law.first())
+            self._between[drawn] = Between(first, drawn)
+        return self._between[drawn]
 
     @cached_property
     def off(self) -> float:
@@ -200,7 +208,7 @@ class Epoch:
 
     def __init__(
         self, law: PrivacyLoss, direction: str, steps: int, other: Epoch | None = None,
-        beside: Sequence[tuple[PrivacyLoss, int]] = (),
+        beside: Sequence[tuple[PrivacyLoss, int]] = (), kept: Epoch | None = None,
     ) -> None:  # fmt: skip
         """Hold the laws of the loss of one step in that direction; nothing is computed yet.
 
@@ -210,6 +218,7 @@ class Epoch:
             steps: t, of which a record takes part in one.
             other: the same epoch in the other direction; of one pair both have the same W.
             beside: laws of steps that are not like that, and how many of the t there are.
+            kept: the same epoch, whose laws on grids serve all questions.
         """
         self.law, self.adding, self.steps = law, direction == "add", steps
         self.laws = [(law, steps - sum(n for _, n in beside)), *beside]
@@ -218,7 +227,8 @@ class Epoch:
             same = law.source is other.law.source and law.is_reversed != other.law.is_reversed
             shared = other.ratio if same else None
         self.ratio: Ratio = shared or Ratio(
-            [(Shares(w.reversed() if self.adding else w, steps), n) for w, n in self.laws]
+            [(Shares(w.reversed() if self.adding else w, steps), n) for w, n in self.laws],
+            None if kept is None else kept.ratio,
         )
 
     @cached_property

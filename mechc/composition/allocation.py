@@ -276,16 +276,21 @@ def _named(text: str) -> str:
 
 
 def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
-    """Both directions, kept for the question at hand, and of the last ones for the next."""
+    """Both directions, begun for the question at hand; their laws on grids are kept."""
     laws, key = current().laws, (NAME, parts)
     if key not in laws:
-        laws[key] = _last_epochs(parts)
+        laws[key] = _begun(parts, _last_epochs(parts))
     found: dict[str, Epoch] = laws[key]
     return found
 
 
 @lru_cache(maxsize=2)  # those of lattices take half a gigabyte
 def _last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
+    """What keeps laws on grids for all questions, and is asked for nothing else."""
+    return _begun(parts, {})
+
+
+def _begun(parts: tuple[tuple[Event, int], ...], kept: dict[str, Epoch]) -> dict[str, Epoch]:
     steps = sum(count for _, count in parts)
     laws: list[list[tuple[PrivacyLoss, int]]] = [[], []]
     for event, count in sorted(parts, key=lambda part: -part[1]):  # proofs begin with the first
@@ -295,8 +300,9 @@ def _last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
         laws[0].append((remove, count))
         laws[1].append((remove.reversed() if one_pair else both[1].first(), count))
     (first, *rest), (other, *others) = laws
-    known = Epoch(first[0], "remove", steps, None, rest)
-    return {"remove": known, "add": Epoch(other[0], "add", steps, known, others)}
+    known = Epoch(first[0], "remove", steps, None, rest, kept.get("remove"))
+    add = Epoch(other[0], "add", steps, known, others, kept.get("add"))
+    return {"remove": known, "add": add}
 
 
 @lru_cache(maxsize=16)
@@ -305,8 +311,8 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
     if drawn == 1:
         return None
     try:
-        epochs = _epochs(((event, steps),))
         with apart():
+            epochs = _epochs(((event, steps),))
             laws = {d: listed(epoch.ratio.shares, drawn) for d, epoch in epochs.items()}
     except (NumericError, OutOfWorkError, UnsupportedError):
         return None

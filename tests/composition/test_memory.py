@@ -14,6 +14,7 @@ from scipy import integrate, special
 from sympy import exp, gamma, oo
 
 import mechc
+from mechc.composition import allocation
 from mechc.composition.events import forget_losses
 from mechc.declare import mechanism, positive, real
 from mechc.errors import MechcError
@@ -163,3 +164,34 @@ def test_a_renyi_order_has_the_same_digits_alone_and_in_a_list(name):
     for place, order in enumerate(orders):
         alone = made(name).renyi(order)
         assert (alone.lower, alone.upper) == (beside.lower[place], beside.upper[place]), order
+
+
+def test_epochs_share_nothing_that_grows():
+    """Laws of a step, and contours, were kept with laws on grids, and had other nodes later."""
+
+    def asked(noise, steps, selected, question):
+        try:
+            bound = question(mechc.random_allocation(noise, steps=steps, selected=selected))
+        except MechcError as refused:  # work allowed is that of the question alone
+            return type(refused).__name__
+        return bound.lower, bound.upper
+
+    def forget():
+        allocation._last_epochs.cache_clear()
+        allocation._told.cache_clear()
+
+    gaussian = mechc.load("gaussian")
+    questions = [
+        (2, lambda epoch: epoch.delta(0.5, max_work=1e8)),
+        (1, lambda epoch: epoch.epsilon(1e-5, max_work=1e6)),
+        (1, lambda epoch: (4 * epoch).delta(0.5, max_work=1e8)),
+        (1, lambda epoch: epoch.epsilon(0.1)),
+    ]
+    for noise, steps in ((gaussian(sigma=1.0), 10), (mechc.poisson(gaussian, 0.3)(sigma=0.7), 200)):
+        first = []
+        for question in questions:
+            forget()
+            first.append(asked(noise, steps, *question))
+        forget()
+        for i in (0, 3, 1, 2, 1):
+            assert same(asked(noise, steps, *questions[i]), first[i]), (noise, steps, i)

@@ -457,7 +457,7 @@ def _mean_of_products(at: Floats, steps: int, drawn: int) -> Floats:
 
 def _highest(shares: Shares, lo: float, hi: float, log_tail: float) -> tuple[float, float]:
     """The last point of the grid, and the log of a bound on the mass under P beyond."""
-    law = shares.law
+    law = shares.law.first()  # which grows here, and is shared by questions
     if hi < 1e3:
         return hi, -math.inf
     best = math.log(hi)
