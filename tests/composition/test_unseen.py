@@ -433,3 +433,19 @@ def test_a_weight_of_zero_takes_its_tail_away():
     brackets(pair.renyi(1.5, direction="add"), 2 * math.log(2 / math.sqrt(2)))
     with pytest.raises(UnsupportedError, match="finite only for t < 1"):
         pair.renyi(2.1, direction="add")
+
+
+@pytest.mark.parametrize("beside", [1e-9, 1e-5, 1e-2])
+def test_losses_beside_the_end_of_a_region(beside):
+    """Slash noise: (x - s)^2 loses all digits at s where it is multiplied out."""
+    event = load(noise="(1-exp(-(x/a)**2))/(2*sqrt(pi)*a*(x/a)**2)")(a=4.0)
+
+    def log_density(x):
+        return mp.log(-mp.expm1(-((x / 4) ** 2))) - 2 * mp.log(abs(x))
+
+    kernel, theta = event.mechanism.kernel, np.array(event.theta)
+    with mp.workdps(50):
+        for x in (1.0 + beside, 1.0 - beside, -beside, beside):
+            truth = log_density(mp.mpf(x) - 1) - log_density(mp.mpf(x))
+            assert abs(kernel.loss(x, theta) - truth) <= 1e-14 * (1 + abs(truth))
+    assert math.isfinite(event.epsilon(1e-6).upper)

@@ -208,7 +208,12 @@ class Chooser:
                         for sample in self._next_to_ends(case)
                         for x in sample.points_between(region)
                     )
-                    for sample, x in itertools.chain(self._points(region, case), between):
+                    beside = (
+                        (sample, x)
+                        for sample in self.samples(case)
+                        for x in sample.points_beside_ends(region)
+                    )
+                    for sample, x in itertools.chain(self._points(region, case), between, beside):
                         value = sample.loss(region, x)
                         trials.append(Trial(self._arguments(sample, x), _relative(value)))
                     for sample in self.samples(case):

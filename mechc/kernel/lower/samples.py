@@ -45,6 +45,9 @@ LARGE = 1100.0
 NEXT_TO = 1.3e-3
 """How far a parameter is from the upper end of its domain, such as a rate from one."""
 
+BESIDE = 1.7e-5
+"""How far outputs beside a finite end of a region are from it, in widths of the density."""
+
 REMOTE = (31.0, 1.1e3, 1e5)
 NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
@@ -164,6 +167,23 @@ class Sample:
             if points and mpmath.isinf(self.value(end)):
                 width = max(abs(outermost(points)), mpf(1))
                 yield from (mpf(float(outermost(points) + sign * s * width)) for s in REMOTE)
+
+    def points_beside_ends(self, region: Region) -> Iterator[Any]:
+        """Doubles beside finite ends of a region, where a rounding of the output changes little."""
+        if self.calculus.pair.measure is not Measure.DENSITY or not self.points(region):
+            return
+        ends = self.value(region.lo), self.value(region.hi)
+        known = [
+            (end, sign) for end, sign in zip(ends, (1, -1), strict=True) if mpmath.isfinite(end)
+        ]
+        for end, sign in known:
+            width = min(self._scale(region, end, sign), ends[1] - ends[0])
+            x = mpf(float(end + sign * BESIDE * width))
+            if not ends[0] < x < ends[1]:
+                continue
+            value, beside = (self.loss(region, y) for y in (x, x * (1 + mpf(2) ** -52)))
+            if mpmath.isfinite(value) and abs(value - beside) <= mpf(2) ** -50 * abs(value):
+                yield x
 
     def _inside(self, region: Region) -> Iterator[Any]:
         lo, hi = self.value(region.lo), self.value(region.hi)
