@@ -47,7 +47,8 @@ def test_sampled_inverse_of_losses_beyond_overflow(level: float) -> None:
     theta = np.array([2.0, 0.5, 0.3])
     kernel = mechc.poisson(mechc.load("gaussian_scale"), sampling_rate=0.3).kernel
     found = np.empty(1)
-    kernel.loss_inverse_many(1, np.array([level]), theta, found)
+    right = int(kernel.branches(theta)[-1, 5])  # its inverse
+    kernel.loss_inverse_many(right, np.array([level]), theta, found)
     with mp.workdps(40):
         square = 2 * (mpmath.log1p(mpmath.expm1(level) / mp.mpf(0.3)) + mpmath.log(4)) / 3.75
         assert found[0] == pytest.approx(float(mpmath.sqrt(square)), rel=2e-15, abs=0)
