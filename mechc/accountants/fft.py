@@ -59,7 +59,7 @@ def log_add(a: float, b: float) -> float:
 
 def log_subtract(a: float, b: float) -> float:
     """Return log(exp(a) - exp(b)), -inf where the difference is not positive."""
-    return a + log1mexp(b - a) if a > b else -math.inf
+    return -math.inf if a <= b else a + log1mexp(b - a)
 
 
 def log_peak(t: Floats | float) -> Floats:

@@ -222,7 +222,9 @@ class Settings(Sample):
     def open(self, solve_for: str = "") -> tuple[Mechanism, dict[str, float]]:
         """Return the mechanism, some parameters of it perhaps missing, and those given."""
         values = values_of(self.settings)
-        if solve_for == "sampling_rate" and self.poisson is None:
+        if solve_for == "sampling_rate" and self.poisson is not None:
+            raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
+        if solve_for == "sampling_rate":
             kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
         else:
             kept = self.under({*values, solve_for})

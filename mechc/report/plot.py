@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of
+from mechc.loss.truncated_loss import is_resolved
 from mechc.protocol import Floats, Measure
 from mechc.report import labels
 
@@ -325,7 +326,7 @@ def _course(
 
 
 def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int) -> None:
-    """The law of the privacy loss: shares of cells."""
+    """The law of the privacy loss: shares of cells, and point masses of one step as lines."""
     # exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
     reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
     if not math.isfinite(reach):
@@ -333,16 +334,27 @@ def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, 
     edges = np.linspace(-1.25 * reach, 1.25 * reach, CELLS + 2) if reach else np.linspace(-1, 1, 9)
     direction = what.composition().directions(how.get("direction", "both"))[0]
     delta = np.asarray(what.delta(edges, **{**how, "direction": direction}).estimate)
+    steps = what.composition().steps(direction)
+    law, only, (places, masses) = steps[0].loss, False, np.empty((2, 0))
+    if [step.count for step in steps] == [1] and is_resolved(law) and law.atom_loss.size <= CELLS:
+        places, masses, only = law.atom_loss, np.exp(law.atom_log_mass), not law.loss.size
+        delta = delta + np.expm1(np.minimum(edges[:, None] - places, 0.0)) @ masses
     width = np.diff(edges)
     above = (delta[:-1] - np.exp(-width) * delta[1:]) / -np.expm1(-width)
-    density = np.maximum(-np.diff(above), 0.0) / width[0]
+    density = np.maximum(-np.diff(above), 0.0) / width[0] * (not only)
+    kept = (masses > 1e-4 * masses.max(initial=0.0)) & (abs(places) <= edges[-1])
     middles = edges[1:-1]
-    seen = np.flatnonzero(density > 1e-4 * density.max(initial=0.0))
-    _line(axes, middles, density, label, index, drawstyle="steps-mid")
-    axes.fill_between(middles, density, step="mid", color=_colour(index), alpha=0.12, linewidth=0)
-    axes.set(xlabel=f"privacy loss of one run ({direction})", ylabel="density")
-    if seen.size:
-        low, high = middles[max(seen[0] - 2, 0)], middles[min(seen[-1] + 2, len(middles) - 1)]
+    seen = [*middles[density > 1e-4 * density.max(initial=0.0)], *places[kept]]
+    if not only:
+        _line(axes, middles, density, label, index, drawstyle="steps-mid")
+        axes.fill_between(
+            middles, density, step="mid", color=_colour(index), alpha=0.12, linewidth=0
+        )
+    axes.vlines(places[kept], 0.0, masses[kept], color=_colour(index), linewidth=3,
+                label=label if only else "")  # fmt: skip
+    axes.set(xlabel=f"privacy loss of one run ({direction})", ylabel="mass" if only else "density")
+    if seen:
+        low, high = min(seen) - 2.0 * width[0], max(seen) + 2.0 * width[0]
         old = axes.get_xlim() if index else (low, high)
         axes.set_xlim(min(low, old[0]), max(high, old[1]))
 

@@ -8,6 +8,7 @@ import pytest
 from written_kernels import gaussian, laplace, truth
 
 from mechc.accountants.classical.prv import PrvAccountant
+from mechc.accountants.fft import log_subtract
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
@@ -33,6 +34,12 @@ def test_corpus_values_are_inside(name, eps_error):
     assert bound.lower <= truth(name) <= bound.upper
     assert bound.detail["eps_error"] == pytest.approx(eps_error, rel=1e-6)
     assert bound.lower < bound.estimate < bound.upper
+
+
+def test_what_is_not_known_stays_unknown():
+    accountant = PrvAccountant([Step(gaussian(1.5, 0.01).law(), 9)], eps_error=0.1)
+    logs = accountant._log(math.nan), log_subtract(math.nan, -1.0), log_subtract(-1.0, math.nan)
+    assert all(map(math.isnan, logs))
 
 
 def test_interval_is_the_shifted_estimate():

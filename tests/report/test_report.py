@@ -1,5 +1,6 @@
 """Datasheets, figures of a run, and what to cite."""
 
+import math
 import runpy
 from html.parser import HTMLParser
 from pathlib import Path
@@ -159,6 +160,21 @@ def test_the_law_of_the_loss_is_drawn_with_its_mass(gaussian):
     x, y = curve.get_xdata(), curve.get_ydata()
     assert np.allclose(y, norm.pdf(x, 0.5), atol=0.01)
     assert np.sum(y) * (x[1] - x[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_point_masses_of_one_step_are_drawn_as_masses(laplace):
+    """Losses of discrete Laplace noise are a and -a, of Laplace noise 1 and -1 with half a mass."""
+    (axes,) = mechc.load("discrete_laplace")(a=0.5).plot(kind="loss").axes
+    share = 1 / (1 + math.exp(-0.5))
+    tops = {tuple(line[1]) for lines in axes.collections for line in lines.get_segments()}
+    for place, mass in ((0.5, share), (-0.5, 1 - share)):
+        assert any(np.allclose(top, (place, mass), rtol=1e-12) for top in tops)
+    assert not axes.lines and axes.get_ylabel() == "mass"
+    (curve,) = laplace(scale=1.0).plot(kind="loss").axes[0].lines  # exp(-(1 + loss)/2)/4 between
+    x, y = curve.get_xdata(), curve.get_ydata()
+    inside = np.abs(x) < 0.9
+    assert np.allclose(y[inside], np.exp(0.5 * (x[inside] - 1)) / 4, rtol=1e-3)
+    assert y[np.abs(x) > 1.01].max() < 1e-6
 
 
 def test_figures_into_axes_of_ones_own_and_what_is_refused(gaussian, laplace):

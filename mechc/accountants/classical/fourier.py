@@ -160,8 +160,8 @@ class FourierAccountant:
     def _logged(self, total: TiltedSum, epsilon: float) -> float:
         """Log of a Riemann sum; at most 0, which sums over jumps of a density may exceed far."""
         value, _ = total.plain_payoff(epsilon, -self.window)
-        return min(0.0, math.log(value) + total.log_scale) if value > 0 else -math.inf
+        return -math.inf if value <= 0 else min(math.log(value) + total.log_scale, 0.0)
 
     def _log(self, finite: float) -> float:
-        part = math.log(finite) if finite > 0 else -math.inf
-        return min(0.0, self._composed.with_infinite(part))
+        part = -math.inf if finite <= 0 else math.log(finite)
+        return min(self._composed.with_infinite(part), 0.0)  # nan stays nan

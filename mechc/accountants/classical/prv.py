@@ -94,8 +94,8 @@ class PrvAccountant:
     def _log(self, finite: float) -> float:
         """Log of delta from the finite part, which is conditional on a finite loss."""
         log_finite = self._composed.log_finite
-        part = math.log(finite) + log_finite if finite > 0 else -math.inf
-        return min(0.0, self._composed.with_infinite(part))
+        part = -math.inf if finite <= 0 else math.log(finite) + log_finite
+        return min(self._composed.with_infinite(part), 0.0)  # nan stays nan
 
     @cached_property
     def _sum(self) -> TiltedSum:
