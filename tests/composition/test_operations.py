@@ -128,6 +128,19 @@ def test_group_on_a_sample_of_nearly_all(sigma, rest):
             assert found.upper <= truth * (1 + mpf(1e-7)) + mpf(1e-25)
 
 
+@pytest.mark.parametrize(("scale", "rest", "size"), [(0.03, 1e-5, 3), (0.05, 1e-4, 2)])
+def test_group_on_a_sample_of_nearly_all_where_the_loss_is_level(scale, rest, size):
+    """The level losses of Laplace noise are logs of powers, multiplied out they lost all digits."""
+    event = mechc.group(mechc.poisson(mechc.load("laplace"), 1.0 - rest), size)(scale=scale)
+    with mp.workdps(60):
+        r, s = mpf(1.0 - rest), mpf(scale)
+        level = size * mp.log(1 - r + r * mp.exp(-1 / s))  # at all outputs below 0
+        epsilon = float(-level) - 1e-3
+        most = -mp.expm1(epsilon + level)  # if the loss were level everywhere, not on a half alone
+        found = event.delta(epsilon, direction="add")
+        assert found.lower <= most and most / 2 <= found.upper <= most * (1 + mpf(1e-6))
+
+
 @pytest.mark.parametrize("delta", [6.8e-7, 0.3])
 @pytest.mark.parametrize("rest", [2.0**-49, 1e-9])
 def test_a_sample_of_nearly_all_of_what_is_known_by_epsilon_and_delta(delta, rest):

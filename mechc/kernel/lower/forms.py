@@ -57,7 +57,29 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
         rewritten = _Rewriter(variable, fold).rewrite(expr)
         if rewritten not in forms:
             forms.append(rewritten)
-    return list(dict.fromkeys([*forms, scaled_tails(expr, variable), completed(expr, variable)]))
+    more = scaled_tails(expr, variable), completed(expr, variable), *map(weights_factored, forms)
+    return list(dict.fromkeys([*forms, *more]))
+
+
+def weights_factored(expr: Expr) -> Expr:
+    """Weights of exponentials inside logarithms as products: (1 - r)**k keeps its digits."""
+
+    def log_of(inner: Expr) -> Expr:
+        if not isinstance(inner, Add) or rewrite.degree(inner) > rewrite.MAX_DEGREE:
+            return log(inner)
+        return log(Add(*(_weight(c) * exp(e) for e, c in exponentials(inner).items())))
+
+    return expr.replace(log, log_of) if expr.has(exp) else expr
+
+
+def _weight(expr: Expr) -> Expr:
+    """The expression factored, in a power such as (1 - r)**3 rather than less (r - 1)**3."""
+    number, product = factored(expr).as_coeff_Mul()
+    for part in Mul.make_args(product) if number < 0 else ():
+        base, power = part.as_base_exp()
+        if isinstance(base, Add) and power.is_odd:
+            return -number * product.xreplace({part: (-base) ** power})
+    return number * product
 
 
 def completed(expr: Expr, variable: Symbol) -> Expr:

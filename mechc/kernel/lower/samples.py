@@ -253,19 +253,21 @@ def _without_constants(
 
 def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
     """Samples with one parameter far above its typical range, where its domain allows that."""
-    return _moved(calculus, case, lambda parameter: LARGE)
+    return _moved(calculus, case, vectors(calculus, case, 1), lambda parameter: LARGE)
 
 
 def next_to_ends(calculus: Calculus, case: CalculusCase) -> list[Sample]:
     """Samples with one parameter next to the upper end of its domain, if that is a number."""
-    return _moved(calculus, case, lambda parameter: parameter.hi - NEXT_TO)
+    around = [*vectors(calculus, case, 1), *corners(calculus, case)]
+    return _moved(calculus, case, around, lambda parameter: parameter.hi - NEXT_TO)
 
 
 def _moved(
-    calculus: Calculus, case: CalculusCase, to: Callable[[Parameter], float]
-) -> list[Sample]:
+    calculus: Calculus, case: CalculusCase, around: list[dict[Symbol, Any]],
+    to: Callable[[Parameter], float],
+) -> list[Sample]:  # fmt: skip
     found = []
-    for theta in vectors(calculus, case, 1):
+    for theta in around:
         for parameter in calculus.pair.parameters:
             value = to(parameter)
             moved = {**theta, parameter.symbol: mpf(value)}
