@@ -127,7 +127,7 @@ def goes_on(
     if math.isfinite(limit):
         x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]
     for i, log in enumerate(log_masses(x)):
-        rises = np.diff(log) > 0.0  # nan of two that are none
+        rises = log[1:] > log[:-1]
         for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
             ends = float(x[k]), float(x[min(k + 2, x.size - 1)])
             room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])

@@ -65,9 +65,12 @@ def weights_factored(expr: Expr) -> Expr:
     """Weights of exponentials inside logarithms as products: (1 - r)**k keeps its digits."""
 
     def log_of(inner: Expr) -> Expr:
-        if not isinstance(inner, Add) or rewrite.degree(inner) > rewrite.MAX_DEGREE:
+        if not isinstance(inner, Add) or rewrite.monomials(inner) > rewrite.MOST_FACTORED:
             return log(inner)
-        return log(Add(*(_weight(c) * exp(e) for e, c in exponentials(inner).items())))
+        weights = exponentials(inner)
+        if any(weight.has(exp) for weight in weights.values()):
+            return log(inner)
+        return log(Add(*(_weight(c) * exp(e) for e, c in weights.items())))
 
     return expr.replace(log, log_of) if expr.has(exp) else expr
 
