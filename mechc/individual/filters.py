@@ -569,7 +569,7 @@ def renyi_budget(epsilon: float, delta: float, order: float) -> float:
     """Return the largest R such that (order, R)-RDP implies (epsilon, delta)-DP, rounded down."""
     check_target(epsilon, delta)
     t = check_order(order) - 1
-    terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, np.log(order / t)])
+    terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, np.log1p(1 / t)])
     return float(terms.sum() - _OUTWARD * np.abs(terms).sum())
 
 

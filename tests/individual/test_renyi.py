@@ -57,6 +57,18 @@ def test_budgets_next_to_order_one_are_rounded_down(order):
         assert truth * (1 - 1e-9) <= renyi_budget(1.0, delta, order) <= truth
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "order"),
+    [(3.1442034556338885e-09, 4.3507611808447044e-11, 792615484.6186336),
+     (6.741063210779784e-09, 5.5664909781715646e-11, 447835579.7640652)],
+)  # fmt: skip
+def test_budgets_of_large_orders_are_rounded_down(epsilon, delta, order):
+    with mpmath.workdps(50):
+        a, d = mpmath.mpf(order), mpmath.mpf(delta)
+        truth = epsilon + mpmath.log(d * a) / (a - 1) + mpmath.log(a / (a - 1))
+        assert truth * (1 - 1e-9) <= renyi_budget(epsilon, delta, order) <= truth
+
+
 @pytest.mark.parametrize("mu", [1e-150, 1e-160, 3e-162, 1e-170, 5e-324])
 def test_divergences_that_underflow_are_not_free(mu):
     with mpmath.workdps(50):
