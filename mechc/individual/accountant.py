@@ -118,7 +118,7 @@ class IndividualAccountant(TakesTurns):
             parameter: the free parameter.
             people: population size.
             span: range of the parameter, both ends positive. Values on the side of more privacy
-                loss are refused; values on the other side count as the end of the span.
+                loss are refused, be it by a rounding; those on the other side count as its end.
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
             spacing: "geometric", "linear", or "measured": geometric, with knots crowded towards
@@ -218,9 +218,10 @@ class IndividualAccountant(TakesTurns):
         repeats = listed(
             "counts", [1] * steps if counts is None else counts, f"{steps} integers", steps
         )
-        worst = float(sizes[1].min()) * _LESS
+        worst = float(sizes[1].min())
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             ratio = sizes[1] * _LESS / np.minimum(given / sizes[0], 1.0)
+        ratio = np.maximum(ratio, sizes[1])  # of who is clipped, exactly
         ratio = np.where(given > 0.0, np.minimum(ratio, np.finfo(np.float64).max), np.inf)
         mechanism = load("gaussian")
         if sampling_rate is not None:

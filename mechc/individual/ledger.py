@@ -44,7 +44,6 @@ NEAR = 1 << 12  # values whose places on the grid are computed together
 TILE = 128  # people whose places are computed before their rows are touched
 SPREAD = 256  # numbers of a row that stay at hand in a product
 PART = 1 << 12  # people whose rows are looked at together
-SLACK = 1e-12  # relative, beyond the worst knot: the rounding of a ratio
 
 
 @compiled(nogil=True)  # for the integer types that occur
@@ -328,15 +327,15 @@ class Ledger:
         grid, end = self.grid, self.grid.buckets * self.grid.unit
         found = np.empty(values.shape, self._codes) if codes is None else codes
         sign = 1.0 if grid.worst > grid.best else -1.0
-        knots, limit = -sign * grid.knots, sign * grid.worst + SLACK * grid.worst
+        knots, limit = -sign * grid.knots, sign * grid.worst
         for begin in range(0, values.size, NEAR):
             part = values[begin : begin + NEAR]
             signed = sign * part
             if (signed > limit).any():
                 bad = part[signed > limit][0]
                 raise DeclarationError(
-                    f"{name}={bad:g} is outside the span on the side of more privacy loss"
-                    f" (the worst value accounted for is {grid.worst:g})"
+                    f"{name}={float(bad)!r} is outside the span on the side of more privacy loss"
+                    f" (the worst value accounted for is {grid.worst!r})"
                 )
             if grid.splines:
                 place = np.rint(np.clip(grid.position(part), 0.0, grid.buckets) * grid.unit)

@@ -238,6 +238,16 @@ def test_noise_beyond_the_span_counts_as_its_end(gaussian):
     assert bound.lower[1] <= without <= bound.upper[1]
 
 
+def test_more_loss_than_the_end_of_the_span_is_refused_however_little():
+    """Counted at the end, delta at 3 was 7e-10 of it below the truth after 100 steps."""
+    acc = IndividualAccountant(
+        "gaussian", parameter="sigma", people=1, span=(100.0, 400.0), splines=False, mesh=0
+    )
+    with pytest.raises(DeclarationError, match="outside the span"):
+        acc.step([100.0 * (1.0 - 0.95e-12)], count=100)
+    acc.step([100.0], count=100)
+
+
 def test_parameters_that_grow_with_the_loss_run_the_other_way():
     """Randomised response: binary epsilon-DP steps, exact by counting atoms."""
     acc = IndividualAccountant(
