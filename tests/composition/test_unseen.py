@@ -425,9 +425,9 @@ def test_noise_rounded_to_integers(noise, scale, cdf, reach, width):
 
 
 def test_a_weight_of_zero_takes_its_tail_away():
-    """P = 2 exp(-2x) where w = 0 against exp(-x), apart by 1/4; exp(tL) of the reverse: t < 1."""
-    pair = load(p="(1 - w)*2*exp(-2*x) + w/2*exp(-x/2)", q="exp(-x)", support=("0", "oo"),
-                parameters=["0 <= w <= 1"])(w=0)  # fmt: skip
+    """P = 2 exp(-2x) where w = 1 against exp(-x), apart by 1/4; exp(tL) of the reverse: t < 1."""
+    pair = load(p="w*2*exp(-2*x) + (1 - w)/2*exp(-x/2)", q="exp(-x)", support=("0", "oo"),
+                parameters=["0 <= w <= 1"])(w=1)  # fmt: skip
     for direction in ("remove", "add"):
         brackets(pair.delta(0.0, direction=direction), 0.25)
     brackets(pair.renyi(1.5, direction="add"), 2 * math.log(2 / math.sqrt(2)))

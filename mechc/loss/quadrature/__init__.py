@@ -184,8 +184,9 @@ class Quadrature:
         if self._mass_of:
             return 0.0
         x, at, moved = self.x[:, AMID], self.loss[:, AMID], NEARBY * self._theta
-        for i, (_, _, _, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
-            moved[i] *= not integer
+        # beside a weight of one another tail begins
+        for i, (_, _, hi, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
+            moved[i] *= not integer and self._theta[i] < hi
         noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)
         noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
         # next to an end that moves it is no straight line
