@@ -148,7 +148,17 @@ class NumericEvent(Event):
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
-        return self._laws[direction]
+        law: PrivacyLoss = inputs.kept((NumericEvent, self.key), self._begun)[direction]
+        return law
+
+    def _begun(self) -> dict[str, PrivacyLoss]:
+        """The laws as they were before any question: those with densities grow."""
+        remove, add = self._laws["remove"], self._laws["add"]
+        if remove.source is None:
+            return {"remove": remove, "add": add.first()}
+        one_pair = remove.source is add.source and remove.is_reversed != add.is_reversed
+        first = remove.first()
+        return {"remove": first, "add": first.reversed() if one_pair else add.first()}
 
     def loss_or_stand_in(self, direction: str) -> Any:
         """As `loss`; where it cannot be resolved, an `UnresolvedLoss`."""

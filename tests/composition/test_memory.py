@@ -195,3 +195,15 @@ def test_epochs_share_nothing_that_grows():
         forget()
         for i in (0, 3, 1, 2, 1):
             assert same(asked(noise, steps, *questions[i]), first[i]), (noise, steps, i)
+
+
+def test_laws_that_an_event_holds_do_not_grow():
+    def run():
+        words = {"dataset_size": 100, "batch_size": 5, "steps": 50, "noise_multiplier": 1.0}
+        return mechc.dpsgd(**words, sampler="allocation")
+
+    question = ("delta", 0.5, "both")
+    first, asked = digits(run(), question), run()
+    for earlier in (("epsilon", 1e-12, "both"), ("renyi", 200.0, "both")):
+        digits(asked, earlier)
+    assert same(digits(asked, question), first)
