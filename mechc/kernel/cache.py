@@ -416,9 +416,17 @@ def _load(path: Path, text: str) -> Kernel:
             raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
 
 
+class KernelModule(ModuleType):
+    """A kernel that was loaded; laws that hold one can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path of the file, which is loaded again."""
+        return load, (str(self.__file__),)
+
+
 def _run(name: str, path: Path, text: str) -> Kernel:
     """Run a text; what numba makes of its functions later is sealed."""
-    module = ModuleType(name)
+    module = KernelModule(name)
     module.__file__ = str(path)
     sys.modules[name] = module
     try:

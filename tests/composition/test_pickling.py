@@ -47,6 +47,9 @@ MADE = {
     "rdp": lambda _: mechc.rdp([2.0, 4.0], [0.1, 0.2]) + mechc.load("gaussian")(sigma=9.0),
     "declared": lambda _: mechc.load(declared())(scale=9.0),
     "written": written,
+    "epoch cut short": lambda _: mechc.dpsgd(
+        dataset_size=1000, batch_size=100, steps=5, noise_multiplier=2.0, sampler="allocation"
+    ),
 }
 
 
