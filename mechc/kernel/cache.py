@@ -488,6 +488,7 @@ def directory() -> Path:
 
 def is_temporary() -> bool:
     """Whether that ends with this process, as the one that was chosen cannot be used."""
+    _homes()  # which falls back
     return bool(_fallback)
 
 

@@ -15,13 +15,19 @@ from typing import Any
 
 import mpmath
 from mpmath import mp
-from sympy import Basic, Expr, Sum, expand, expand_log, log
+from sympy import Basic, Expr, Pow, Sum, expand, expand_log, log
 
 from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.lower.context import Context
-from mechc.kernel.lower.forms import candidates, factored, plain_factors, quotients
+from mechc.kernel.lower.forms import (
+    candidates,
+    factored,
+    plain_factors,
+    quotients,
+    weights_factored,
+)
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
 from mechc.kernel.lower.samples import (
     DIGITS,
@@ -93,14 +99,14 @@ class Chooser:
 
     context: Context
     _samples: dict[int, list[Sample]] = field(default_factory=dict)
-    _ends: dict[int, list[Sample]] = field(default_factory=dict)
+    _ends: dict[tuple[int, bool], list[Sample]] = field(default_factory=dict)
     _chosen: dict[Expr, ir.Expr] = field(default_factory=dict)
 
     def loss(self, expr: Expr) -> ir.Expr:
         """The best form of a loss formula, over all regions where it holds."""
         if expr not in self._chosen:
             trials, near = self._loss_trials(expr), self._trials_near_zero(expr)
-            forms = candidates(expr, self.context.calculus.pair.variable)
+            forms = self._candidates(expr)
             measured = self._measured(forms, self._place_of(expr), "x", trials, near)
             if all(grade >= LOST or length > LONG for grade, _, length, *_ in measured):
                 last = self._graded(self._difference(expr), "x", trials, near)
@@ -125,14 +131,14 @@ class Chooser:
         if not expr.free_symbols:
             return place(expr)
         variable = self.context.calculus.pair.variable
-        forms = candidates(expr, variable)
+        forms = self._candidates(expr)
         whole = expr.replace(log, lambda inner: log(factored(inner)))
         plain, others = plain_factors(expr)
         apart = [plain + form for form in candidates(others, variable)] if plain != 0 else []
         forms = list(dict.fromkeys([*forms, whole, *apart]))
         if len(forms) == 1:
             return place(expr)
-        trials, samples = [], self.samples(case) + self._next_to_ends(case)
+        trials, samples = [], self.samples(case) + self._next_to_ends(case, wide=True)
         with mp.workdps(DIGITS):
             if far and not expr.has(Sum):
                 samples = samples + far_out(self.context.calculus, case)
@@ -205,7 +211,7 @@ class Chooser:
                         continue
                     between = (
                         (sample, x)
-                        for sample in self._next_to_ends(case)
+                        for sample in self._next_to_ends(case, wide=self._has_powers(expr))
                         for x in sample.points_between(region)
                     )
                     beside = (
@@ -271,12 +277,25 @@ class Chooser:
         calculus, first = self.context.calculus, self._first_with(loss)
         return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
 
-    def _next_to_ends(self, case: CalculusCase) -> list[Sample]:
+    def _candidates(self, expr: Expr) -> list[Expr]:
+        forms = candidates(expr, self.context.calculus.pair.variable)
+        more = map(weights_factored, forms) if self._has_powers(expr) else ()
+        return list(dict.fromkeys([*forms, *more]))
+
+    def _has_powers(self, expr: Expr) -> bool:
+        """Whether weights are powers of rates, as those of groups, and cancel multiplied out."""
+        parameters = self.context.calculus.pair.parameters
+        rates = {p.symbol for p in parameters if math.isfinite(p.hi)}
+        return any(e.is_integer and e > 1 and b.free_symbols & rates
+                   for b, e in (power.as_base_exp() for power in expr.atoms(Pow)))  # fmt: skip
+
+    def _next_to_ends(self, case: CalculusCase, wide: bool) -> list[Sample]:
         """Further vectors, at which a weight next to one may lose its complement."""
-        if id(case) not in self._ends:
+        key = id(case), wide
+        if key not in self._ends:
             with mp.workdps(DIGITS):
-                self._ends[id(case)] = next_to_ends(self.context.calculus, case)
-        return self._ends[id(case)]
+                self._ends[key] = next_to_ends(self.context.calculus, case, wide)
+        return self._ends[key]
 
     def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
         for sample in self.samples(case):

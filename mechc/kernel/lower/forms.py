@@ -57,8 +57,7 @@ def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
         rewritten = _Rewriter(variable, fold).rewrite(expr)
         if rewritten not in forms:
             forms.append(rewritten)
-    more = scaled_tails(expr, variable), completed(expr, variable), *map(weights_factored, forms)
-    return list(dict.fromkeys([*forms, *more]))
+    return list(dict.fromkeys([*forms, scaled_tails(expr, variable), completed(expr, variable)]))
 
 
 def weights_factored(expr: Expr) -> Expr:

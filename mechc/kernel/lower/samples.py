@@ -256,9 +256,12 @@ def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
     return _moved(calculus, case, vectors(calculus, case, 1), lambda parameter: LARGE)
 
 
-def next_to_ends(calculus: Calculus, case: CalculusCase) -> list[Sample]:
-    """Samples with one parameter next to the upper end of its domain, if that is a number."""
-    around = [*vectors(calculus, case, 1), *corners(calculus, case)]
+def next_to_ends(calculus: Calculus, case: CalculusCase, wide: bool) -> list[Sample]:
+    """Samples with one parameter next to the upper end of its domain, if that is a number.
+
+    The others are typical or, where `wide`, at ends of their typical ranges too.
+    """
+    around = [*vectors(calculus, case, 1), *(corners(calculus, case) if wide else ())]
     return _moved(calculus, case, around, lambda parameter: parameter.hi - NEXT_TO)
 
 
