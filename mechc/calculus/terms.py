@@ -105,6 +105,7 @@ def _with_zeros(expr: Expr, variable: Symbol) -> Expr:
 
 
 def _powers(product: Expr) -> list[tuple[Expr, Expr]]:
+    """Bases and exponents of factors."""
     return [part.as_base_exp() for part in Mul.make_args(product)]
 
 

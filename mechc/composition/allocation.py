@@ -291,6 +291,7 @@ def _last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
 
 
 def _begun(parts: tuple[tuple[Event, int], ...], kept: dict[str, Epoch]) -> dict[str, Epoch]:
+    """Both directions on laws that nothing has been asked of, with laws on grids of others."""
     steps = sum(count for _, count in parts)
     laws: list[list[tuple[PrivacyLoss, int]]] = [[], []]
     for event, count in sorted(parts, key=lambda part: -part[1]):  # proofs begin with the first

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.moments import log_total
+from mechc.loss.quadrature.panels import CLIMB
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import EPS
@@ -30,8 +31,7 @@ UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
 DEEPEST = -700.0  # log masses below are of no outcome that any sum notices
-APART, FARTHEST = 1.12, 2.0**53  # of integers that are looked at, from one to the next; the last
-CLIMB = np.linspace(0.0, 1.0, 17)
+GROWING, EXACT = 1.12, 2.0**53  # of integers looked at: one gap to the next; the last doubles
 MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
@@ -121,8 +121,8 @@ def goes_on(
     It shows by flanks at integers in geometric distance from both, and counts from log mass `least`
     on.
     """
-    side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), FARTHEST)
-    steps = np.unique(np.floor(APART ** np.arange(math.log(max(gap, 1.0), APART))))
+    side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), EXACT)
+    steps = np.unique(np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING))))
     x = last + side * np.append(0.0, steps)
     if math.isfinite(limit):
         x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]

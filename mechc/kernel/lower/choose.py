@@ -29,14 +29,7 @@ from mechc.kernel.lower.forms import (
     weights_factored,
 )
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
-from mechc.kernel.lower.samples import (
-    DIGITS,
-    Sample,
-    corners,
-    far_out,
-    next_to_ends,
-    vectors,
-)
+from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, next_to_ends, vectors
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
 from mechc.symbolic.evaluate import holds
@@ -278,6 +271,7 @@ class Chooser:
         return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
 
     def _candidates(self, expr: Expr) -> list[Expr]:
+        """Equal forms, those with factored weights where they may be needed."""
         forms = candidates(expr, self.context.calculus.pair.variable)
         more = map(weights_factored, forms) if self._has_powers(expr) else ()
         return list(dict.fromkeys([*forms, *more]))

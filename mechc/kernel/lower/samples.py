@@ -173,10 +173,9 @@ class Sample:
         if self.calculus.pair.measure is not Measure.DENSITY or not self.points(region):
             return
         ends = self.value(region.lo), self.value(region.hi)
-        known = [
-            (end, sign) for end, sign in zip(ends, (1, -1), strict=True) if mpmath.isfinite(end)
-        ]
-        for end, sign in known:
+        for end, sign in zip(ends, (1, -1), strict=True):
+            if not mpmath.isfinite(end):
+                continue
             width = min(self._scale(region, end, sign), ends[1] - ends[0])
             x = mpf(float(end + sign * BESIDE * width))
             if not ends[0] < x < ends[1]:

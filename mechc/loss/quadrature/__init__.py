@@ -95,7 +95,7 @@ class Quadrature:
         self._spread: tuple[Floats, Floats] | None = None
         none = np.empty(0)
         reached = np.full((len(self._rows), 2), np.nan)
-        self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), none, none, none)
+        self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), *[none] * 4)
         self._near, self._has_ends = self._far, bool(np.isfinite(self._rows).any())
 
     def __copy__(self) -> Quadrature:

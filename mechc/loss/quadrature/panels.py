@@ -57,7 +57,7 @@ def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
 def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
     """Return points inside every branch, closer and closer to those of its ends that are reached.
 
-    Arguments and returns as of `beyond`, gaps for points.
+    Arguments and returns as of `beyond`.
     """
     points, gaps = [], []
     for (lo, hi), ends in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
@@ -66,7 +66,7 @@ def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
             closest = math.log(max(CLEAR * abs(end), LEAST_WIDTH), CLOSER)
             gaps.append(CLOSER ** np.arange(far - 1.0, closest, -1.0) if far > closest else NONE)
             points.append(end + side * gaps[-1])
-    return _looked_at(reached, points, gaps, values)._replace(x=np.concatenate(gaps))
+    return _looked_at(reached, points, gaps, values)
 
 
 def _looked_at(
@@ -74,10 +74,10 @@ def _looked_at(
     values: Callable[[Floats], tuple[Floats, Floats]],
 ) -> Far:  # fmt: skip
     """Values at points beside each end, and how much is there if it is as wide as the gap."""
-    x = np.concatenate(points)
+    x, gap = np.concatenate(points), np.concatenate(gaps)
     log_p, loss = values(x)
     offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
-    return Far(reached, offsets, x, log_p + np.log(np.concatenate(gaps)), loss)
+    return Far(reached, offsets, x, gap, log_p + np.log(gap), loss)
 
 
 def waved(

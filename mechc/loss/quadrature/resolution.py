@@ -66,14 +66,16 @@ class Far(NamedTuple):
     Attributes:
         reached: from where to where panels of each branch reached when they were looked at.
         offsets: where those beside each end begin.
-        x: these points, or their distances from ends that are reached.
-        log_size: log of the density times the distance from the panels, or the end.
+        x: these points.
+        gap: their distances from the panels, or from ends that are reached.
+        log_size: log of the density times that distance.
         loss: the loss there.
     """
 
     reached: Floats
     offsets: Integers
     x: Floats
+    gap: Floats
     log_size: Floats
     loss: Floats
 
@@ -337,7 +339,7 @@ def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Int
         k = int(np.searchsorted(near.offsets, m, side="right")) - 1
         (here,) = (panels.region == k // 2).nonzero()
         i = here[-(k % 2)]
-        if near.x[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
+        if near.gap[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
             parts[i], found = 2, True
     return found
 
