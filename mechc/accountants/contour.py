@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,10 +26,10 @@ import numpy as np
 from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
-from mechc.accountants.contours.atoms import LEAST_SHARE, AtomicPart, BesideAtoms, Oscillation
+from mechc.accountants.contours.atoms import LEAST_SHARE, BesideAtoms, composed_atoms
 from mechc.accountants.contours.characteristic import BLOCK, Tilted
 from mechc.accountants.contours.columns import SEVERAL, Columns, targets
-from mechc.accountants.contours.decay import far_law, truncation
+from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
 from mechc.accountants.fft import log1mexp, log_add
@@ -255,9 +256,13 @@ class Side(Columns):
 
     def laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
-        atomic = self._atomic(where.c) if one_scale else None
-        if atomic is not None:
-            return BesideAtoms(atomic, self._law, self._payoff, where)
+        if one_scale and self._has_sums:
+            tilted = Tilted(self._law, where.c)
+            sums = composed_atoms(self._law.steps, tilted.atoms)
+            if sums is not None and tilted.lasting > LEAST_SHARE and tilted.spread.max() > 0.0:
+                lean = (Step(s.loss.lean(-1.0 - where.c, where.c), s.count) for s in self._coarse)
+                with suppress(NumericError):  # no nodes resolve frequencies
+                    return BesideAtoms(sums, tuple(lean), self._law, self._payoff, where)
         self._cover(float(where.grid[-1]), where.c, self._reach(where))
         return Contour(self._law, self._payoff, where)
 
@@ -277,13 +282,11 @@ class Side(Columns):
         if not contour.weight(epsilon) > 0.0:
             return None
         if isinstance(contour, BesideAtoms):
-            contour.settle(epsilon, self._rtol)
-            plain = contour.answer(epsilon)
-            if contour.atomic.order == 0 and not (plain and plain.width <= self._rtol):
-                self._blurred(contour, epsilon)
-        else:
-            enough = self._wait(contour, epsilon, most, growth)
-            plain = contour.answer(epsilon) if enough else None
+            with suppress(NumericError):
+                contour.settle(epsilon, self._rtol)
+            return contour.answer(epsilon)
+        enough = self._wait(contour, epsilon, most, growth)
+        plain = contour.answer(epsilon) if enough else None
         if contour.blurred is None:
             return plain
         smoothed = contour.blurred.answer(epsilon)
@@ -360,40 +363,12 @@ class Side(Columns):
             if share <= 1.0:
                 break
             nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
-            if isinstance(contour, BesideAtoms):
-                nodes = min(nodes, int(BLURRED / contour.cost))
-            else:
-                growth = max(1.0, contour.h * nodes / contour.reach)
-                nodes = min(nodes, int(BLURRED / (contour.cost * growth)))
-                if not self._resolve(contour, nodes):
-                    break
-            nodes = min(nodes, MOST_NODES)
-            if nodes <= contour.nodes:
+            growth = max(1.0, contour.h * nodes / contour.reach)
+            nodes = min(nodes, int(BLURRED / (contour.cost * growth)), MOST_NODES)
+            if nodes <= contour.nodes or not self._resolve(contour, nodes):
                 break
             contour.extend(nodes)
         return best
-
-    def _atomic(self, c: float) -> AtomicPart | None:
-        """The sums of atoms, and the law for high frequencies on as few panels as do."""
-        tilted = Tilted(self._law, c)
-        spread = float(tilted.spread.max())
-        if not self._has_sums or not tilted.lasting > LEAST_SHARE or not spread > 0.0:
-            return None
-        floor = 1e-18 / self._total
-        atoms = sum(s.loss.atom_loss.size for s in self._law.steps)
-        steps = tuple(Step(s.loss.lean(-1.0 - c, c), s.count) for s in self._coarse)
-        frequency = 0.0
-        for _ in range(FITS):
-            try:
-                law = far_law(c, frequency, 0.0, steps)
-                fitted = Oscillation(law, tilted, floor)
-            except NumericError:
-                return None
-            if fitted.error < FIT * self._rtol:
-                part = AtomicPart(law, tilted, fitted)
-                return part if part.order or self._law.loss.size > atoms else None
-            frequency = max(4.0 * frequency, 1.0 / spread)
-        return None
 
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""

@@ -525,10 +525,15 @@ class Tilted:
         return out
 
     @property
+    def atoms(self) -> list[Floats]:
+        """Weights of the atoms of every step."""
+        parts = zip(self._law.steps, self.weights, strict=True)
+        return [weights[step.loss.loss.size :] for step, weights in parts]
+
+    @property
     def lasting(self) -> float:
         """Log of the mass of atoms of the composition: no frequency brings the bounds below it."""
-        parts = zip(self._law.steps, self.weights, strict=True)
-        masses = [float(w[step.loss.loss.size :].sum()) for step, w in parts]
+        masses = [float(weights.sum()) for weights in self.atoms]
         if not all(mass > 0.0 for mass in masses):
             return -math.inf
         return float(self.counts @ np.log(masses))
@@ -549,10 +554,10 @@ class Tilted:
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:
         """Masses of atoms, and the table of `variation`, of every step."""
-        sizes = [s.loss.loss.size for s in self._law.steps]
         few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough
         tables = []
-        for s, w, n in zip(self._law.steps, self.weights, sizes, strict=True):
+        for s, w in zip(self._law.steps, self.weights, strict=True):
+            n = s.loss.loss.size
             if not s.loss.spacing.size:  # of nodes alone nothing is known but their mass
                 rows = LEVELS + (HIGHEST + 1 if few else 0)
                 tables.append(np.tile([0.0, float(w[:n].sum())], (rows, 1)))
@@ -561,8 +566,7 @@ class Tilted:
             tables.append(variation(*density))
             if few:
                 tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
-        atoms = np.array([float(w[n:].sum()) for w, n in zip(self.weights, sizes, strict=True)])
-        return atoms, np.stack(tables)
+        return np.array([float(w.sum()) for w in self.atoms]), np.stack(tables)
 
 
 def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:

@@ -7,11 +7,11 @@ Greengard and Lee 2004). Errors are absolute, in units of the weights' sum, wher
 `characteristic.log_phi` are accurate relative to phi - 1: that is for few steps and many
 frequencies, this the other way round.
 
-With W = `WIDTH` and R >= `OVER` grid points a mode, tau is such that what folds back onto mode n
-from its images, and what the cut of the Gaussian leaves out once it is divided by its transform,
-are each at most 2 exp(-pi W (R - 1) / (R - 1/2)), 7e-16 at R = 2. Division by the transform
-magnifies rounding by at most exp(pi W / (4 R (R - 1/2))), 86 at R = 2; it is W multiplications in
-`_spread` and log2 of the grid's size in its transform, below 45 ulps together up to 2^20 points.
+With W = `WIDTH` and R >= 2 grid points a mode, tau is such that what folds back onto mode n from
+its images, and what the cut of the Gaussian leaves out once it is divided by its transform, are
+each at most 2 exp(-pi W (R - 1) / (R - 1/2)), 7e-16 at R = 2. Division by the transform magnifies
+rounding by at most exp(pi W / (4 R (R - 1/2))), 86 at R = 2; it is W multiplications in `_spread`
+and log2 of the grid's size in its transform, below 25 and that many ulps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import EPS
 
 WIDTH = 17  # grid points that a node is spread over on either side
-ERROR = 1e-12  # of phi, in units of the weights' sum: 86 times 45 ulps, and 3e-15
-OVER = 2.0  # grid points for every frequency of either sign, at least
 
 
 @compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True)
@@ -58,7 +56,7 @@ def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
 
 
 def transform(
-    theta: NDArray[np.float64], weight: NDArray[np.float64], count: int
+    theta: NDArray[np.float64], weight: NDArray[np.float64], count: int, least: float = 2.0
 ) -> tuple[NDArray[np.complex128], float]:
     """Return sum_j w_j e^{i n theta_j} for n = 1 ... count, and a bound on their errors.
 
@@ -66,9 +64,10 @@ def transform(
         theta: angles, shape (nodes,).
         weight: non-negative, same shape.
         count: how many frequencies.
+        least: grid points for every frequency of either sign, at least, from 2 on.
     """
     modes = 2 * count + 2
-    size = 1 << math.ceil(math.log2(max(OVER * modes, 2.0 * WIDTH)))  # a Gaussian wraps once
+    size = 1 << math.ceil(math.log2(max(least * modes, 2.0 * WIDTH)))  # a Gaussian wraps once
     over = size / modes
     tau = math.pi * WIDTH / (modes * modes * over * (over - 0.5))
     wide = np.zeros(size + 2 * WIDTH)
@@ -80,5 +79,8 @@ def transform(
     scale = math.sqrt(math.pi / tau) * np.exp(n * n * tau) / size
     # theta in turns is rounded twice
     turned = 2.0 * EPS * count * float((weight * np.abs(theta)).sum())
-    error = ERROR * float(weight.sum()) + turned
+    magnified = math.exp(math.pi * WIDTH / (4.0 * over * (over - 0.5))) * EPS
+    folded = 4.0 * math.exp(-math.pi * WIDTH * (over - 1.0) / (over - 0.5))
+    share = magnified * (25.0 + math.log2(size)) + folded
+    error = share * float(weight.sum()) + turned
     return np.asarray(np.conj(np.fft.rfft(grid)[1 : count + 1]) * scale, np.complex128), error

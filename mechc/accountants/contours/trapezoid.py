@@ -12,8 +12,8 @@ are bounded by Chernoff, and m < 0 lie between max(0, M(0) - exp(eps - mT) M(-1)
 
 Where a characteristic function does not decay at all the payoff is smoothed. H(eps) is convex in
 e^eps. For a random U with E e^U = 1 therefore E H(eps + U) >= H(eps), an upper bound whose
-transform has the factor Phi(z) = E e^(-zU). With U = w X - b and X the mean of r uniforms, Phi
-falls like y^-r. The excess is E psi(S - eps) for the composed loss S, where
+transform has the factor Phi(z) = E e^(-zU). U is normal with variance v^2 and mean -v^2/2, so that
+Phi(z) = exp(v^2 z (z + 1) / 2). The excess is E psi(S - eps) for the composed loss S, where
 
     psi(x) = E (e^(U - x) - 1)_+ for x > 0,    E (1 - e^(U - x))_+ for x < 0,
 
@@ -23,7 +23,8 @@ p(x + s) / p(x) falls in x for s > 0. Hence
     E H(eps + U) - C E p(S - eps) <= H(eps) <= E H(eps + U),    C = psi(0) / p(0),
 
 and E p(S - eps), the density of the smoothed loss, has the transform Phi alone. The width is about
-w^2 / 24r times the density of the composed loss at eps: it falls with the square of the frequency.
+v^2 / 2 times the density of the composed loss at eps: it falls with the square of the frequency.
+Bounds on images by exp(K(s) - s eps) grow by Phi(s).
 """
 
 from __future__ import annotations
@@ -346,7 +347,9 @@ class Contour:
         tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
         return self.conclude(epsilon, Totals(total, total, total, noise, tail))
 
-    def conclude(self, epsilon: float, totals: Totals) -> Answer | None:
+    def conclude(
+        self, epsilon: float, totals: Totals, images: Floats | None = None
+    ) -> Answer | None:
         """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
         total, start = float(totals.upper), self.weight(epsilon)
         if not (total > 0.0 and start * total > 0.0):  # a product may underflow
@@ -359,7 +362,8 @@ class Contour:
             mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
             error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
         low, middle = totals.lower / total, totals.estimate / total
-        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), self._images)
+        images = self._images if images is None else images
+        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), images)
         lower, estimate, upper, _, share, right, unknown, rounding = found
         if not upper < math.inf:
             return None
@@ -492,58 +496,35 @@ def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
     return share
 
 
-RANK = 32  # uniforms in the mean
 FARTHEST = 1e150  # of z: its square is a number
 LOST = 1e-11  # size of Phi at the last frequency
-WIDEST = 20.0  # width of the shift, in units of 1 and of 1 / c, beyond which nothing is left
-DIRECT = 1e-2  # below this size of x, log((1 - exp(-x)) / x) is a series
+WIDEST = 1.0  # v, in units of 1 and of 1 / c, beyond which nothing is left
 
 
 class Blur:
     """The random shift U of epsilon.
 
     Attributes:
-        width: w, the length of its support.
-        centre: b; the support is (-b, w - b).
-        excess: C, or more.
+        spread: v, its standard deviation.
+        excess: C.
     """
 
-    def __init__(self, width: float) -> None:
-        """Centre U so that E e^U = 1."""
-        self.width, self._part = width, width / RANK
-        self.centre = RANK * float(_log_mean_exp(np.array([-self._part + 0j]))[0].real)
-        # psi(0) = E|e^U - 1| / 2 <= sqrt(Var e^U) / 2, and log E e^2U <= w^2 / 12 r
-        spread = math.sqrt(math.expm1(width * width / (12.0 * RANK)))
-        self.excess = 0.5 * spread / self._density_at_zero() * (1.0 + 1e-9)
-
-    def _density_at_zero(self) -> float:
-        """p(0) by the inversion formula, whose trapezoid rule is exact for a bounded support."""
-        h = math.pi / self.width
-        n = np.arange(1.0, math.ceil(2.0 * RANK * 1e17 ** (1.0 / RANK) / math.pi) + 1.0)
-        values = self.transform(np.asarray(1j * h * n, np.complex128)).real
-        return (1.0 + 2.0 * float(values.sum())) * h / (2.0 * math.pi)
+    def __init__(self, spread: float) -> None:
+        """Take v: psi(0) is P(-v^2 < U < 0)."""
+        self.spread, v = spread, spread
+        peak = math.exp(-v * v / 8.0) / (v * math.sqrt(2.0 * math.pi))
+        self.excess = math.erf(v / math.sqrt(8.0)) / peak * (1.0 + 1e-14)
 
     def transform(self, z: Complexes) -> Complexes:
         """Return Phi(z) = E e^(-zU)."""
-        out: Complexes = np.exp(z * self.centre + RANK * _log_mean_exp(z * self._part))
+        out: Complexes = np.exp(0.5 * self.spread**2 * z * (z + 1.0))
         return out
 
     def tails(self, c: float, start: float) -> tuple[float, float]:
         """Bound the integrals of |Phi(c + iy)| / y^2 and of |Phi(c + iy)| from y = start on."""
-        log_size = c * self.centre + RANK * math.log(0.5 + 0.5 * math.exp(-c * self._part))
-        log_size += RANK * math.log(2.0 / (self._part * start))
-        size = math.exp(min(log_size, 300.0))
-        return size / (start * (RANK + 1.0)), size * start / (RANK - 1.0)
-
-
-def _log_mean_exp(x: Complexes) -> Complexes:
-    """Log of (1 - exp(-x)) / x, the mean of exp(-xV) for V uniform on (0, 1)."""
-    small = np.abs(x) < DIRECT
-    safe = np.where(small, 1.0, x)
-    square = np.where(small, x, 0.0) ** 2
-    series = -0.5 * x + square * (1.0 / 24.0 - square * (1.0 / 2880.0 - square / 181440.0))
-    out: Complexes = np.where(small, series, np.log(-np.expm1(-safe) / safe))
-    return out
+        v = self.spread
+        size = math.exp(min(0.5 * v * v * (c * (c + 1.0) - start * start), 300.0)) / (v * v * start)
+        return size / (start * start), size
 
 
 class Blurred:
@@ -553,14 +534,16 @@ class Blurred:
         """Smooth so much that nothing is left of the last frequency of the contour."""
         self.contour = contour
         self._last = contour.h * contour.nodes
-        self.blur = Blur(min(2.0 * RANK * LOST ** (-1.0 / RANK) / self._last, WIDEST))
+        self.blur = Blur(min(math.sqrt(-2.0 * math.log(LOST)) / self._last, WIDEST))
         self._factor: Complexes = np.empty(0, np.complex128)
+        s, log_b, rest = contour.images(1.0)
+        self._images = np.array([s, log_b + 0.5 * self.blur.spread**2 * s * (s + 1.0), rest])
 
     def answer(self, epsilon: float) -> Answer | None:
         """Return bounds at epsilon; None where it or z is too far, or sums are not positive."""
         contour, blur = self.contour, self.blur
         start = contour.weight(epsilon)
-        if not start > 0.0 or blur.width * (1.0 + contour.c) > WIDEST:
+        if not start > 0.0 or blur.spread * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
         if not max(contour.c, y.max(initial=0.0)) < FARTHEST:
@@ -584,4 +567,4 @@ class Blurred:
             lower=upper - density, estimate=upper - 0.4 * density, upper=upper,
             noise=2.0 * (error + more), truncation=(tail + blur.excess * far) * contour.period,
         )  # fmt: skip
-        return contour.conclude(epsilon, totals)
+        return contour.conclude(epsilon, totals, self._images)
