@@ -24,14 +24,12 @@ mass of P and Q.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from mechc.adjacency import Claim
 
 PROTOCOL = 2
 
@@ -121,190 +119,8 @@ def is_closed(kernel: Kernel, name: str) -> bool:
     return kernel.CAPABILITIES.get(name, "").startswith("closed")
 
 
-class Described(Protocol):
-    """A mechanism as other rooms see it (`mechc.composition.mechanism.Mechanism`, a table)."""
-
-    @property
-    def name(self) -> str:
-        """Name for people."""
-
-    @property
-    def key(self) -> str:
-        """What identifies the kernel or the table."""
-
-    @property
-    def parameters(self) -> tuple[ParameterInfo, ...]:
-        """The parameters in kernel order."""
-
-    @property
-    def bound(self) -> Mapping[str, float]:
-        """Parameter values fixed so far."""
-
-    @property
-    def claim(self) -> Claim:
-        """What the pair stands for."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether both directions are the same, proved."""
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Keys of the literature."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The compiled kernel."""
-
-    @property
-    def law_kernel(self) -> Kernel:
-        """The kernel that laws are made of."""
-
-    @property
-    def reverse_kernel(self) -> Kernel | None:
-        """The kernel of the "add" direction if it was declared separately."""
-
-    @property
-    def tag_kernel(self) -> Kernel | None:
-        """The kernel of the law of an index that the output tells."""
-
-    @property
-    def source(self) -> str:
-        """Text of the kernel."""
-
-    @property
-    def declaration(self) -> Any:
-        """The declaration (imports sympy)."""
-
-    @property
-    def moved_by(self) -> str | None:
-        """Name of the parameter that says how far a query moves, None without additive noise."""
-
-    def derived(self, what: str, make: Callable[[], Any]) -> Any:
-        """What is read off the declaration, as JSON holds it; kept beside the kernel."""
-
-    def explain(self, *, whole: bool = False) -> Any:
-        """What was derived (imports sympy)."""
-
-    def record(self) -> dict[str, Any]:
-        """What a run file holds of it."""
-
-    @property
-    def rates(self) -> tuple[str, ...]:
-        """Names of the parameters that are sampling rates."""
-
-    @property
-    def upper_only(self) -> str:
-        """Why answers bound the mechanism from above alone, "" where they are exact."""
-
-    def unsampled(self, theta: tuple[float, ...]) -> Any:
-        """The event on all records where a sample keeps them all, else None."""
-
-    def __call__(self, **values: Any) -> Any:
-        """Bind all parameters; an event."""
-
-
-class Asked(Protocol):
-    """An event or a composition as a figure asks it."""
-
-    def composition(self) -> Run:
-        """The composition that the queries are about."""
-
-    def delta(self, epsilon: Any, **how: Any) -> Any:
-        """Bounds on delta."""
-
-    def log_delta(self, epsilon: Any, **how: Any) -> Any:
-        """Bounds on log delta."""
-
-    def epsilon(self, delta: Any = None, **how: Any) -> Any:
-        """Bounds on epsilon."""
-
-    def tradeoff(self, alpha: Any, **how: Any) -> Any:
-        """Bounds on the false negative rate."""
-
-    def epsilon_curve(self, delta: float, counts: Iterable[int], **how: Any) -> Any:
-        """Bounds on epsilon after each number of repetitions."""
-
-
-class Use(Asked, Protocol):
-    """An event as other rooms see it: a mechanism with its parameters bound."""
-
-    mechanism: Described
-    theta: tuple[float, ...]
-
-    @property
-    def allocated(self) -> tuple[tuple[Use, int], ...]:
-        """Distinct steps with counts, where a record takes part in one of them."""
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """Parameter values by name."""
-
-    @property
-    def claim(self) -> Claim:
-        """What the pair stands for."""
-
-    def record(self) -> dict[str, Any]:
-        """What a run file holds of it."""
-
-    def rho_bound(self) -> float:
-        """A rho of zCDP known in closed form, nan where there is none."""
-
-    def at(self, **values: float) -> Use:
-        """The event with other values of some parameters."""
-
-    def loss(self, direction: str = "remove") -> Any:
-        """The law of the privacy loss in one direction."""
-
-    def __mul__(self, count: Any) -> Run:
-        """Repeat."""
-
-    def __rmul__(self, count: Any) -> Run:
-        """Repeat."""
-
-
-class Run(Asked, Protocol):
-    """A composition as the functions behind its queries see it."""
-
-    @property
-    def parts(self) -> tuple[tuple[Any, int], ...]:
-        """Distinct events with their counts."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether both directions are the same, proved for every event."""
-
-    @property
-    def claim(self) -> Claim:
-        """The weakest claim of the events."""
-
-    @property
-    def count(self) -> int:
-        """Total number of steps."""
-
-    def unit(self) -> tuple[Run, int]:
-        """The shortest run that this one repeats, and how often."""
-
-    @property
-    def methods_used(self) -> frozenset[str]:
-        """Names of the methods that have answered."""
-
-    def steps(self, direction: str) -> tuple[Any, ...]:
-        """The distinct privacy losses of one direction with their counts."""
-
-    def directions(self, direction: str) -> tuple[str, ...]:
-        """The directions to evaluate for "both", "remove" or "add"."""
-
-    def evaluation(
-        self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
-    ) -> Any:
-        """Log delta as a function."""
-
-    def __mul__(self, count: Any) -> Run:
-        """Repeat everything."""
-
-    def __rmul__(self, count: Any) -> Run:
-        """Repeat everything."""
-
-    def __add__(self, other: Any) -> Run:
-        """Compose."""
+# What users hold, as rooms take it that stand below `composition`, where they are made:
+Described: TypeAlias = Any  # a Mechanism, or the Table in the place of one
+Use: TypeAlias = Any  # an Event
+Run: TypeAlias = Any  # a Composition
+Asked: TypeAlias = Any  # either of these, or what answers the same queries

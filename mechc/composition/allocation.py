@@ -204,7 +204,7 @@ class AllocatedEvent(NumericEvent):
 
     def __repr__(self) -> str:
         """Show the events and t."""
-        return self.mechanism.name
+        return str(self.mechanism.name)
 
     @property
     def upper_only(self) -> str:
