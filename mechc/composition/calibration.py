@@ -195,16 +195,14 @@ def calibrate(
     return Calibration(value, bound, int(value) if counting else count, solve_for)
 
 
-def least_noisy(profile: Profile, info: ParameterInfo, owner: str, *, proven: bool = True) -> float:
+def least_noisy(profile: Profile, info: ParameterInfo, owner: str) -> float:
     """Return the least noisy value of a parameter that meets the target, sought near `typical`.
-
-    Where it need not be proven to meet it, the last guess is not asked about.
 
     Raises:
         UnsupportedError: no value in the domain meets the target, every value does, or delta is
             seen not to be monotone.
     """
-    ends = None if info.integer else _by_secants(profile, info, proven)
+    ends = None if info.integer else _by_secants(profile, info)
     if ends is None:
         ends = straddle(profile, info, owner)
         value = _between(profile, *ends) if info.integer else _settle(profile.excess, *ends)
@@ -526,7 +524,7 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     return (math.floor(new_lo), math.ceil(new_hi)) if info.integer else (new_lo, new_hi)
 
 
-def _by_secants(profile: Profile, info: ParameterInfo, proven: bool) -> tuple[float, float] | None:
+def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | None:
     """Return (good, bad), the good one within the tolerance; None where a few guesses fail."""
     # Secants, and parabolas, through the log of the parameter as a function of the `height` of a
     # profile, which is taken to fall like one over the parameter, as of noise, to begin with, or
@@ -573,8 +571,6 @@ def _by_secants(profile: Profile, info: ParameterInfo, proven: bool) -> tuple[fl
         if abs(step) < ALMOST and not decided:  # another direction may decide there
             ask, known, ends = profile.excess, [], {}
         place += min(max(step, -FARTHEST), FARTHEST) * (1 if runs else turns)
-        if decided and runs and not proven:
-            return math.exp(place), math.exp(place + math.copysign(TOLERANCE, run))
     profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > CLOSE
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None

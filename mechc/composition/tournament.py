@@ -5,9 +5,8 @@ additive noise. Out: each with the least noise whose *proven* upper bound of del
 ranked by an error of its noise; or the shape parameters for which that error is least.
 
 The noise of most mechanisms can be stretched: a list of parameters (found from the density) scales
-with the outputs. Stretching these and the sensitivity together changes no privacy loss, so that the
-largest sensitivity that meets the target says how far to stretch. Of other noise, as on a lattice,
-the parameter that moves the variance most is solved for.
+with the outputs, and how far is solved for. Of other noise, as on a lattice, it is the parameter
+that moves the variance most.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from mechc.accountants.bound import Bound, as_table, plain
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
 from mechc.composition.calibration import Profile, attainable, least_noisy
-from mechc.composition.events import Event
+from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.noise import Noise
@@ -42,7 +41,7 @@ from mechc.errors import (
     suggestion,
 )
 from mechc.numeric.roots import lowest
-from mechc.protocol import Measure
+from mechc.protocol import Measure, ParameterInfo
 
 if TYPE_CHECKING:
     import os
@@ -57,13 +56,11 @@ ERRORS: dict[str, Callable[[Noise], float]] = {
     "quantile_999": lambda noise: noise.error_quantile(0.999),
 }
 """The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
-Shape = tuple[float, ...]
-Stretch = Callable[[float], Event]  # the release whose outputs are so many times as wide
+STRETCH = ParameterInfo("stretch", 0.0, math.inf, True, True, False, None, (0.5, 8.0))
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
 FAR_BELOW = 0.1  # share of the target below which a value is not the least
-SURE = 1e-9  # relative stretch added until the rounded parameters meet the target
 
 
 @dataclass(frozen=True)
@@ -336,30 +333,25 @@ def optimise(
     """
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
     tolerance = positive("optimise", "tolerance", tolerance)
-    error, wanted = _error(minimise), _ranges(over)
+    error = _error(minimise)
     if not isinstance(parameters, (Mapping, type(None))):
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
     kept = load(mechanism).bind(**(parameters or {}))
-    names, ranges = list(wanted), [_range(kept, *one) for one in wanted.items()]
-    tried: dict[Shape, float] = {}
-    stretched: dict[Shape, tuple[float, Stretch]] = {}
-    failed: list[MechcError] = []
+    names, ranges = zip(*_ranges(kept, over).items(), strict=True)
+    found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
+    tried: dict[tuple[float, ...], float] = {}
+    why = ", the error is infinite"
 
     def at(place: Any) -> float:
+        nonlocal why
         shape = tuple(float(v) for v in np.ravel(place))
         if shape not in tried:
+            bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
             try:
-                bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
-                found = setting.stretched(bound_to, _expected(stretched, shape))
-                if found is None:
-                    event = setting.least_noise(bound_to)[0]
-                else:
-                    stretched[shape] = found
-                    event = found[1](setting.sensitivity / found[0])
-                tried[shape] = float(error(event))
-            except UnsupportedError as why:
-                failed.append(why)
-                tried[shape] = math.inf
+                found[shape] = setting.least_noise(bound_to)
+                tried[shape] = float(error(found[shape][0]))
+            except UnsupportedError as refusal:
+                why, tried[shape] = f": {refusal}", math.inf
         return tried[shape]
 
     if len(names) == 1:
@@ -369,28 +361,26 @@ def optimise(
             if known[0] == known[1]:
                 break
             lo, hi = (lo, 0.5 * (lo + hi)) if known[0] else (0.5 * (lo + hi), hi)
-        probes = lo, lo + xtol, 0.5 * (lo + hi), hi - xtol, hi
-        shown = at(lo), at(probes[2]), at(hi)
-        rising, falling = shown[0] < shown[1] < shown[2], shown[0] > shown[1] > shown[2]
-        ends = (rising, probes[1], shown[0]), (falling, probes[3], shown[2])
-        if not any(so and at(inside) >= end for so, inside, end in ends):
-            least = shown[1] < min(shown[0], shown[2]) and max(shown) < math.inf
-            lowest(at, lo, hi, xtol=xtol, inside=probes[2] if least else None)
+        middle = 0.5 * (lo + hi)
+        low, inner, high = at(lo), at(middle), at(hi)
+        at_end = (low < inner < high and low <= at(lo + xtol)) or (
+            low > inner > high and high <= at(hi - xtol)
+        )
+        if not at_end:
+            least = inner < min(low, high) and max(low, high) < math.inf
+            lowest(at, lo, hi, xtol=xtol, inside=middle if least else None)
     else:
         from scipy.optimize import minimize
 
         start = [0.5 * (lo + hi) for lo, hi in ranges]
         how = {"xatol": tolerance, "fatol": tolerance**2}
         minimize(at, start, method="Nelder-Mead", bounds=ranges, options=how)
-    finite = {shape: found for shape, found in tried.items() if math.isfinite(found)}
-    if not finite:
-        why = f": {failed[-1]}" if failed else ", the error is infinite"
+    shape = min(tried, key=lambda values: tried[values])
+    if not math.isfinite(tried[shape]):
         raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
-    shape = min(finite, key=lambda values: finite[values])
     values = dict(zip(names, shape, strict=True))
-    event, bound = setting.least_noise(kept.bind(**values), stretched.get(shape))
     word = minimise if isinstance(minimise, str) else "error"
-    return Optimum(values, float(error(event)), event, bound, len(tried), word)
+    return Optimum(values, tried[shape], *found[shape], len(tried), word)
 
 
 @dataclass(frozen=True)
@@ -420,89 +410,54 @@ class Setting:
         distance = positive(owner, "sensitivity", sensitivity)
         return cls(epsilon, float(target[1]), number, rate, distance)
 
-    def least_noise(
-        self, mechanism: Mechanism, known: tuple[float, Stretch] | None = None
-    ) -> tuple[Event, Bound]:
+    def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Return one release with the least noise that meets the target, and all releases' delta.
 
         Raises:
             UnsupportedError: it is not additive noise, or none meets the target.
         """
-        found = known or self.stretched(mechanism)
-        if found is None:
-            return self._solved(mechanism)
-        move, stretch = found
-        factor = self.sensitivity / move
-        for again in range(8):
-            event = stretch(factor)
-            bound = self.delta_of(event)
-            if float(bound.upper) <= self.delta:
-                return event, bound
-            factor *= 1.0 + SURE * 10.0**again
-        raise UnsupportedError(f"{mechanism.name}: the target is not met at the stretch found")
-
-    def stretched(
-        self, mechanism: Mechanism, near: float | None = None
-    ) -> tuple[float, Stretch] | None:
-        """How far a query may move at the parameters at hand, and the release of a stretch.
-
-        Sought first near a guess, if there is one; that it is not too far the caller proves. None
-        where the noise cannot be stretched.
-        """
-        moved = _moved(mechanism)
-        start = _start(mechanism, {moved: self.sensitivity})
-        powers = _stretch(mechanism, start, moved)
-        if powers is None:
-            return None
-        whole = Mechanism(mechanism.origin, mechanism.transforms)
-
-        def stretch(factor: float) -> Event:
-            return whole(**{k: v * factor ** powers.get(k, 0) for k, v in start.items()})
-
-        fixed = {k: v for k, v in start.items() if k not in (moved, *mechanism.bound)}
-        return self._calibrated(mechanism, moved, fixed, near=near, proven=False), stretch
-
-    def delta_of(self, event: Event) -> Bound:
-        """Bounds on delta of all releases."""
-        each = event if self.sampling is None else poisson(event, self.sampling)
-        return (each * self.count).delta(self.epsilon, max_work=WORK)
-
-    def _calibrated(
-        self, mechanism: Mechanism, name: str, fixed: Mapping[str, float], work: float = WORK,
-        near: float | None = None, proven: bool = True,
-    ) -> float:  # fmt: skip
-        """The least noisy value of a parameter."""
-        sampled = mechanism if self.sampling is None else poisson(mechanism, self.sampling)
-        info = next(p for p in sampled.parameters if p.name == name)
-        if near is not None and info.lo < near < info.hi:
-            info = info._replace(typical=(0.5 * near, 2.0 * near))
-        how = {"method": "auto", "direction": "both", "max_work": work}
+        info, release = self._family(mechanism)
         target = attainable(mechanism.name, self.epsilon, self.delta)
-        profile = Profile(lambda v: sampled(**{**fixed, name: v}) * self.count, how, *target)
-        return least_noisy(profile, info, sampled.name, proven=proven)
-
-    def _solved(self, mechanism: Mechanism) -> tuple[Event, Bound]:
-        """Solve for the parameter that moves the variance most."""
-        moved = _moved(mechanism)
-        start = _start(mechanism, {moved: self.sensitivity})
-        free = [k for k in start if k != moved and k not in mechanism.bound]
-        whole = Mechanism(mechanism.origin, mechanism.transforms)
-        spread = {}
-        for name in free:
-            info = next(p for p in mechanism.parameters if p.name == name)
-            lo, hi = (whole(**{**start, name: v}).noise.variance().value for v in info.typical)
-            spread[name] = abs(math.log(hi / lo)) if 0.0 < lo < math.inf and hi > 0.0 else -1.0
-        if not spread:
-            raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
-        name = max(spread, key=lambda word: spread[word])
-        others = {k: v for k, v in start.items() if k != name and k not in mechanism.bound}
         for work in (WORK, 2.0 * WORK):
-            value = self._calibrated(mechanism, name, others, work=work)
-            event = whole(**{**start, name: value})
-            bound = self.delta_of(event)
-            if float(bound.upper) > FAR_BELOW * self.delta:  # else less noise had no answer
+            how = {"method": "auto", "direction": "both", "max_work": work}
+            profile = Profile(lambda value: self._all(release(value)), how, *target)
+            event = release(least_noisy(profile, info, mechanism.name))
+            bound = self._all(event).delta(self.epsilon, max_work=WORK)
+            if float(bound.upper) >= FAR_BELOW * self.delta:  # else less noise had no answer
                 break
         return event, bound
+
+    def _all(self, event: Event) -> Composition:
+        """All releases."""
+        return (event if self.sampling is None else poisson(event, self.sampling)) * self.count
+
+    def _family(self, mechanism: Mechanism) -> tuple[ParameterInfo, Callable[[float], Event]]:
+        """What is solved for, a stretch or a parameter, and the release at a value of it."""
+        moved = mechanism.moved_by
+        if moved is None:
+            raise UnsupportedError(
+                f"{mechanism.name} is not declared as noise added to a query (expected a mechanism "
+                "made by mechc.declare.additive)"
+            )
+        if not moved:
+            raise UnsupportedError(f"{mechanism.name}: its sensitivity is no parameter of its own")
+        given = {moved: self.sensitivity, **mechanism.bound}
+        start = {info.name: given.get(info.name, info.usual) for info in mechanism.parameters}
+        free = [info for info in mechanism.parameters if info.name not in given]
+        whole = Mechanism(mechanism.origin, mechanism.transforms)
+        powers = _stretch(whole, start, [info.name for info in free])
+        if powers is not None:
+            return STRETCH, lambda factor: whole(**_stretched(start, powers, factor))
+        if not free:
+            raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
+
+        def spread(info: ParameterInfo) -> float:
+            ends = (whole(**{**start, info.name: v}).noise.variance().value for v in info.typical)
+            lo, hi = ends
+            return abs(math.log(hi / lo)) if 0.0 < lo < math.inf and hi > 0.0 else -1.0
+
+        info = max(free, key=spread)
+        return info, lambda value: whole(**{**start, info.name: value})
 
 
 def _is_additive(mechanism: Mechanism) -> bool:
@@ -523,65 +478,37 @@ def _enter(mechanism: Mechanism, setting: Setting) -> Entrant:
     return Entrant(mechanism.name, event, errors, bound, time.perf_counter() - start)
 
 
-def _moved(mechanism: Mechanism) -> str:
-    """Name of the parameter by which the query moves."""
-    name = mechanism.moved_by
-    if name is None:
-        raise UnsupportedError(
-            f"{mechanism.name} is not declared as noise added to a query (expected a mechanism "
-            "made by mechc.declare.additive)"
-        )
-    if not name:
-        raise UnsupportedError(f"{mechanism.name}: its sensitivity is no parameter of its own")
-    return name
+def _stretched(
+    start: Mapping[str, float], powers: Mapping[str, int], factor: float
+) -> dict[str, float]:
+    """Parameters of outputs that are so many times as wide."""
+    return {name: value * factor ** powers.get(name, 0) for name, value in start.items()}
 
 
-def _start(mechanism: Mechanism, values: Mapping[str, float]) -> dict[str, float]:
-    """What is given or bound, else what is usual."""
-    given = {**values, **mechanism.bound}
-    return {info.name: given.get(info.name, info.usual) for info in mechanism.parameters}
-
-
-def _stretch(mechanism: Mechanism, start: Mapping[str, float], moved: str) -> dict[str, int] | None:
+def _stretch(
+    whole: Mechanism, start: Mapping[str, float], free: Sequence[str]
+) -> dict[str, int] | None:
     """Powers of a stretch of the outputs that open parameters scale with, None without any."""
     # Density q is a scale family in them if c q(c x) at the stretched parameters is q(x), here seen
     # to be so at several points for two stretches.
-    whole = Mechanism(mechanism.origin, mechanism.transforms)
     if whole.kernel.MEASURE != Measure.DENSITY:
         return None
-    free = [k for k in start if k != moved and k not in mechanism.bound]
-    here = whole(**start).noise
-    x = PLACES * here.extent
-    wanted = here.density(x)
+    x = PLACES * whole(**start).noise.extent
+    wanted = whole(**start).noise.density(x)
+
+    def agrees(powers: Mapping[str, int], c: float) -> bool:
+        try:
+            found = c * whole(**_stretched(start, powers, c)).noise.density(c * x)
+        except MechcError:
+            return False
+        return bool(np.allclose(found, wanted, rtol=1e-9, atol=0.0))
+
     candidates = itertools.product(POWERS, repeat=len(free))
     for tried in sorted(candidates, key=lambda p: sum(map(abs, p))):
         powers = dict(zip(free, tried, strict=True))
-        if any(tried) and all(_agrees(whole, start, powers, x, wanted, c) for c in (1.375, 0.8125)):
-            return {**powers, moved: 0}
+        if any(tried) and agrees(powers, 1.375) and agrees(powers, 0.8125):
+            return powers
     return None
-
-
-def _agrees(
-    whole: Mechanism, start: Mapping[str, float], powers: Mapping[str, int], x: Any, wanted: Any,
-    c: float,
-) -> bool:  # fmt: skip
-    values = {name: value * c ** powers.get(name, 0) for name, value in start.items()}
-    try:
-        found = c * whole(**values).noise.density(c * x)
-    except MechcError:
-        return False
-    return bool(np.allclose(found, wanted, rtol=1e-9, atol=0.0))
-
-
-def _expected(found: Mapping[Shape, tuple[float, Stretch]], shape: Shape) -> float | None:
-    """About how far a query may move at a shape: a parabola in the logs of the nearest."""
-    places, here = list(found), np.array(shape)
-    if not places:
-        return None
-    near = sorted(places, key=lambda p: float(np.sum((p - here) ** 2)))[: 2 * here.size + 1]
-    logs, away = np.log([found[p][0] for p in near]), np.array(near) - here
-    terms = np.column_stack([np.ones(len(near)), away, away**2])
-    return float(np.exp(logs[0] + np.linalg.lstsq(terms, logs - logs[0])[0][0]))
 
 
 def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]:
@@ -596,25 +523,21 @@ def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]
     return lambda event: ERRORS[word](event.noise) ** power
 
 
-def _ranges(over: Any) -> dict[str, tuple[float, float]]:
-    """The ranges to look in, each from a lower to an upper end."""
+def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
+    """The ranges to look in, each from a lower to an upper end, inside its domain."""
     if not isinstance(over, Mapping) or not over:
         raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
+    free = {p.name: p for p in mechanism.parameters if p.name not in mechanism.bound}
+    found = {}
     for name, ends in over.items():
         pair = inputs.as_array(f"optimise: over {name}", ends)
         if pair.shape != (2,) or not pair[0] < pair[1]:
             raise DeclarationError(f"optimise: over {name}: {ends!r} (expected (lower, upper))")
-    return dict(over)
-
-
-def _range(mechanism: Mechanism, name: str, ends: Any) -> tuple[float, float]:
-    """The range of a parameter, inside its domain."""
-    info = next((p for p in mechanism.parameters if p.name == name), None)
-    if info is None or name in mechanism.bound:
-        free = [p.name for p in mechanism.parameters if p.name not in mechanism.bound]
-        raise DeclarationError(
-            f"{mechanism.name}: over={name!r} is not open{suggestion(name, free)} (open: "
-            f"{', '.join(free)})"
-        )
-    lo, hi = (inputs.check(mechanism.name, info, end) for end in ends)
-    return lo, hi
+        if name not in free:
+            raise DeclarationError(
+                f"{mechanism.name}: over={name!r} is not open{suggestion(name, free)} (open: "
+                f"{', '.join(free)})"
+            )
+        lo, hi = (inputs.check(mechanism.name, free[name], end) for end in ends)
+        found[name] = lo, hi
+    return found
