@@ -12,13 +12,13 @@ import html
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import scipy
 
-from mechc.accountants.bound import Bound, plain
+from mechc.accountants.bound import Bound, Quantity, plain
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
 from mechc.composition.divergences import true_positive
@@ -40,7 +40,6 @@ WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
-ALMOST = 1e-5  # log of a factor to a guess that is expected to be the last
 CLOSE = 0.3  # log of a factor by which no guess gets that deep
 FAR = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
@@ -231,15 +230,15 @@ def _target(
                 f"calibrate: no mechanism meets tpr={high:g} at fpr={low:g}, as guessing has the "
                 "power fpr (expected 0 < fpr < tpr)"
             )
-        return Power(run, how, math.log(high / low), math.log(high), low)
+        return Power(run, how, math.log(high / low), math.log(high), fpr=low)
     if advantage is not None:
         epsilon, delta = 0.0, share("calibrate", "advantage", advantage)
     if epsilon is None or delta is None:
         raise DeclarationError(
             "calibrate: give a target, epsilon= with delta=, or advantage=, or tpr= with fpr="
         )
-    at = attainable("calibrate", epsilon, delta)
-    return (Profile if advantage is None else Advantage)(run, how, *at)
+    quantity = Quantity.DELTA if advantage is None else Quantity.ADVANTAGE
+    return Profile(run, how, *attainable("calibrate", epsilon, delta), quantity)
 
 
 def attainable(owner: str, epsilon: Any, delta: Any) -> tuple[float, float]:
@@ -267,6 +266,7 @@ class Profile:
         how: the words of the question.
         epsilon: where delta is asked.
         log_target: log of the largest value allowed.
+        quantity: what it is called.
         known: bounds by value, as they were found.
         far: whether the next value may be so far below the target that a bound is enough.
     """
@@ -275,45 +275,26 @@ class Profile:
     how: dict[str, Any]
     epsilon: float
     log_target: float
+    quantity: Quantity = Quantity.DELTA
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
         self.far = True
         self.known: dict[float, tuple[float, float]] = {}
-        self._steered: dict[float, float] = {}
         self._last: tuple[float, Composition] | None = None
-        self.lead = ""  # the direction that was the worse one where both were evaluated
 
     def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
-        return run.delta(self.epsilon, **self.how)
+        return replace(run.delta(self.epsilon, **self.how), quantity=self.quantity)
 
     def excess(self, value: float) -> float:
         """Return the proven upper bound of log delta minus the target: at most 0 is good."""
         if value not in self.known:
-            self.known[value] = self._asked(value, self._bounds)
+            with asked(), limited(self.how["max_work"], self.how["method"]):
+                run = self.at(value)
+                evaluation = run.evaluation(self.how["method"], self.how["direction"])
+                self.known[value] = self._bounds(evaluation)
         return self.known[value][1]
-
-    def steer(self, value: float) -> float:
-        """Return the same for one direction alone: a guide, not a proof."""
-        if value in self.known or not self.lead:
-            return self.excess(value)
-        if value not in self._steered:
-            self._steered[value] = self._asked(value, self._leading)[1]
-        return self._steered[value]
-
-    def _leading(self, evaluation: Evaluation) -> tuple[float, float]:
-        if self.lead not in evaluation.directions:
-            return self._bounds(evaluation)
-        return self._in_direction(evaluation, self.lead)
-
-    def _asked(
-        self, value: float, question: Callable[[Evaluation], tuple[float, float]]
-    ) -> tuple[float, float]:
-        """Ask an evaluation at a value."""
-        with asked(), limited(self.how["max_work"], self.how["method"]):
-            run = self.at(value)
-            return question(run.evaluation(self.how["method"], self.how["direction"]))
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
         """By the first method of "auto" alone: a wide upper bound steers as well."""
@@ -322,19 +303,17 @@ class Profile:
                 return math.inf, math.inf
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
-        found = [(self._in_direction(evaluation, d), d) for d in evaluation.directions]
-        known = [(over, d) for (lower, over), d in found if lower > -math.inf]
-        self.lead = max(known)[1] if known and len(found) > 1 else ""
-        return max(lower for (lower, _), _ in found), max(over for (_, over), _ in found)
-
-    def _in_direction(self, evaluation: Evaluation, direction: str) -> tuple[float, float]:
-        # a bound is all that a search has to know of delta down there, if there is any
-        if self.far and self.epsilon < evaluation.largest_loss_in(direction)[0]:
-            far = DEEP[0] * self.log_target - DEEP[1]
-            deep = evaluation.bounded(direction, self.epsilon, far, best=True)
-            if deep is not None:
-                return -math.inf, max(deep - self.log_target, -FAR)
-        bound = evaluation.log_delta_in(direction, self.epsilon, math.nan)
+        # a bound is all that a search has to know of delta far below, if there is any
+        if self.far:
+            level = DEEP[0] * self.log_target - DEEP[1]
+            deep = [
+                evaluation.bounded(d, self.epsilon, level, best=True)
+                if self.epsilon < evaluation.largest_loss_in(d)[0] else None
+                for d in evaluation.directions
+            ]  # fmt: skip
+            if None not in deep:
+                return -math.inf, max(max(deep) - self.log_target, -FAR)
+        bound = evaluation.log_delta(self.epsilon, math.nan)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)
         return float(bound.lower) - self.log_target, over
@@ -380,14 +359,6 @@ class Profile:
             if lower > highest:
                 highest, where = lower, value
         return ""
-
-
-class Advantage(Profile):
-    """The same of delta at epsilon 0, by its name."""
-
-    def ask(self, run: Event | Composition) -> Bound:
-        """Return the bounds that users are told."""
-        return run.advantage(**self.how)
 
 
 @dataclass
@@ -535,7 +506,7 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     lo, hi = info.typical
     if not 0.0 < lo < hi:
         return None
-    place, ask = 0.5 * (math.log(lo) + math.log(hi)), profile.steer
+    place = 0.5 * (math.log(lo) + math.log(hi))
     run = 1.0 if info.name == "sensitivity" else -1.0
     known: list[tuple[float, float]] = []
     turns, last = 1, math.nan
@@ -544,8 +515,8 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         value = math.exp(place)
         if not info.lo < value < info.hi:
             return None
-        height = profile.height(excess := ask(value))
-        if value in profile.known and excess <= 0.0 and abs(height * run) <= TOLERANCE:
+        height = profile.height(excess := profile.excess(value))
+        if excess <= 0.0 and abs(height * run) <= TOLERANCE:
             return value, value * (1.0 + math.copysign(TOLERANCE, run))
         ends[excess <= 0.0] = value
         if not math.isfinite(height):
@@ -567,9 +538,6 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
         profile.far = abs(step) > CLOSE
-        decided = abs(step) < ALMOST and not (profile.lead and ask == profile.steer)
-        if abs(step) < ALMOST and not decided:  # another direction may decide there
-            ask, known, ends = profile.excess, [], {}
         place += min(max(step, -FARTHEST), FARTHEST) * (1 if runs else turns)
     profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > CLOSE
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):

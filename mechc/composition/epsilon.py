@@ -160,7 +160,8 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
         answer = _in_direction(evaluation, first, log_target)
     for direction in others:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
-        if side == "upper" and evaluation.is_at_most(direction, float(answer.upper), log_target):
+        most = float(answer.upper)
+        if side == "upper" and evaluation.bounded(direction, most, log_target) is not None:
             continue
         rough = Curve(partial(evaluation.log_delta_in, direction, target=log_target), log_target)
         curve = Curve(partial(evaluation.log_delta_in, direction), log_target)

@@ -156,28 +156,21 @@ class Evaluation:
         least = max(log_subtract(k.infinite.log - k.infinite.error, k.early) for k in known)
         return least, upper
 
-    def log_delta(self, epsilon: float) -> Bound:
-        """Return bounds on log delta(epsilon), the worse of the directions."""
-        worst = self.log_delta_in(self.directions[0], epsilon)
+    def log_delta(self, epsilon: float, target: float | None = None) -> Bound:
+        """Return bounds on log delta(epsilon), the worse of the directions; see `log_delta_in`."""
+        worst = self.log_delta_in(self.directions[0], epsilon, target)
         for direction in self.directions[1:]:
-            if not self.is_at_most(direction, epsilon, float(worst.lower)):
-                worst = worse(worst, self.log_delta_in(direction, epsilon))
+            if self.bounded(direction, epsilon, float(worst.lower)) is None:
+                worst = worse(worst, self.log_delta_in(direction, epsilon, target))
         return worst
-
-    def is_at_most(self, direction: str, epsilon: float, level: float) -> bool:
-        """Return whether log delta is cheaply proven to be at most `level`.
-
-        A direction that is proven smaller does not have to be known.
-        """
-        return self.bounded(direction, epsilon, level) is not None
 
     def bounded(
         self, direction: str, epsilon: float, level: float, *, best: bool = False
     ) -> float | None:
         """Return a bound on log delta that costs little, None if that is above `level`.
 
-        By what has been evaluated for the other direction, or by Chernoff's bound, of the first
-        tilts that do, or of the best.
+        A direction that is proven smaller does not have to be known. By what has been evaluated for
+        the other direction, or by Chernoff's bound, of the first tilts that do, or of the best.
         """
         steps, known = self.steps[direction], self._about_masses(direction)
         infinite = known.infinite.log + known.infinite.error
