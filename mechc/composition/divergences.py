@@ -41,7 +41,6 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, asked, from_log
 from mechc.errors import DeclarationError, InternalError, NumericError, UnsupportedError
-from mechc.loss.normal import log_ndtr
 from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.roots import switch
 from mechc.numeric.rounding import EPS
@@ -259,29 +258,21 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
             bounds[at] = evaluation.log_delta(at)
         return float(getattr(bounds[at], side))
 
-    @cache
-    def log_overlap() -> float:
-        return _log_overlap(evaluation)
-
-    def enough(a: float, b: float, mu: float) -> float:
-        if not log_delta("upper", a) > NEAR_ONE:
-            return mu
-        return min(mu, _overlapping_mu(b, log_overlap()))
+    log_overlap = _log_overlap(evaluation) if log_delta("upper", 0.0) > NEAR_ONE else -math.inf
 
     def cell(a: float, b: float) -> float:
-        return enough(a, b, cell_mu(a, b, log_delta("upper", a), log_delta("upper", b)))
+        mu = cell_mu(a, b, log_delta("upper", a), log_delta("upper", b))
+        return min(mu, _overlapping_mu(b, log_overlap))
 
     @cache
     def needed(side: str, at: float) -> float:
         mu = gdp_mu(at, log_delta(side, at), side)
-        return enough(at, at, mu) if side == "upper" else mu
+        return min(mu, _overlapping_mu(at, log_overlap)) if side == "upper" else mu
 
     def largest(side: str) -> float:
         found = [needed(side, at) for at in list(bounds)]
         return max((mu for mu in found if not math.isnan(mu)), default=math.nan)
 
-    if log_delta("upper", 0.0) > NEAR_ONE:
-        log_overlap()  # while there is work left
     ends = [epsilon_max * (i / CELLS) for i in range(CELLS + 1)]
     # the bounds at the ends of cells need as much as this
     upper = _largest_cell(cell, ends, lambda: largest("upper"), MAX_SPLITS)
@@ -306,17 +297,10 @@ def _log_overlap(evaluation: Evaluation) -> float:
 
 def _overlapping_mu(epsilon: float, log_overlap: float) -> float:
     """A mu of which 1 - delta(epsilon) is at most exp(log_overlap): enough up to this epsilon."""
-    if log_overlap == -math.inf:
-        return math.inf
-
-    def above(mu: float) -> bool:
-        rest = np.logaddexp(
-            log_ndtr(epsilon / mu - 0.5 * mu),
-            epsilon + log_ndtr(-epsilon / mu - 0.5 * mu),
-        )
-        return bool(rest > log_overlap - 1e-9 * (1.0 + abs(log_overlap)))
-
-    return switch(above, 0.1 * CLOSE)[1]
+    # With x = mu / 2 - epsilon / mu >= 0 each of the two terms of that, Phi(-x) and
+    # e^epsilon Phi(-x - 2 epsilon / mu), is at most exp(-x^2 / 2) / 2.
+    x = math.sqrt(max(-2.0 * log_overlap, 0.0)) * (1.0 + 4 * EPS)
+    return x + math.sqrt(x * x + 2.0 * epsilon) * (1.0 + 4 * EPS)
 
 
 def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float:
@@ -506,32 +490,24 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     left[0] = first
     right = np.maximum(right, -1.0)
     left, right = left + ULPS * np.abs(left), right - ULPS * np.abs(right)
-    top, high = most * (1.0 + ULPS), high + ULPS * np.abs(high)
+    high = high + ULPS * np.abs(high)
     ends = np.append(a[1:], max(a[-1], 2.0))
-    cells = np.arange(a.size)
-    sides = []
-    for x in (a, ends):
-        up = np.where(cells[:, None] >= cells, high + left * (x[:, None] - a), math.inf)
-        down = np.where(cells[:, None] < cells, high + right * (x[:, None] - a), math.inf)
-        down = np.column_stack([down, top - (1.0 - ULPS) * x])
-        sides.append((up, down))
-    (up_a, down_a), (up_b, down_b) = sides
-    found = np.full(a.size, math.inf)
-    where = a.copy()
-    for i in (up_a.argmin(axis=1), up_b.argmin(axis=1)):
-        for j in (down_a.argmin(axis=1), down_b.argmin(axis=1)):
-            ua, ub, da, db = up_a[cells, i], up_b[cells, i], down_a[cells, j], down_b[cells, j]
-            start, end = np.minimum(ua, da), np.minimum(ub, db)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = (da - ua) / ((da - ua) - (db - ub))
-            crossed = (share > 0.0) & (share < 1.0)
-            share = np.where(crossed, share, 0.0)
-            middle = np.where(crossed, ua + share * (ub - ua), -math.inf)
-            value = np.maximum(np.maximum(start, end), middle)
-            end_place = np.where(start > end, a, ends)
-            place = np.where(middle >= value, a + share * (ends - a), end_place)
-            better = value < found
-            found[better], where[better] = value[better], place[better]
+    found, where = np.full(a.size, math.inf), a
+    # from the place before a cell a line goes up, to the one behind it, or the bound, one down
+    for slope, place, height in (
+        (np.append(right[1:], -1.0), ends, np.append(high[1:], most - ends[-1])),
+        (ULPS - 1.0, 0.0, most * (1.0 + ULPS)),
+    ):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cross = a + (height + slope * (a - place) - high) / (left - slope)
+        x = np.stack([a, ends, cross])
+        up, down = high + left * (x - a), height + slope * (x - place)
+        value = np.minimum(up, down)
+        value[2] = np.where((a < cross) & (cross < ends), np.maximum(up, down)[2], -math.inf)
+        at = value.argmax(axis=0)
+        better = value.max(axis=0) < found
+        found = np.where(better, value.max(axis=0), found)
+        where = np.where(better, x[at, np.arange(a.size)], where)
     cell = int(found.argmax())
     return float(found[cell]), float(where[cell])
 
