@@ -68,13 +68,12 @@ NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 # of the trade-off function
 TURNS = 100  # evaluations of one answer
 ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
-MEETING = 100.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
+MEETING = 10.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
 WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
 NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
-DISTINCT = 1e-9  # relative distance in epsilon of two points
+DISTINCT = 1e-11  # relative distance in epsilon of two points
 LEAST_COST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
-LOPSIDED = 16.0  # ratio of distances beside the best point from which on the wider is cut
 FARTHEST = 600.0  # epsilon at which a search may start
 NORMAL, BESIDE = NormalDist(), 0.15  # and how far beside a guess it starts, in deviations
 FLAT = 16 * EPS  # rounding of 1 - f, with that of f
@@ -403,7 +402,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
 
     def search(sides: Callable[[Point], tuple[float, float]]) -> float:
         """Add points where g may be largest, until its sides are close; return the upper one."""
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             points.sort(key=lambda p: p.epsilon)
             best = max(range(len(points)), key=lambda i: sides(points[i])[0])
             seen = [p for p in points if p.cost > LEAST_COST]
@@ -414,9 +413,6 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
             new = math.log(where) - math.log(alpha) if where > 0.0 else math.nan
-            if turn % 4 and 0 < best < len(points) - 1:
-                near = [(p.epsilon, sides(p)[0]) for p in points[best - 1 : best + 2]]
-                new = _near_peak(near, new, meeting * peak)
             if not _is_apart(new, points):
                 break
             points.append(_point(evaluation, direction, alpha, _nearest(new, points, asked)))
@@ -510,24 +506,6 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
         where = np.where(better, x[at, np.arange(a.size)], where)
     cell = int(found.argmax())
     return float(found[cell]), float(where[cell])
-
-
-def _near_peak(points: list[tuple[float, float]], other: float, close: float) -> float:
-    """Where the parabola through three points peaks; `other` if that is not between them."""
-    # Once it peaks at the middle one: at its side towards `other`, so far that lines through these
-    # leave less than `close` above a smooth peak.
-    (x0, y0), (x1, y1), (x2, y2) = points
-    first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
-    bend = (second - first) / (x2 - x0)
-    place = 0.5 * (x0 + x1 - first / bend) if bend < 0.0 else math.nan
-    if not x0 < place < x2:
-        return other
-    enough = math.sqrt(0.5 * close / -bend)
-    if abs(place - x1) > enough:
-        narrow, wide = sorted((x0 - x1, x2 - x1), key=abs)
-        lopsided = abs(wide) > LOPSIDED * abs(narrow)  # then such a parabola tells little
-        return x1 + math.copysign(math.sqrt(-narrow * wide), wide) if lopsided else place
-    return x1 + math.copysign(min(enough, abs(other - x1)), other - x1)
 
 
 def _by_gaussian(point: Point, alpha: float) -> list[float]:
