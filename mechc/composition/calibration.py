@@ -306,13 +306,12 @@ class Profile:
         # a bound is all that a search has to know of delta far below, if there is any
         if self.far:
             level = DEEP[0] * self.log_target - DEEP[1]
-            deep = [
-                evaluation.bounded(d, self.epsilon, level, best=True)
-                if self.epsilon < evaluation.largest_loss_in(d)[0] else None
-                for d in evaluation.directions
-            ]  # fmt: skip
-            if None not in deep:
-                return -math.inf, max(max(deep) - self.log_target, -FAR)
+            inside = [d for d in evaluation.directions
+                      if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip
+            deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
+            known = [bound for bound in deep if bound is not None]
+            if len(known) == len(evaluation.directions):
+                return -math.inf, max(max(known) - self.log_target, -FAR)
         bound = evaluation.log_delta(self.epsilon, math.nan)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -FAR)
