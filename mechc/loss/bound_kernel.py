@@ -259,11 +259,11 @@ class KernelSource:
     def _between_doubles(self, rows: Floats) -> tuple[LogMass, LogMass]:
         """Masses of P and Q that branches may have whose two ends are one double."""
         # These show in the table when a parameter moves by ulps of the largest; they lie at an end.
+        ends = np.unique(rows[:, :2][np.isfinite(rows[:, :2]) & (rows[:, :2] != 0.0)])
         ulps = MOVED * EPS * float(np.abs(self.theta).max(initial=0.0))
         near = self.theta + ulps * np.vstack([np.eye(self.theta.size), -np.eye(self.theta.size)])
-        if max((len(self.kernel.branches(moved)) for moved in near), default=0) <= len(rows):
+        if not ends.size or all(len(self.kernel.branches(moved)) <= len(rows) for moved in near):
             return LogMass(), LogMass()
-        ends = np.unique(rows[:, :2][np.isfinite(rows[:, :2]) & (rows[:, :2] != 0.0)])
         sides = np.concatenate([np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf)])
         width, logs = np.log(MOVED * EPS * np.abs(np.tile(ends, 2))), np.empty(sides.size)
         found = []

@@ -767,32 +767,6 @@ CONTRADICTIONS = (
 )
 
 
-def _first_contradiction(
-    rows: Floats, region: NDArray[np.int64], x: Floats, loss: Floats, log_p: Floats, log_q: Floats
-) -> tuple[int, float]:
-    """Place in CONTRADICTIONS, 0 for none, and where, at nodes sorted by branch and place."""
-    seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
-    region = region[seen]
-    x, loss, log_p, log_q = (v[seen] for v in (x, loss, log_p, log_q))
-    kind, left, right = rows[region, 2], rows[region, 3], rows[region, 4]
-    size = 1.0 + np.abs(log_p) + np.abs(log_q)
-    # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
-    pole = np.where(np.minimum(log_p, log_q) < DEEPEST, DIGITS * EPS * size, 0.0)
-    slack = np.maximum(CONSISTENT, pole) * size
-    monotone = np.abs(kind) == 1.0
-    falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
-    with np.errstate(invalid="ignore"):
-        wrong = (
-            np.isfinite(slack) & ~(np.abs(log_p - log_q - loss) <= slack),
-            np.append(False, falls & (region[1:] == region[:-1])) & monotone,
-            monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
-        )
-    for place, found in enumerate(wrong, 1):
-        if found.any():
-            return place, float(x[found.argmax()])
-    return 0, math.nan
-
-
 def require_consistent(source: KernelSource) -> None:
     """Hold what a kernel says of its branches against its densities, whenever a law is bound.
 
@@ -807,28 +781,12 @@ def require_consistent(source: KernelSource) -> None:
         VerificationError: they contradict each other; no answer of this law can be trusted.
         NumericError: the loss of a right formula has lost its digits.
     """
-    if not source.continuous:  # point masses are answered by themselves, one direction for both
-        _hold_symmetry(source)
-        return
-    panels, theta = source.panels, source.theta
-    x = np.ascontiguousarray(panels.x.ravel())
-    log_q = np.empty(x.size)
-    source.kernel.log_q_many(x, theta, log_q)
-    region, loss, log_p = panels.region.repeat(ORDER), panels.loss.ravel(), panels.log_p.ravel()
-    found, at = _first_contradiction(source.rows, region, x, loss, log_p, log_q)
-    if not found:  # deep tails, where one of two formulas alone may have lost its digits
-        far = [_beside(row, panels.x[panels.region == i]) for i, row in enumerate(source.rows)]
-        found, at, x, loss, log_p, log_q = _formulas_apart(source, np.concatenate(far))
-    if found:
-        with np.errstate(invalid="ignore"):
-            off = np.abs(log_p - log_q - loss)
-        off[(np.maximum(log_p, log_q) <= DEEPEST) | ~np.isfinite(off)] = 0.0
-        worst = int(off.argmax())
-        jitter = loss_jitter(source.kernel, theta, float(x[worst]))
-        if found == 1 and off[worst] <= DIGITS * jitter:
-            raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
-        raise _contradiction(source, f"{CONTRADICTIONS[found - 1]} at {at!r}")
-    source.untried = {"inverses"}
+    if source.continuous:  # point masses are answered by themselves, one direction for both
+        x, region = source.panels.x, source.panels.region
+        # deep tails, where one of two formulas alone may have lost its digits
+        far = [_beside(row, x[region == index]) for index, row in enumerate(source.rows)]
+        _hold_formulas(source, [x.ravel(), *far], region.repeat(ORDER))
+        source.untried = {"inverses"}
     _hold_symmetry(source)
 
 
@@ -839,19 +797,46 @@ def formulas_agree(source: KernelSource) -> bool:
     except NumericError:
         return True
     beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
-    return not _formulas_apart(source, np.concatenate([*inner, *beside]))[0]
+    try:
+        _hold_formulas(source, inner + beside, np.empty(0, np.int64))
+    except (NumericError, VerificationError):
+        return False
+    return True
 
 
-def _formulas_apart(
-    source: KernelSource, x: Floats
-) -> tuple[int, float, Floats, Floats, Floats, Floats]:
-    """What `_first_contradiction` says of outputs in any order; these, losses and log densities."""
+def _hold_formulas(source: KernelSource, parts: list[Floats], region: NDArray[np.int64]) -> None:
+    """Hold losses against log densities at outputs; the first are in order on known branches."""
+    x, theta = np.concatenate(parts), source.theta
     loss, log_p, log_q = losses_at(source, x), np.empty(x.size), np.empty(x.size)
-    source.kernel.log_p_many(x, source.theta, log_p)
-    source.kernel.log_q_many(x, source.theta, log_q)
-    one = np.array([[-math.inf, math.inf, protocol.UNSPLIT, math.nan, math.nan, -1.0]])
-    about = x, loss, log_p, log_q
-    return *_first_contradiction(one, np.zeros(x.size, np.int64), *about), *about
+    source.kernel.log_p_many(x, theta, log_p)
+    source.kernel.log_q_many(x, theta, log_q)
+    with np.errstate(invalid="ignore"):
+        off = np.abs(log_p - log_q - loss)
+    seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
+    x, loss, log_p, log_q, off = (v[seen] for v in (x, loss, log_p, log_q, off))
+    region = region[seen[: region.size]]
+    kind, left, right = source.rows[region, 2:5].T
+    size = 1.0 + np.abs(log_p) + np.abs(log_q)
+    # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
+    pole = np.where(np.minimum(log_p, log_q) < DEEPEST, DIGITS * EPS * size, 0.0)
+    slack = np.maximum(CONSISTENT, pole) * size
+    apart = np.isfinite(slack) & ~(off <= slack)
+    loss, slack, monotone = loss[: kind.size], slack[: kind.size], np.abs(kind) == 1.0
+    falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    with np.errstate(invalid="ignore"):
+        wrong = (
+            apart,
+            np.append(False, falls & (region[1:] == region[:-1]))[: kind.size] & monotone,
+            monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
+        )
+    for what, found in zip(CONTRADICTIONS, wrong, strict=True):
+        if found.any():
+            worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
+            lost = DIGITS * loss_jitter(source.kernel, theta, float(x[worst]))
+            if what is CONTRADICTIONS[0] and off[worst] <= lost:
+                at = float(x[found.argmax()])
+                raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
+            raise _contradiction(source, f"{what} at {float(x[found.argmax()])!r}")
 
 
 def _beside(row: Floats, inner: Floats) -> Floats:

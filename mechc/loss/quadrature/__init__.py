@@ -60,7 +60,7 @@ class Quadrature:
         region: index of the branch each panel belongs to, shape (panels,); the panels are sorted
             by branch, then by place.
         lo, hi: ends of the panels, shape (panels,).
-        log_p, loss: values at the nodes, shape (panels, 16).
+        x, log_p, loss: nodes and values there, shape (panels, 16).
         tilts: the interval of real tilts covered so far.
         points: tilts inside that interval that were asked for and are covered exactly.
         log_totals: log M at the tilts tested last.
@@ -84,8 +84,8 @@ class Quadrature:
         self.region = np.arange(len(edges)).repeat([e.size - 1 for e in edges])
         self.lo = np.concatenate([e[:-1] for e in edges])
         self.hi = np.concatenate([e[1:] for e in edges])
-        at = self._at(np.ascontiguousarray(self.x.ravel()))
-        self.log_p, self.loss = at[0].reshape(-1, ORDER), at[1].reshape(-1, ORDER)
+        self.x = nodes(self.lo, self.hi)
+        self.log_p, self.loss = (v.reshape(-1, ORDER) for v in self._at(self.x.ravel()))
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
@@ -93,6 +93,7 @@ class Quadrature:
         self.apart = False
         self.error = math.inf
         self._spread: tuple[Floats, Floats] | None = None
+        self._noise: Floats | None = None  # of losses, beyond their ulps
         none = np.empty(0)
         reached = np.full((len(self._rows), 2), np.nan)
         self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), *[none] * 4)
@@ -103,11 +104,6 @@ class Quadrature:
         other = object.__new__(Quadrature)
         other.__dict__.update(self.__dict__)
         return other
-
-    @property
-    def x(self) -> Floats:
-        """Nodes, shape (panels, 16)."""
-        return nodes(self.lo, self.hi)
 
     @property
     def half(self) -> Floats:
@@ -183,22 +179,27 @@ class Quadrature:
         """
         if self._mass_of:
             return 0.0
-        x, at, moved = self.x[:, AMID], self.loss[:, AMID], NEARBY * self._theta
-        # beside a weight of one another tail begins
-        for i, (_, _, hi, _, _, integer, *_) in enumerate(self._kernel.PARAMETERS[: moved.size]):
-            moved[i] *= not integer and self._theta[i] < hi
-        noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)
-        noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-        # next to an end that moves it is no straight line
-        noise[~(self.half > WIDE * np.maximum(-self.lo, self.hi))] = 0.0
-        if not noise.any():
+        if self._noise is None:
+            moved = NEARBY * self._theta
+            # beside a weight of one another tail begins
+            for i, (_, _, hi, _, _, integer, *_) in enumerate(
+                self._kernel.PARAMETERS[: moved.size]
+            ):
+                moved[i] *= not integer and self._theta[i] < hi
+            x, at = (np.ascontiguousarray(v[:, AMID]) for v in (self.x, self.loss))
+            noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)
+            noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
+            # next to an end that moves it is no straight line
+            noise[~(self.half > WIDE * np.maximum(-self.lo, self.hi))] = 0.0
+            self._noise = noise
+        if not self._noise.any():
             return 0.0
-        return resolution.shaken(self._panels, noise, np.array(tilts), self._log_totals(*tilts))
+        totals = self._log_totals(*tilts)
+        return resolution.shaken(self._panels, self._noise, np.array(tilts), totals)
 
     def _log_totals(self, *tilts: float) -> Floats:
         """Logs of the integrals of p exp(zL) over all panels."""
-        log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
-        return resolution.log_totals(log_weight, self.loss, np.array(tilts))
+        return resolution.log_totals(self.spread()[0], self.loss, np.array(tilts))
 
     def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
         """Split and grow until the tilts given are resolved.
@@ -210,16 +211,13 @@ class Quadrature:
         unit, report = np.full(count, np.nan), np.empty((self.region.size, count, 2, 3))
         at = f"at parameters {self._theta.tolist()}"
         while rounds and work < MAX_WORK:
-            _, lo, hi, log_p, loss = now
-            rounds, work = rounds - 1, work + lo.size
-            spend(SUMMED * lo.size * count)
+            rounds, work = rounds - 1, work + now.lo.size
+            spend(SUMMED * now.lo.size * count)
             found = resolution.judge(now, self._rows, tilts, self._goal, unit, report)
             if found is None:
                 break
             if found.settled and not self._lacks_modes(now, found, tilts):
-                narrow, error, affinity = resolution.finish(
-                    lo, hi, log_p, loss, tilts, found.logs, report
-                )
+                narrow, error, affinity = resolution.finish(now, tilts, found.logs, report)
                 if narrow > resolution.MOST_NARROW:
                     break
                 self._hold(now)
@@ -265,9 +263,8 @@ class Quadrature:
         integrate a wave of TURN radians to 1e-17.
         """
         turns = frequency / TURN
-        at = self.lo, self.hi, self.log_p, self.loss
-        total = resolution.log_totals(self.spread()[0], self.loss, np.array([contour]))[0]
-        return self.cut(panels.waved(*at, contour, total, turns, floor))
+        total = float(self._log_totals(contour)[0])
+        return self.cut(panels.waved(self._panels, contour, total, turns, floor))
 
     @SILENT
     def cut(self, parts: Integers) -> Quadrature:
@@ -284,13 +281,13 @@ class Quadrature:
 
     @property
     def _panels(self) -> Panels:
-        return Panels(self.region, self.lo, self.hi, self.log_p, self.loss)
+        return Panels(self.region, self.lo, self.hi, self.x, self.log_p, self.loss)
 
     def _hold(self, panels: Panels) -> None:
         """Take panels for one's own, in a copy of one's own."""
         if panels.lo is not self.lo:
-            self._spread = None
-        self.region, self.lo, self.hi, self.log_p, self.loss = panels
+            self._spread = self._noise = None
+        self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
 
     def _laid(
         self, old: Panels, parts: Integers, towards: Integers, edges: Edges
@@ -307,8 +304,8 @@ class Quadrature:
             )
         now, origin, new = resolution.lay(old, parts, towards, edges)
         x = nodes(now.lo[new], now.hi[new])
-        at = self._at(x.ravel())
-        now.log_p[new], now.loss[new] = at[0].reshape(x.shape), at[1].reshape(x.shape)
+        log_p, loss = self._at(x.ravel())
+        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
         return now, origin, new
 
     def losses_at_ends(self) -> Floats:
@@ -325,11 +322,9 @@ class Quadrature:
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = copy(self)
-        other.log_p, other.loss = self.log_p[panels], self.loss[panels]
-        other.region, other.lo, other.hi = self.region[panels], self.lo[panels], self.hi[panels]
-        if self._spread is not None:
-            nodes = panels.repeat(ORDER)
-            other._spread = self._spread[0][nodes], self._spread[1][nodes]
+        region, lo, hi, *at_nodes = self._panels
+        values = [column[panels] for column in (lo, hi, *at_nodes)]
+        other._hold(Panels(region[panels], *values))
         return other
 
     def _at(self, x: Floats) -> tuple[Floats, Floats]:

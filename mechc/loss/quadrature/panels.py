@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far
+from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far, Panels
 from mechc.loss.quadrature.rule import WEIGHTS
 from mechc.protocol import Kernel
 
@@ -80,35 +80,33 @@ def _looked_at(
     return Far(reached, offsets, x, gap, log_p + np.log(gap), loss)
 
 
-def waved(
-    lo: Floats, hi: Floats, log_p: Floats, loss: Floats, contour: float, total: float,
-    turns: float, floor: float,
-) -> Integers:  # fmt: skip
+def waved(panels: Panels, contour: float, total: float, turns: float, floor: float) -> Integers:
     """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
-        lo: their lower ends.
-        hi: their upper ends.
-        log_p: log density at the nodes, shape (panels, 16).
-        loss: the loss there.
+        panels: with values.
         contour: real part of the contour.
         total: log of the tilted mass.
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
     """
+    _, lo, hi, _, log_p, loss = panels
     wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
     mass = np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
     return np.where(cut, np.ceil(np.minimum(wanted, 1e6)), 1.0).astype(np.int64)
 
 
-OFFSETS = 10.0 ** np.linspace(-8, 12, 41)
-EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 41), np.arange(13, 308)])
+OFFSETS = 10.0 ** np.linspace(-8, 12, 161)
+EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 161), np.arange(13, 308)])
 NOTHING = -700.0  # log of a mass below which no scale outside of OFFSETS is taken
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
+# the same, of a normal law as far as it reaches, and the next: nodes there tell large tilts
+LADDER = np.concatenate([[-36.0, -12.0, -8.0, -6.0], AROUND, [6.0, 8.0, 12.0, 36.0]])
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
+LOG_DISTANCES = np.log(DISTANCES)
 SIDES = np.array([[-1.0], [1.0]])
 NONE = np.empty(0)
 CLEAR = 64.0 * FINEST  # share of an end that distances from it are at least: they are rounded
@@ -132,33 +130,22 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     """
     ends = [end for end in (lo, hi) if math.isfinite(end)]
     edges = [np.array(ends)]
-    if math.isfinite(lo) and math.isfinite(hi):
+    if len(ends) == 2:
         edges.append(np.array([0.5 * (lo + hi)]))
-    missed: list[Floats] = []
     known: list[float] = [hi - lo] if len(ends) == 2 else []
-    for many in (kernel.log_p_many, kernel.log_q_many):
-        density = _density(many, theta)
-        for every in (False, True):  # mass may lie closer than the nearest, or farther out
-            places = _places(lo, hi, every)
-            logs = density(places[0])
-            top = int((logs + places[3]).argmax()) if logs.size else 0
-            if every and not (logs.size and logs[top] + places[3][top] > NOTHING):
-                break  # what falls that far from one double to the next is not resolved either
-            (points, nearest, scales, _), values, best = places, logs, top
-            if logs.size and OFFSETS[1] < scales[best] < OFFSETS[-2]:
-                break
+    densities = [_density(many, theta) for many in (kernel.log_p_many, kernel.log_q_many)]
+    for density in densities:
+        points, nearest, scale, values = _nearest_scale(density, lo, hi)
         if not np.isfinite(values).any():
             continue
-        place, scale = float(nearest[best]), float(scales[best])
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
-            edges.append(place + scale * AROUND)
+            edges.append(nearest + scale * (AROUND if ends else LADDER))
         mode = _mode(density, points, values)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
-        missed += _beside_parameters(density, theta, np.sort(np.concatenate(edges)), lo, hi)
-    edges += missed
-    found = sorted({e for some in edges for e in some.tolist() if lo <= e <= hi})
+    missed = _beside_parameters(densities, theta, np.sort(np.concatenate(edges)), lo, hi)
+    found = sorted({e for some in (*edges, *missed) for e in some.tolist() if lo <= e <= hi})
     if len(found) < 2:
         raise NumericError(
             f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at parameters "
@@ -167,20 +154,37 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     return _graded(found) if missed else np.array(found)
 
 
+def _nearest_scale(density: Density, lo: float, hi: float) -> tuple[Floats, float, float, Floats]:
+    """Points, the end nearest to most mass, its distance, and the log density at the points."""
+    found = NONE, 0.0, 0.0, NONE
+    for every in (False, True):  # mass may lie closer than the nearest, or farther out
+        points, nearest, scales, room = _places(lo, hi, every)
+        if not points.size:
+            continue
+        logs = density(points)
+        top = int((logs + room).argmax())
+        if every and not logs[top] + room[top] > NOTHING:
+            break  # what falls that far from one double to the next is not resolved either
+        found = points, float(nearest[top]), float(scales[top]), logs
+        if OFFSETS[1] < scales[top] < OFFSETS[-2]:
+            break
+    return found
+
+
 def _beside_parameters(
-    density: Density, theta: Floats, edges: Floats, lo: float, hi: float
+    densities: list[Density], theta: Floats, edges: Floats, lo: float, hi: float
 ) -> list[Floats]:
     """Edges around mass next to a parameter, or to 0, that panels are too long to find."""
-    places = np.unique([0.0, *theta, *-theta])
-    places = places[(lo < places) & (places < hi)]
-    x = places[:, None, None] + SIDES * DISTANCES
-    size = np.where(
-        (lo < x) & (x < hi), density(x.ravel()).reshape(x.shape) + np.log(DISTANCES), -np.inf
+    places = np.array(
+        [p for p in sorted({0.0, *theta.tolist(), *(-theta).tolist()}) if lo < p < hi]
     )
-    before, middle, after = size[:, :, :-2], size[:, :, 1:-1], size[:, :, 2:]
+    x = places[:, None, None] + SIDES * DISTANCES
+    logs = np.stack([density(x.ravel()).reshape(x.shape) for density in densities])
+    size = np.where((lo < x) & (x < hi), logs + LOG_DISTANCES, -np.inf)
+    before, middle, after = size[..., :-2], size[..., 1:-1], size[..., 2:]
     peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
-    peak &= middle > size.max(initial=-np.inf) - COUNTED
-    place, side, scale = peak.nonzero()
+    peak &= middle > size.max(axis=(1, 2, 3), keepdims=True, initial=-np.inf) - COUNTED
+    _, place, side, scale = peak.nonzero()
     width = DISTANCES[1 + scale]
     panel = np.searchsorted(edges, places[place] + SIDES[side, 0] * width)
     ends = np.concatenate([[-np.inf], edges, [np.inf]])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
-from mechc.loss.quadrature.rule import NODES, ORDER, PROBE, WEIGHTS, nodes
+from mechc.loss.quadrature.rule import NODES, ORDER, PROBE, WEIGHTS
 from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import EPS, U
 
@@ -51,11 +51,12 @@ SILENT = np.errstate(all="ignore")  # densities may be zero, and scales far apar
 
 
 class Panels(NamedTuple):
-    """Branch, ends, and log density and loss at the nodes, of panels in order."""
+    """Branch, ends, nodes, and log density and loss there, of panels in order."""
 
     region: Integers
     lo: Floats
     hi: Floats
+    x: Floats
     log_p: Floats
     loss: Floats
 
@@ -248,7 +249,7 @@ def judge(
     Returns:
         What they lack; None where there are no sums.
     """
-    region, lo, hi, log_p, loss = panels
+    region, lo, hi, _, log_p, loss = panels
     n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
     share, parts = np.empty(n), np.empty(n, np.int64)
     for anew in (math.isnan(unit[0]), True):
@@ -388,8 +389,8 @@ def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore[no-
 
 def summits(panels: Panels, tilts: Floats, logs: Floats, parts: Integers) -> bool:
     """Whether `_summits` has panels to cut; written to `parts`."""
-    region, lo, hi, log_p, loss = panels
-    if not _summits(nodes(lo, hi).ravel(), log_p, loss, region, tilts, logs, parts):
+    region, lo, hi, x, log_p, loss = panels
+    if not _summits(x.ravel(), log_p, loss, region, tilts, logs, parts):
         return False
     # the rounding of x and of the loss looks like summits too, never resolved
     parts[hi - lo <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))] = 1
@@ -397,13 +398,7 @@ def summits(panels: Panels, tilts: Floats, logs: Floats, parts: Integers) -> boo
 
 
 def finish(
-    lo: Floats,
-    hi: Floats,
-    log_p: Floats,
-    loss: Floats,
-    tilts: Floats,
-    logs: Floats,
-    report: Floats,
+    panels: Panels, tilts: Floats, logs: Floats, report: Floats
 ) -> tuple[float, float, Floats]:
     """Judge panels that are to stay.
 
@@ -415,6 +410,7 @@ def finish(
     shares = report[:, :, 0, 0] / total
     affinity = np.add.reduce(np.sqrt(shares[:, :-1] * shares[:, 1:]))
     off = max((np.add.reduce(report[:, :, 1, 1] + report[:, :, 1, 2]) / total).tolist())
+    _, lo, hi, _, log_p, loss = panels
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
     fine = (width <= 2.0 * FINE * place).nonzero()[0]
     if not fine.size:
@@ -482,31 +478,28 @@ def lay(
         no values yet.
     """
     region, lo, hi = panels[:3]
-    last = parts.cumsum()
-    origin = np.arange(region.size).repeat(parts)
-    piece = np.arange(origin.size) - (last - parts)[origin]
-    start, inner = lo[origin], piece.nonzero()[0]
-    start[inner] += piece[inner] * ((hi - lo) / parts)[origin[inner]]
-    nearer = (towards[origin] * piece).nonzero()[0]
-    of, piece = origin[nearer], piece[nearer]
-    above = towards[of] > 0
-    distance = (hi - lo)[of] * CLOSER ** -np.where(above, piece, parts[of] - piece)
-    start[nearer] = np.where(above, hi[of] - distance, lo[of] + distance)
+    kept, cut = (parts == 1).nonzero()[0], (parts > 1).nonzero()[0]
+    of, last = cut.repeat(parts[cut]), parts[cut].cumsum()
+    piece = np.arange(of.size) - (last - parts[cut]).repeat(parts[cut])
+    start = lo[of] + piece * ((hi - lo)[of] / parts[of])
+    nearer = (towards[of] * piece).nonzero()[0]
+    if nearer.size:
+        one, piece = of[nearer], piece[nearer]
+        above = towards[one] > 0
+        distance = (hi - lo)[one] * CLOSER ** -np.where(above, piece, parts[one] - piece)
+        start[nearer] = np.where(above, hi[one] - distance, lo[one] + distance)
     end = np.empty(start.size)
-    end[:-1], end[last - 1] = start[1:], hi
-    branch = region[origin]
-    origin[(parts > 1)[origin]] = -1
-    if edges:
-        more = [
-            (r, *((b, a) if side == 0 else (a, b)), -1)
-            for (r, side), outward in edges.items()
-            for a, b in pairwise(outward)
-        ]
-        which, lower, upper, none = zip(*more, strict=True)
-        branch, start = np.concatenate([branch, which]), np.concatenate([start, lower])
-        end, origin = np.concatenate([end, upper]), np.concatenate([origin, none])
-        order = np.lexsort((start, branch))
-        branch, start, end, origin = branch[order], start[order], end[order], origin[order]
-    new = (origin < 0).nonzero()[0]
-    values = panels.log_p.take(origin, axis=0), panels.loss.take(origin, axis=0)
-    return Panels(branch, start, end, *values), origin, new
+    end[:-1], end[last - 1] = start[1:], hi[cut]
+    more = [
+        (r, *((b, a) if side == 0 else (a, b)))
+        for (r, side), outward in edges.items()
+        for a, b in pairwise(outward)
+    ]
+    which, lower, upper = zip(*more, strict=True) if more else ((), (), ())
+    branch = np.concatenate([region[kept], region[of], np.array(which, np.int64)])
+    start, end = np.concatenate([lo[kept], start, lower]), np.concatenate([hi[kept], end, upper])
+    order = np.lexsort((start, branch))
+    origin = np.concatenate([kept, np.full(branch.size - kept.size, -1)])[order]
+    values = (column.take(origin, axis=0) for column in panels[3:])
+    now = Panels(branch[order], start[order], end[order], *values)
+    return now, origin, (origin < 0).nonzero()[0]
