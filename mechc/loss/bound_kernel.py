@@ -26,7 +26,7 @@ from mechc.loss.atoms import (
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
-from mechc.loss.quadrature.rule import ORDER, loss_jitter, losses, losses_moved
+from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, Measure
@@ -247,12 +247,10 @@ class KernelSource:
 
     def _rounded_ends(self, lo: float, hi: float, law: str, log_mass: float) -> float:
         """What lies between the ends of a branch and their roundings, as a share of a mass."""
-        log_density = self.kernel.log_p_many if law == "p" else self.kernel.log_q_many
         ends = np.array([lo, hi])
         known = np.isfinite(ends)
         inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
-        logs = np.empty(inner.size)
-        log_density(inner, self.theta, logs)
+        logs = log_densities(self.kernel, self.theta, inner, law)
         share = EPS * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
         return float(share.sum()) + rounded(log_mass).error
 
@@ -265,13 +263,11 @@ class KernelSource:
         if not ends.size or all(len(self.kernel.branches(moved)) <= len(rows) for moved in near):
             return LogMass(), LogMass()
         sides = np.concatenate([np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf)])
-        width, logs = np.log(MOVED * EPS * np.abs(np.tile(ends, 2))), np.empty(sides.size)
-        found = []
-        for many in (self.kernel.log_p_many, self.kernel.log_q_many):
-            many(sides, self.theta, logs)
-            known = np.where(np.isnan(logs), -np.inf, logs + width)
-            found.append(LogMass(min(log_total(known), 0.0)))
-        return found[0], found[1]
+        logs = log_densities(self.kernel, self.theta, sides)
+        logs += np.log(MOVED * EPS * np.abs(np.tile(ends, 2)))
+        logs[np.isnan(logs)] = -np.inf
+        p, q = (LogMass(min(log_total(log), 0.0)) for log in logs)
+        return p, q
 
     @property
     def panels(self) -> quadrature.Quadrature:
@@ -425,10 +421,8 @@ class KernelSource:
 
     def _lattice_atoms(self, x: Floats, first: bool = False) -> Atoms:
         """Evaluate a lattice kernel on integers; the first time its errors are found, too."""
-        spend(3.0 * DENSITY * x.size)
-        log_p, log_q, loss = (np.empty(x.size) for _ in range(3))
-        self.kernel.log_p_many(x, self.theta, log_p)
-        self.kernel.log_q_many(x, self.theta, log_q)
+        spend(DENSITY * x.size)
+        (log_p, log_q), loss = log_densities(self.kernel, self.theta, x), np.empty(x.size)
         self.kernel.loss_many(x, self.theta, loss)
         if first:
             apart, self.digits = formulas_apart(log_p, log_q, loss, self.label)
@@ -519,15 +513,15 @@ class KernelSource:
         self, ends: list[tuple[float, float, float]], epsilon: float, reverse: bool
     ) -> float:
         """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
-        density = self.kernel.log_q_many if reverse else self.kernel.log_p_many
         rest = [-math.inf]
         for x, limit, reach in ends:
-            at, mass, loss = np.array([x]), np.empty(1), np.empty(1)
-            density(at, self.theta, mass)
-            self.kernel.loss_many(at, self.theta, loss)
-            highest = -np.minimum(loss[0], limit) if reverse else np.maximum(loss[0], limit)
+            loss = self.kernel.loss(x, self.theta)
+            highest = -np.minimum(loss, limit) if reverse else np.maximum(loss, limit)
             if not highest <= epsilon:  # nan, which Python's max would drop: not known
-                rest.append(float(mass[0]) + math.log(reach))
+                mass = log_densities(
+                    self.kernel, self.theta, np.array([x]), "q" if reverse else "p"
+                )
+                rest.append(float(mass[0, 0]) + math.log(reach))
         return max(rest)
 
     def _lattice_range(
@@ -542,10 +536,7 @@ class KernelSource:
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
 
         def logs(x: Floats) -> tuple[Floats, Floats]:
-            spend(2.0 * DENSITY * x.size)
-            log_p, log_q = np.empty(x.size), np.empty(x.size)
-            self.kernel.log_p_many(x, self.theta, log_p)
-            self.kernel.log_q_many(x, self.theta, log_q)
+            log_p, log_q = log_densities(self.kernel, self.theta, x)
             if kind in ONE_SIDED:  # no tilts: the mass itself counts
                 log_p = log_q = log_p if kind == protocol.P_ONLY else log_q
             return log_p, log_q
@@ -598,9 +589,7 @@ class KernelSource:
                 continue
             gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
             x, log_size = _beyond(end, side)
-            logs = np.empty((2, x.size))
-            self.kernel.log_p_many(x, self.theta, logs[0])
-            self.kernel.log_q_many(x, self.theta, logs[1])
+            logs = log_densities(self.kernel, self.theta, x)
             there = np.isfinite(logs).all(axis=0)
             masses = [log_total((log + log_size)[there]) for log in logs]
             if is_open:

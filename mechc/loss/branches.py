@@ -2,20 +2,18 @@
 
 In: a KernelSource. Out: for any loss l the outputs x with L(x) = l, so that events {L > l} become
 intervals of x, on which densities are integrated without cancellation. The masses of cells between
-increasing losses are found on each branch by a short Gauss rule, so that those far out in a tail
-keep their relative accuracy.
+increasing losses are found on each branch by a Gauss rule, so that those far out in a tail keep
+their relative accuracy.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from mechc import protocol
@@ -29,6 +27,7 @@ from mechc.loss.quadrature.rule import (
     ORDER,
     TOP,
     WEIGHTS,
+    log_densities,
     loss_jitter,
     losses,
     losses_moved,
@@ -377,10 +376,7 @@ def _followed(
 
 def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:
     """Where a density is something; else its log hides the loss by its rounding."""
-    log_f = np.empty((2, x.size))
-    for many, out in zip((source.kernel.log_p_many, source.kernel.log_q_many), log_f, strict=True):
-        many(np.ascontiguousarray(x), source.theta, out)
-    return np.asarray((log_f > -NOWHERE).any(axis=0))
+    return np.asarray((log_densities(source.kernel, source.theta, x) > -NOWHERE).any(axis=0))
 
 
 def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
@@ -400,9 +396,7 @@ def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
 def _ulps_of_logs(source: KernelSource, x: Floats, loss: Floats) -> Floats:
     """What doubles may move losses by: ulps of the logs of both densities and of the loss."""
     size = 1.0 + np.minimum(np.abs(loss), HUGE)
-    log_f = np.empty(x.size)
-    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
-        many(np.ascontiguousarray(x), source.theta, log_f)
+    for log_f in log_densities(source.kernel, source.theta, x):
         size += np.where(np.isfinite(log_f), np.minimum(np.abs(log_f), HUGE), 0.0)
     return LOG_ULPS * EPS * size
 
@@ -541,9 +535,7 @@ class _Density(NamedTuple):
         """Evaluate on these panels, of Q and its loss if reversed."""
         half = 0.5 * (hi - lo)
         x = np.ascontiguousarray(((0.5 * lo + 0.5 * hi)[:, None] + half[:, None] * NODES).ravel())
-        log_f = np.empty(x.size)
-        density = source.kernel.log_q_many if reverse else source.kernel.log_p_many
-        density(x, source.theta, log_f)
+        (log_f,) = log_densities(source.kernel, source.theta, x, "q" if reverse else "p")
         loss = losses_at(source, x)
         first, last = lo.repeat(NODES.size), hi.repeat(NODES.size)
         # rounded onto an end where both have a pole: no output, and what is near it is `unresolved`
@@ -633,12 +625,9 @@ def _even(source: KernelSource, rows: Floats) -> Mask:
     even[even] = hi - lo <= FEW_DOUBLES * EPS * np.maximum(np.abs(lo), np.abs(hi))
     lo, hi = rows[even].T
     x = (0.5 * lo + 0.5 * hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
-    log_f, level = np.empty(x.size), np.ones(len(x), np.bool_)
-    for many in (source.kernel.log_p_many, source.kernel.log_q_many):
-        many(x.ravel(), source.theta, log_f)
-        with np.errstate(invalid="ignore"):  # -inf where there is no mass
-            level &= np.ptp(log_f.reshape(x.shape), axis=1) < EVEN
-    even[even] = level
+    logs = log_densities(source.kernel, source.theta, x.ravel()).reshape(2, *x.shape)
+    with np.errstate(invalid="ignore"):  # -inf where there is no mass
+        even[even] = (np.ptp(logs, axis=2) < EVEN).all(axis=0)
     return even
 
 
@@ -650,7 +639,6 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
     loss = np.ascontiguousarray(loss, np.float64)
     sign = -1.0 if reverse else 1.0
     out = np.zeros(loss.size)
-    dens = source.kernel.log_q_many if reverse else source.kernel.log_p_many
     for branch in branches_of(source):
         low, high = min(branch.loss_lo, branch.loss_hi), max(branch.loss_lo, branch.loss_hi)
         inside = (sign * loss > low) & (sign * loss < high)
@@ -665,21 +653,12 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
                 change = losses_at(source, x + m * step) - losses_at(source, x - m * step)
                 slope += weight * change
         slope[np.isnan(slope)] = math.inf
-        log_f = np.empty(x.size)
-        dens(np.ascontiguousarray(x), source.theta, log_f)
+        (log_f,) = log_densities(source.kernel, source.theta, x, "q" if reverse else "p")
         with np.errstate(divide="ignore", invalid="ignore"):
             out[inside] += np.exp(log_f) * step / np.abs(slope)
     return out
 
 
-# Gauss rules: nodes, largest share of the panel, largest change of log p and log q. The error of
-# m nodes on exp(vu/2) is v^2m m!^4 / ((2m+1) (2m)!^3), and that on the panel's polynomials
-# P_n, whose coefficients are below 10^(-13 n/15), is share^2m times a derivative: both below 1e-15.
-RULES = (
-    (2, 1 / 1024, 1e-3), (3, 1 / 64, 0.03), (4, 1 / 16, 0.2), (6, 1 / 4, 1.0),
-    (ORDER, math.inf, math.inf),
-)  # fmt: skip
-_gauss = functools.cache(legendre.leggauss)  # eigenvalues of a matrix
 BLOCK = 2**13  # intervals integrated at once: their nodes stay in the processor's cache
 
 
@@ -692,9 +671,7 @@ def cell_masses(
     out in a tail keep their relative accuracy.
     """
     p, q = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    panels = source.panels
-    order = np.argsort(panels.lo)
-    lo, length = panels.lo[order], panels.half[order]
+    lo = source.panels.lo
     for branch in branches_of(source, tilt_lo, tilt_hi):
         first, met = _met(branch, edges, reverse)
         if met.size < 2:
@@ -706,8 +683,7 @@ def cell_masses(
         cell = np.searchsorted(np.maximum.accumulate(cuts), ends[:-1], side="right") - 1
         cell = cell if branch.increasing != reverse else met.size - 2 - cell
         keep = (cell >= 0) & (cell < met.size - 1)
-        panel = np.searchsorted(lo, ends[:-1], side="right") - 1
-        masses = _interval_masses(source, ends, length[np.maximum(panel, 0)], keep)
+        masses = _interval_masses(source, ends[:-1][keep], ends[1:][keep])
         for out, mass in zip((p, q), masses, strict=True):
             out[first : first + met.size - 1] += np.bincount(
                 cell[keep], weights=mass, minlength=met.size - 1
@@ -724,39 +700,16 @@ def _met(branch: Branch, edges: Floats, reverse: bool) -> tuple[int, Floats]:
     return first, edges[first:last]
 
 
-def _interval_masses(
-    source: KernelSource, ends: Floats, length: Floats, keep: Mask
-) -> tuple[Floats, Floats]:
-    """Integrate p and q over the kept intervals between `ends`, each in a panel of a half `length`.
-
-    An interval takes the first of RULES that it is short enough for.
-    """
-    densities = (source.kernel.log_p_many, source.kernel.log_q_many)
-    change = np.zeros(ends.size - 1)
-    for density in densities:
-        log_f = np.empty(ends.size)
-        density(ends, source.theta, log_f)
-        with np.errstate(invalid="ignore"):
-            change = np.fmax(change, np.nan_to_num(np.abs(np.diff(log_f)), nan=np.inf))
-    half, middle = 0.5 * np.diff(ends)[keep], (0.5 * ends[1:] + 0.5 * ends[:-1])[keep]
-    share, change = half / length[keep], change[keep]
-    masses = (np.zeros(half.size), np.zeros(half.size))
-    left = np.ones(half.size, np.bool_)
-    for order, largest, steepest in RULES:
-        now = left & (share <= largest) & (change <= steepest)
-        left &= ~now
-        chosen = np.flatnonzero(now)
-        nodes, weights = _gauss(order)
-        spend(2.0 * DENSITY * order * chosen.size)
-        for first in range(0, chosen.size, BLOCK):
-            some = chosen[first : first + BLOCK]
-            x = (middle[some, None] + half[some, None] * nodes).ravel()
-            f = np.empty(x.size)
-            for mass, density in zip(masses, densities, strict=True):
-                density(x, source.theta, f)
-                f[f == np.inf] = -np.inf  # at a pole itself, which `unresolved` counts
-                np.exp(f, out=f)
-                mass[some] = (f.reshape(-1, order) @ weights) * half[some]
+def _interval_masses(source: KernelSource, lo: Floats, hi: Floats) -> Floats:
+    """Integrate p and q over intervals that are parts of panels."""
+    half, middle = 0.5 * (hi - lo), 0.5 * hi + 0.5 * lo
+    masses = np.empty((2, half.size))
+    for first in range(0, half.size, BLOCK):
+        some = slice(first, first + BLOCK)
+        x = (middle[some, None] + half[some, None] * NODES).ravel()
+        f = log_densities(source.kernel, source.theta, x)
+        f[f == np.inf] = -np.inf  # at a pole itself, which `unresolved` counts
+        masses[:, some] = (np.exp(f, out=f).reshape(2, -1, ORDER) @ WEIGHTS) * half[some]
     return masses
 
 
@@ -807,9 +760,7 @@ def formulas_agree(source: KernelSource) -> bool:
 def _hold_formulas(source: KernelSource, parts: list[Floats], region: NDArray[np.int64]) -> None:
     """Hold losses against log densities at outputs; the first are in order on known branches."""
     x, theta = np.concatenate(parts), source.theta
-    loss, log_p, log_q = losses_at(source, x), np.empty(x.size), np.empty(x.size)
-    source.kernel.log_p_many(x, theta, log_p)
-    source.kernel.log_q_many(x, theta, log_q)
+    loss, (log_p, log_q) = losses_at(source, x), log_densities(source.kernel, theta, x)
     with np.errstate(invalid="ignore"):
         off = np.abs(log_p - log_q - loss)
     seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)

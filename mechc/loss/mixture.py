@@ -14,6 +14,7 @@ import numpy as np
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.quadrature.rule import log_densities
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.protocol import Floats, Kernel, Measure
 
@@ -80,10 +81,7 @@ def _outcomes(
     stride = max(1.0, math.floor((hi - lo) / _GRID))
     while True:
         x: Floats = np.append(np.arange(lo, hi, stride), hi)
-        spend(2.0 * DENSITY * x.size)
-        log_p, log_q = np.empty(x.size), np.empty(x.size)
-        kernel.log_p_many(x, theta, log_p)
-        kernel.log_q_many(x, theta, log_q)
+        log_p, log_q = log_densities(kernel, theta, x)
         larger = np.maximum(log_p, log_q)
         kept = np.flatnonzero(larger + log_weight >= _LEAST)
         if stride == 1.0:

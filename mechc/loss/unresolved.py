@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.loss.quadrature.rule import losses
+from mechc.loss.quadrature.rule import log_densities, losses
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel
 
@@ -144,8 +144,7 @@ def _look(kernel: Kernel, theta: Floats, end: float, other: float, limit: float)
         if not distance.size:
             continue
         x: Floats = end + math.copysign(1.0, other - end) * distance
-        log_p, loss = np.empty(x.size), losses(kernel, theta, x)
-        kernel.log_p_many(x, theta, log_p)
+        (log_p,), loss = log_densities(kernel, theta, x, "p"), losses(kernel, theta, x)
         if not (np.isfinite(log_p).all() and np.isfinite(loss).all()):
             continue
         slope_p, slope = np.diff(np.stack([log_p, loss])) / math.log(APART)

@@ -24,8 +24,17 @@ from mechc.errors import NumericError
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
 from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
-from mechc.loss.quadrature.rule import DERIVATIVE, NEARBY, ORDER, WEIGHTS, losses, nodes, off_lines
-from mechc.numeric.allowance import DENSITY, spend
+from mechc.loss.quadrature.rule import (
+    DERIVATIVE,
+    NEARBY,
+    ORDER,
+    WEIGHTS,
+    log_densities,
+    losses,
+    nodes,
+    off_lines,
+)
+from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Kernel
 
@@ -337,13 +346,9 @@ class Quadrature:
 
     def _values(self, x: Floats) -> tuple[Floats, Floats]:
         """Evaluate log density and loss."""
-        spend(DENSITY * x.size)
-        log_p = np.empty(x.size)
-        density = self._kernel.log_q_many if self._mass_of == "q" else self._kernel.log_p_many
-        density(x, self._theta, log_p)
-        if self._mass_of:
-            return log_p, np.zeros(x.size)
-        return log_p, losses(self._kernel, self._theta, x)
+        (log_f,) = log_densities(self._kernel, self._theta, x, self._mass_of or "p")
+        loss = np.zeros(x.size) if self._mass_of else losses(self._kernel, self._theta, x)
+        return log_f, loss
 
 
 def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[float]:

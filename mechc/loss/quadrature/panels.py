@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far, Panels
-from mechc.loss.quadrature.rule import WEIGHTS
+from mechc.loss.quadrature.rule import WEIGHTS, log_densities
 from mechc.protocol import Kernel
 
 Floats = NDArray[np.float64]
@@ -133,7 +133,7 @@ def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
     if len(ends) == 2:
         edges.append(np.array([0.5 * (lo + hi)]))
     known: list[float] = [hi - lo] if len(ends) == 2 else []
-    densities = [_density(many, theta) for many in (kernel.log_p_many, kernel.log_q_many)]
+    densities = [_density(kernel, theta, law) for law in "pq"]
     for density in densities:
         points, nearest, scale, values = _nearest_scale(density, lo, hi)
         if not np.isfinite(values).any():
@@ -204,10 +204,9 @@ def _graded(edges: list[float]) -> Floats:
     return np.unique(graded)
 
 
-def _density(many: Callable[..., None], theta: Floats) -> Density:
+def _density(kernel: Kernel, theta: Floats, law: str) -> Density:
     def log_density(x: Floats) -> Floats:
-        out = np.empty(x.size)
-        many(np.ascontiguousarray(x), theta, out)
+        out: Floats = log_densities(kernel, theta, x, law)[0]
         out[np.isnan(out)] = -np.inf
         return out
 

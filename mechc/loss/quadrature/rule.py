@@ -46,6 +46,16 @@ def nodes(lo: Floats, hi: Floats) -> Floats:
     return x
 
 
+def log_densities(kernel: Kernel, theta: Floats, x: Floats, laws: str = "pq") -> Floats:
+    """Return log densities of laws, "p" and "q", at outputs x, shape (laws, n)."""
+    x = np.ascontiguousarray(x, np.float64)
+    spend(len(laws) * DENSITY * x.size)
+    out = np.empty((len(laws), x.size))
+    for law, row in zip(laws, out, strict=True):
+        (kernel.log_p_many if law == "p" else kernel.log_q_many)(x, theta, row)
+    return out
+
+
 def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
     """Return log(p/q) at outputs x; inf or -inf where one density is zero, nan where both are.
 
@@ -60,12 +70,9 @@ def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
     kernel.loss_many(x, theta, out)
     sound = np.isfinite(out)
     if not sound.all():
-        broken = ~sound
-        log_p, log_q = np.empty(broken.sum()), np.empty(broken.sum())
-        kernel.log_p_many(x[broken], theta, log_p)
-        kernel.log_q_many(x[broken], theta, log_q)
+        log_p, log_q = log_densities(kernel, theta, x[~sound])
         with np.errstate(invalid="ignore"):
-            out[broken] = log_p - log_q
+            out[~sound] = log_p - log_q
     return out
 
 
