@@ -12,17 +12,16 @@ own for "add", that entry is the kernel of "remove" again: so a missing entry is
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mechc.declare import catalog
 from mechc.declare.transforms import OfLength, Transform
-from mechc.errors import CacheError, DeclarationError, InternalError, UnsupportedError
+from mechc.errors import CacheError, DeclarationError, UnsupportedError
 from mechc.kernel import cache
 from mechc.protocol import PROTOCOL, TAG, Kernel
 
@@ -105,27 +104,26 @@ def key(origin: Origin, transforms: tuple[Any, ...]) -> str:
     return cache.request_key("\n".join(map(repr, words)), transforms)
 
 
-def find(origin: Origin, transforms: Transforms) -> Kernel | None:
+def find(origin: Origin, transforms: tuple[Any, ...]) -> Kernel | None:
     """Return the kernel if there is one already, without importing sympy."""
-    if isinstance(origin, LoadedKernel):
-        return _untransformed(origin, transforms)
-    name = key(origin, transforms)
-    return _loaded.get(name) or cache.lookup(name)
+    if not isinstance(origin, LoadedKernel):
+        name = key(origin, transforms)
+        return _loaded.get(name) or cache.lookup(name)
+    if transforms:
+        raise UnsupportedError(f"{origin.name}: a compiled kernel cannot be transformed further")
+    return cast(Kernel, origin.module)
 
 
 def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = None) -> Kernel:
     """Return the kernel of the remove direction, compiled if need be."""
-    if isinstance(origin, LoadedKernel):
-        return _untransformed(origin, transforms)
-    return _known(key(origin, transforms), lambda: _compile(origin, transforms, progress)[0])
+    return _made(origin, transforms, (), progress)
 
 
 def reverse_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kernel | None:
     """Return the kernel declared for the add direction, or None if it is the reversed pair."""
     if isinstance(origin, LoadedKernel):
         return None
-    name = key(origin, (*transforms, Other.REVERSE))
-    found = _known(name, lambda: _compile(origin, transforms, None)[1])
+    found = _made(origin, transforms, (Other.REVERSE,))
     return None if found.DIGEST == forward.DIGEST else found
 
 
@@ -133,15 +131,22 @@ def tag_kernel(origin: Origin, transforms: Transforms, forward: Kernel) -> Kerne
     """Return the kernel of the law of the index that the output tells, None without an index."""
     if TAG not in forward.CAPABILITIES or isinstance(origin, LoadedKernel):
         return None
-    name = key(origin, (*transforms, Other.INDEX))
-    return _known(name, lambda: _compile_tag(origin, transforms))
+    return _made(origin, transforms, (Other.INDEX,))
 
 
-def _known(name: str, make: Callable[[], Kernel]) -> Kernel:
-    """The kernel of a request key: of this process, else of the cache, else made."""
+def _made(
+    origin: Origin,
+    transforms: Transforms,
+    other: tuple[Other, ...],
+    progress: Progress | None = None,
+) -> Kernel:
+    """One kernel of an origin: of this process, else of the cache, else compiled with the rest."""
+    if isinstance(origin, LoadedKernel):
+        return cast(Kernel, find(origin, transforms))
+    name = key(origin, (*transforms, *other))
     with _one_at_a_time:
         if name not in _loaded:
-            _loaded[name] = cache.lookup(name) or make()
+            _loaded[name] = cache.lookup(name) or _compile(origin, transforms, progress)[other]
         return _loaded[name]
 
 
@@ -184,18 +189,11 @@ def write_atomically(path: Path, text: str) -> Path:
     Raises:
         CacheError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         if path.exists() and not path.is_file():  # /dev/stdout, /dev/null: not to be replaced
             path.write_text(text, encoding="utf-8")
-            return path
-        try:
-            with open(temporary, "x", encoding="utf-8") as stream:  # permissions of a usual file
-                stream.write(text)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        else:
+            cache.write_whole(path, text)
     except OSError as error:
         raise CacheError(f"cannot write {path}: {error.strerror}") from error
     return path
@@ -203,30 +201,18 @@ def write_atomically(path: Path, text: str) -> Path:
 
 def _compile(
     origin: Origin, transforms: Transforms, progress: Progress | None
-) -> tuple[Kernel, Kernel]:
-    """Compile and store both directions; the same kernel twice if there is only one pair."""
+) -> dict[tuple[Other, ...], Kernel]:
+    """Compile and store both directions, the same kernel if there is one pair, and the index."""
     from mechc.kernel.compiler import compile_declaration
 
-    declared = declaration(origin, transforms)
-    text = compile_declaration(declared, progress=progress)
-    reverse_text, name = text, declared.name
-    if declared.reverse is not None:
-        reverse_text = compile_declaration(declared.reverse, progress=progress)
-    forward = cache.store(key(origin, transforms), name, text)
-    return forward, cache.store(key(origin, (*transforms, Other.REVERSE)), name, reverse_text)
-
-
-def _compile_tag(origin: Origin, transforms: Transforms) -> Kernel:
-    from mechc.kernel.compiler import compile_declaration
-
-    law = declaration(origin, transforms).tag
-    if law is None:
-        raise InternalError(f"{origin.name}: the kernel has an index and the declaration has none")
-    return cache.store(key(origin, (*transforms, Other.INDEX)), law.name, compile_declaration(law))
-
-
-def _untransformed(origin: LoadedKernel, transforms: Transforms) -> Kernel:
-    if transforms:
-        raise UnsupportedError(f"{origin.name}: a compiled kernel cannot be transformed further")
-    loaded: Kernel = origin.module
-    return loaded
+    forward = declaration(origin, transforms)
+    whole = compile_declaration(forward, progress=progress)
+    laws: dict[tuple[Other, ...], Declaration | None] = {
+        (): forward, (Other.REVERSE,): forward.reverse or forward, (Other.INDEX,): forward.tag
+    }  # fmt: skip
+    made = {}
+    for other, law in laws.items():
+        if law is not None:
+            text = whole if law is forward else compile_declaration(law, progress=progress)
+            made[other] = cache.store(key(origin, (*transforms, *other)), law.name, text)
+    return made

@@ -27,11 +27,11 @@ values of the text when it is compiled, and sealed only then; if it differs, it 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import sys
@@ -40,6 +40,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from glob import escape, glob
 from importlib import metadata
 from pathlib import Path
 from threading import RLock
@@ -63,13 +64,11 @@ SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
 
-def files(path: Path) -> list[Path]:
-    """All finished files of the kernel at `path` besides its text, the seal included."""
-    begin, made = f"{path.stem}.", set()
-    for folder in _folders(path):
-        with contextlib.suppress(FileNotFoundError):
-            made |= {folder / name for name in os.listdir(folder) if name.startswith(begin)}
-    return sorted(file for file in made if UNFINISHED not in file.name)
+def files(path: Path, function: str = "") -> list[Path]:
+    """Finished files of the kernel at `path`, or of one function; of all, the seal too."""
+    patterns = {f"{escape(str(folder))}/{path.stem}.{function}*" for folder in _folders(path)}
+    found = {Path(name) for pattern in patterns for name in glob(pattern)}
+    return sorted(file for file in found if UNFINISHED not in file.name)
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -90,8 +89,8 @@ def seal_of(path: Path) -> Path:
 def digests(path: Path, function: str = "") -> dict[str, str]:
     """Digests of the machine code as it is now, of one function or of all, by names of files."""
     found = {}
-    for file in files(path):
-        if file.name.startswith(f"{path.stem}.{function}") and file.suffix != f".{SEAL}":
+    for file in files(path, function):
+        if file != seal_of(path):
             with contextlib.suppress(FileNotFoundError):  # removed by another process just now
                 found[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
     return found
@@ -99,11 +98,10 @@ def digests(path: Path, function: str = "") -> dict[str, str]:
 
 def _sealed_digests(path: Path) -> dict[str, str]:
     """Digests as they were sealed."""
-    try:
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
         lines = seal_of(path).read_text("utf-8").splitlines()
-    except (FileNotFoundError, UnicodeDecodeError):
-        return {}
-    return dict(line.split(" ") for line in lines if line.count(" ") == 1)
+        return dict(line.split(" ") for line in lines if line.count(" ") == 1)
+    return {}
 
 
 def seal_code(path: Path, function: str) -> None:
@@ -124,8 +122,8 @@ def forget(path: Path, function: str = "", *, damaged: bool = False) -> None:
     """
     sound = _sealed_digests(path).items() & digests(path, function).items() if damaged else set()
     kept = {name for name, _ in sound} | ({seal_of(path).name} if damaged else set())
-    for file in files(path):
-        if file.name.startswith(f"{path.stem}.{function}") and file.name not in kept:
+    for file in files(path, function):
+        if file.name not in kept:
             file.unlink(missing_ok=True)
 
 
@@ -165,11 +163,6 @@ class CacheEntry(NamedTuple):
     size: int
 
 
-@functools.cache
-def _versions() -> tuple[str, str]:
-    return __version__, metadata.version("sympy")
-
-
 def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
     """The key under which the answer to a request is found.
 
@@ -180,9 +173,7 @@ def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
     Returns:
         A digest that also covers the versions and the text of the compiler.
     """
-    versions = [*_versions(), PROTOCOL, _compiler_digest()]
-    text = json.dumps([origin, [repr(step) for step in transforms], versions])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(json.dumps([origin, [*map(repr, transforms)], PROTOCOL, _compiler_digest()]))
 
 
 def lookup(key: str) -> Kernel | None:
@@ -270,13 +261,10 @@ def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
     except CacheError:
         raise
     except OSError as error:
+        if _fallback:
+            raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
         _fall_back(f"cannot be written ({error.strerror or error})")
-    try:
-        return write(directory())
-    except CacheError:
-        raise
-    except OSError as error:
-        raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
+    return _anywhere(name, write)
 
 
 def entries() -> list[CacheEntry]:
@@ -339,60 +327,53 @@ def _require_agreement(kernel: Kernel, form: str, made: Callable[..., None]) -> 
     # Small values count as one: a loss may be 1e-17 where log p is 3. An inverse may also have the
     # loss that it was asked for: where the loss is flat, x has few digits.
     name, _, many = form.rpartition("_")
-    if many != "many" or name == "loss_inverse":  # which calls those of its branches
-        return
-    inverse = name.startswith("loss_inverse")
-    for theta, rows in getattr(kernel, "CHECKS", ()):
-        at, pairs = np.array(theta), list[tuple[float, float]]()
+    for theta, rows in getattr(kernel, "CHECKS", ()) if many == "many" else ():
+        at, pairs = np.array(theta), []
         for x, p, q, ell, branch, back in rows:
             values = {"log_p": (x, p), "log_q": (x, q), "loss": (x, ell)}
             values[f"loss_inverse_{branch}"] = (ell, back)
-            if name in values and values[name][1] is not None:
+            if values.get(name, (x, None))[1] is not None:
                 pairs.append(values[name])
-        if pairs:
-            arguments, expected = np.array(pairs).T.copy()
-            answers = np.empty(len(pairs))
-            made(arguments, at, answers)
-            wrong = ~_agree(answers, expected)
-            if inverse and wrong.any():
-                loss = np.empty(len(pairs))
-                kernel.loss_many(answers, at, loss)
-                wrong &= ~_agree(loss, arguments)
-            for i in np.flatnonzero(wrong):
-                raise VerificationError(
-                    f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is "
-                    f"{answers[i]!r} in the kernel and {expected[i]!r} in the declaration; no "
-                    "answer is given"
-                )
-
-
-def _agree(values: Floats, truth: Floats) -> NDArray[np.bool_]:
-    agree: NDArray[np.bool_] = np.abs(values - truth) <= TOLERANCE * np.maximum(1.0, np.abs(truth))
-    return agree
+        if not pairs:
+            continue
+        arguments, expected = np.array(pairs).T.copy()
+        answers, loss = np.empty((2, len(pairs)))
+        made(arguments, at, answers)
+        agree = np.isclose(answers, expected, 0.0, TOLERANCE * np.maximum(1.0, np.abs(expected)))
+        if name.startswith("loss_inverse") and not agree.all():
+            kernel.loss_many(answers, at, loss)
+            agree |= np.isclose(loss, arguments, 0.0, TOLERANCE * np.maximum(1.0, abs(arguments)))
+        for i in np.flatnonzero(~agree):
+            raise VerificationError(
+                f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is {answers[i]!r} "
+                f"in the kernel and {expected[i]!r} in the declaration; no answer is given"
+            )
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file so that it appears complete or not at all."""
+    """Write a file of the cache, and sweep its folder."""
     for folder in reversed((path.parent, *path.parent.parents)):
         if not folder.exists():
             folder.mkdir(0o700, exist_ok=True)
-    _sweep(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    for left in (*path.parent.glob(".writing-*"), *path.parent.glob(f"*{UNFINISHED}*")):
+        with contextlib.suppress(
+            OSError
+        ):  # of writers that were killed, long enough ago to be sure
+            if left.stat().st_mtime < time.time() - ABANDONED:
+                left.unlink()
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it appears complete or not at all, with usual permissions."""
+    temporary = path.with_name(f".writing-{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with open(temporary, "x", encoding="utf-8") as stream:
             stream.write(text)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what writers that were killed left unfinished, long enough ago to be sure."""
-    for path in (*folder.glob(".writing-*"), *folder.glob(f"*{UNFINISHED}*")):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < time.time() - ABANDONED:
-                path.unlink()
 
 
 _importing = RLock()  # a module that another thread is still executing is of no use
@@ -409,11 +390,20 @@ def _load(path: Path, text: str) -> Kernel:
             raise CacheError(f"{path} does not load: {stranger}")
         with contextlib.suppress(OSError):  # made here, for numba would make it as the umask says
             seal_of(path).parent.mkdir(0o700, exist_ok=True)
-        forget(path, damaged=True)
+        module = KernelModule(name)
+        module.__file__ = str(path)
+        sys.modules[name] = module
         try:
-            return _run(name, path, text)
-        except Exception as error:
+            exec(compile(text, str(path), "exec"), vars(module))
+        except BaseException as error:
+            del sys.modules[name]
+            if not isinstance(error, Exception):
+                raise
             raise CacheError(f"{path} does not load: {type(error).__name__}: {error}") from error
+        kernel = cast(Kernel, module)
+        numba = SimpleNamespace(njit=partial(_njit, path, kernel))
+        module.numba = numba  # type: ignore[attr-defined]
+        return kernel
 
 
 class KernelModule(ModuleType):
@@ -424,27 +414,12 @@ class KernelModule(ModuleType):
         return load, (str(self.__file__),)
 
 
-def _run(name: str, path: Path, text: str) -> Kernel:
-    """Run a text; what numba makes of its functions later is sealed."""
-    module = KernelModule(name)
-    module.__file__ = str(path)
-    sys.modules[name] = module
-    try:
-        exec(compile(text, str(path), "exec"), vars(module))
-    except BaseException:
-        del sys.modules[name]
-        raise
-    kernel = cast(Kernel, module)
-    module.numba = SimpleNamespace(njit=partial(_njit, path, kernel))  # type: ignore[attr-defined]
-    return kernel
-
-
 def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[Any], Any]:
     """`numba.njit` for the functions of one kernel, which checks, keeps and seals machine code."""
     from mechc.numeric.machine_code import njit
 
     def make(function: Any) -> Any:
-        forget(path, f"{function.__name__}-", damaged=True)  # it may have changed since `_load`
+        forget(path, f"{function.__name__}-", damaged=True)
         try:
             made = njit(types, **options)(function)
         except OSError:
@@ -535,8 +510,9 @@ def _fall_back(reason: str) -> None:
 
 @cache
 def _compiler_digest() -> str:
-    """Digest of the text of the compiler, so that a change to it makes every entry stale."""
-    return closure.digest(Path(__file__).parents[1], COMPILER)
+    """Of the text of the compiler, and its version: a change to it makes every entry stale."""
+    digest = closure.digest(Path(__file__).parents[1], COMPILER)
+    return f"{digest} {__version__} {metadata.version('sympy')}"
 
 
 @cache

@@ -7,7 +7,6 @@ one with fewer operations where errors are alike. Deterministic: equal input, eq
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -98,11 +97,16 @@ class Chooser:
     def loss(self, expr: Expr) -> ir.Expr:
         """The best form of a loss formula, over all regions where it holds."""
         if expr not in self._chosen:
-            trials, near = self._loss_trials(expr), self._trials_near_zero(expr)
-            forms = self._candidates(expr)
-            measured = self._measured(forms, self._place_of(expr), "x", trials, near)
+            _, first = next(self._where(expr))
+            name = self.context.calculus.pair.name
+            place = self.context.at_x.at(f"{name}: loss on ({first.lo}, {first.hi})")
+            trials, near = self._loss_trials(expr)
+            measured = self._measured(self._candidates(expr), place, "x", trials, near)
             if all(grade >= LOST or length > LONG for grade, _, length, *_ in measured):
-                last = self._graded(self._difference(expr), "x", trials, near)
+                # log p minus log q, each in log space: never wrong by more than their rounding
+                x = self.context.calculus.pair.variable
+                log_p, log_q = (log_of_terms(terms, x, place) for terms in (first.p, first.q))
+                last = self._graded(ir.add(log_p, ir.negate(log_q)), "x", trials, near)
                 if last[0] < min(grade for grade, *_ in measured):
                     measured.append(last)
             self._chosen[expr] = _first(measured)[0]
@@ -114,7 +118,7 @@ class Chooser:
         place = self.context.at_loss.at(f"{self.context.calculus.pair.name}: inverse {index}")
         trials = self._inverse_trials(region, case)
         forms = candidates(region.inverse.expr, self.context.calculus.ell)
-        form, error = self._best(forms, place, "ell", trials)
+        form, error = _first(self._measured(forms, place, "ell", trials))
         return form if error <= INVERTIBLE else None
 
     def constant(
@@ -138,8 +142,8 @@ class Chooser:
             for sample in samples:
                 value = sample.value(expr)
                 if not mpmath.isnan(value):  # the end of a region that is empty here
-                    trials.append(Trial(self._arguments(sample), _relative(value)))
-        return self._best(forms, place, None, trials)[0]
+                    trials.append(_tried(sample, value))
+        return _first(self._measured(forms, place, None, trials))[0]
 
     def log_tail(self, mass: Expr, case: CalculusCase) -> ir.Expr:
         """The best form of the log of a mass that may be a far tail.
@@ -151,12 +155,12 @@ class Chooser:
         with mp.workdps(TAIL_DIGITS):
             for sample in self.samples(case):
                 value = sample.value(mass)
-                measure = _absolute(mpmath.log(value)) if value > SMALLEST else _is_tiny
-                trials.append(Trial(self._arguments(sample), measure))
+                measure = _off(mpmath.log(value), least=1) if value > SMALLEST else _is_tiny
+                trials.append(Trial(sample.arguments(), measure))
         for form in dict.fromkeys([mass, expand(mass), *quotients(mass)]):
             logs += candidates(expand_log(log(form), force=True), self.context.calculus.ell)
-        form, error = self._best(list(dict.fromkeys(logs)), self.context.constant, None, trials)
-        return _accurate(form, error)
+        forms = list(dict.fromkeys(logs))
+        return _accurate(*_first(self._measured(forms, self.context.constant, None, trials)))
 
     def probability(self, expr: Expr, condition: Basic, case: CalculusCase) -> ir.Expr:
         """The best form of one arm of a distribution function.
@@ -172,11 +176,11 @@ class Chooser:
                         continue
                     value = sample.value(expr, x)
                     if value == 0 or abs(value) > SMALLEST:
-                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
+                        trials.append(_tried(sample, value, x))
                 for sample in self.samples(case):
                     for x in sample.remote_points(region):
                         if holds(condition, {**sample.theta, variable: x}):
-                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
+                            trials.append(Trial(sample.arguments(x), _is_a_number))
         place = self.context.at_x
         measured = self._measured(quotients(expr), place, "x", trials)
         if all(grade > ENOUGH for grade, *_ in measured):
@@ -192,49 +196,32 @@ class Chooser:
             self._samples[id(case)] = [Sample(calculus, theta) for theta in found]
         return self._samples[id(case)]
 
-    def _arguments(self, sample: Sample, *first: Any) -> tuple[float, ...]:
-        return (*map(float, first), *(float(v) for v in sample.theta.values()))
+    def _where(self, loss: Expr) -> Iterator[tuple[CalculusCase, Region]]:
+        """The regions where a loss holds, and their cases."""
+        for case in self.context.calculus.cases:
+            yield from ((case, region) for region in case.regions if region.loss == loss)
 
-    def _loss_trials(self, expr: Expr) -> list[Trial]:
-        trials = []
+    def _loss_trials(self, expr: Expr) -> tuple[list[Trial], list[Trial]]:
+        """Where a loss is tried; and next to its zeros, where its terms may cancel."""
+        trials, near, wide = list[Trial](), list[Trial](), self._has_powers(expr)
         with mp.workdps(DIGITS):
-            for case in self.context.calculus.cases:
-                for region in case.regions:
-                    if region.loss != expr:
-                        continue
-                    between = (
-                        (sample, x)
-                        for sample in self._next_to_ends(case, wide=self._has_powers(expr))
-                        for x in sample.points_between(region)
-                    )
-                    beside = (
-                        (sample, x)
-                        for sample in self.samples(case)
-                        for x in sample.points_beside_ends(region)
-                    )
-                    for sample, x in itertools.chain(self._points(region, case), between, beside):
-                        value = sample.loss(region, x)
-                        trials.append(Trial(self._arguments(sample, x), _relative(value)))
-                    for sample in self.samples(case):
-                        for x in sample.remote_points(region):
-                            trials.append(Trial(self._arguments(sample, x), _is_a_number))
-                        for x in _beside_zero(region):
-                            value = sample.loss(region, x)
-                            if mpmath.isfinite(value) and abs(value) > LARGE:
-                                trials.append(Trial(self._arguments(sample, x), _is_near(value)))
-        return trials
-
-    def _trials_near_zero(self, expr: Expr) -> list[Trial]:
-        """Next to a zero of a loss, where its terms may cancel."""
-        trials = []
-        with mp.workdps(DIGITS):
-            for case in self.context.calculus.cases:
-                for region in case.regions:
-                    for sample in self.samples(case) if region.loss == expr else ():
-                        for x in sample.points_near_zero(region):
-                            value = sample.loss(region, x)
-                            trials.append(Trial(self._arguments(sample, x), _relative(value)))
-        return trials
+            for case, region in self._where(expr):
+                samples = self.samples(case)
+                places = [(s, x) for s in samples for x in s.points(region)]
+                for sample in self._next_to_ends(case, wide):
+                    places += [(sample, x) for x in sample.points_between(region)]
+                places += [(s, x) for s in samples for x in s.points_beside_ends(region)]
+                trials += [_tried(s, s.loss(region, x), x) for s, x in places]
+                zeros = [(s, x) for s in samples for x in s.points_near_zero(region)]
+                near += [_tried(s, s.loss(region, x), x) for s, x in zeros]
+                for s in samples:
+                    far = s.remote_points(region)
+                    trials += [Trial(s.arguments(x), _is_a_number) for x in far]
+                    for x in _beside_zero(region):
+                        value = s.loss(region, x)
+                        if mpmath.isfinite(value) and abs(value) > LARGE:
+                            trials.append(Trial(s.arguments(x), _is_near(value)))
+        return trials, near
 
     def _inverse_trials(self, region: Region, case: CalculusCase) -> list[Trial]:
         trials = []
@@ -244,31 +231,13 @@ class Chooser:
                 root = sample.solved(region, ell, x)
                 if root is not None and ell != 0.0:
                     error = _relative_or_residual(sample, region, ell, root)
-                    trials.append(Trial(self._arguments(sample, ell), error))
+                    trials.append(Trial(sample.arguments(ell), error))
             for sample in self.samples(case):
                 for x in sample.remote_points(region):
                     ell = float(sample.loss(region, x))
                     if OVERFLOWING < abs(ell) < math.inf:
-                        trials.append(Trial(self._arguments(sample, ell), _is_near(x)))
+                        trials.append(Trial(sample.arguments(ell), _is_near(x)))
         return trials
-
-    def _difference(self, loss: Expr) -> ir.Expr:
-        """Log p minus log q, each summed in log space: never wrong by more than their rounding."""
-        first, place = self._first_with(loss), self._place_of(loss)
-        x = self.context.calculus.pair.variable
-        log_p, log_q = (log_of_terms(terms, x, place) for terms in (first.p, first.q))
-        return ir.add(log_p, ir.negate(log_q))
-
-    def _first_with(self, loss: Expr) -> Region:
-        """The first region where a loss holds."""
-        calculus = self.context.calculus
-        regions = (region for case in calculus.cases for region in case.regions)
-        return next(region for region in regions if region.loss == loss)
-
-    def _place_of(self, loss: Expr) -> Freezer:
-        """Freezes a loss, and names the first region where it holds if that fails."""
-        calculus, first = self.context.calculus, self._first_with(loss)
-        return self.context.at_x.at(f"{calculus.pair.name}: loss on ({first.lo}, {first.hi})")
 
     def _candidates(self, expr: Expr) -> list[Expr]:
         """Equal forms, those with factored weights where they may be needed."""
@@ -295,12 +264,6 @@ class Chooser:
         for sample in self.samples(case):
             for x in sample.points(region):
                 yield sample, x
-
-    def _best(
-        self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial]
-    ) -> tuple[ir.Expr, float]:
-        """The candidate with the smallest (error class, number of operations), and its error."""
-        return _first(self._measured(forms, place, variable, trials))
 
     def _measured(
         self, forms: list[Expr], place: Freezer, variable: str | None, trials: list[Trial],
@@ -355,21 +318,19 @@ def _largest(printable: ir.Expr, names: list[str], trials: Sequence[Trial]) -> f
     return worst
 
 
-def _relative(value: Any) -> Measure:
+def _tried(sample: Sample, value: Any, *first: Any) -> Trial:
+    return Trial(sample.arguments(*first), _off(value))
+
+
+def _off(value: Any, least: float = 0.0) -> Measure:
+    """Relative error, or of a value below `least` that of `least`; zero and infinity are exact."""
+    # of a log beyond its own rounding an error is a relative one of what it is the log of
+
     def error(found: float) -> float:
-        if not mpmath.isfinite(value) or value == 0:
+        size = max(abs(value), least)
+        if not mpmath.isfinite(value) or size == 0:
             return 0.0 if found == value else math.inf
-        return float(abs(found - value) / abs(value)) if math.isfinite(found) else math.inf
-
-    return error
-
-
-def _absolute(log_value: Any) -> Measure:
-    """Error of a log beyond its own rounding, which is a relative error of what it is of."""
-
-    def error(found: float) -> float:
-        gap = float(abs(found - log_value) / max(abs(log_value), 1))
-        return gap if math.isfinite(found) else math.inf
+        return float(abs(found - value) / size) if math.isfinite(found) else math.inf
 
     return error
 

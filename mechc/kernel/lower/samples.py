@@ -85,6 +85,10 @@ class Sample:
     _constants: dict[tuple[Expr, int], Any] = field(default_factory=dict, compare=False)
     _points: dict[Region, list[Any]] = field(default_factory=dict, compare=False)
 
+    def arguments(self, *first: Any) -> tuple[float, ...]:
+        """Doubles for a function of some first arguments and of the parameters."""
+        return (*map(float, first), *map(float, self.theta.values()))
+
     def value(self, expr: Expr, x: Any = None) -> Any:
         """An expression in the parameters, and in the variable if `x` is given."""
         variable = self.calculus.pair.variable
@@ -320,6 +324,5 @@ def _at_atoms(sample: Sample, case: CalculusCase) -> Iterator[Check]:
 def _check(
     sample: Sample, x: Any, p: Any, q: Any, inverse: tuple[int, float] | None = None
 ) -> Check:
-    theta = tuple(float(v) for v in sample.theta.values())
     p, q, loss = (v if math.isfinite(v) else None for v in map(float, (p, q, p - q)))
-    return Check(theta, float(x), (p, q, loss), inverse)
+    return Check(sample.arguments(), float(x), (p, q, loss), inverse)

@@ -1,6 +1,6 @@
 """IR to IR: the passes that make a frozen expression accurate, then cheap, then printable.
 
-    frozen -> stability -> stable -> horner, arithmetic -> printable -> lift -> choices as if/else
+    frozen -> stability -> stable -> factored, arithmetic -> printable -> lift -> choices as if/else
     -> sharing -> temporaries; for array functions also -> hoisting -> loop-free parts in front
 
 Each pass keeps the function the same in exact arithmetic. Canonical form on the way out: no `Pow`
@@ -9,7 +9,7 @@ its guard.
 """
 
 from mechc.kernel.ir import Block, Expr, map_block
-from mechc.kernel.passes.arithmetic import arithmetic, horner
+from mechc.kernel.passes.arithmetic import arithmetic, factored
 from mechc.kernel.passes.guards import lift
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.passes.stability import stabilise
@@ -24,4 +24,4 @@ def finish(block: Block) -> Block:
 
 def finish_expression(expr: Expr) -> Expr:
     """Make one frozen expression accurate and printable."""
-    return arithmetic(horner(stabilise(expr)))
+    return arithmetic(factored(stabilise(expr)))

@@ -5,8 +5,7 @@ integer `Pow`, no negative exponent, rational constants whose denominator is not
 a division (x/3.0 rounds once, x*0.333 twice).
 
 Before that, factors that all terms of a sum share are taken out of it, so that what nearly cancels
-is subtracted before anything is rounded; and polynomials in a variable are nested by Horner's rule,
-where every term is free of the variable times a power of it, and two positive powers occur.
+is subtracted before anything is rounded.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeGuard
 
 from mechc.kernel import ir
 from mechc.kernel.ir import Expr
@@ -31,13 +31,15 @@ def _at_node(expr: Expr) -> Expr:
     match expr:
         case ir.Pow(base, exponent) if (rational := _rational(exponent)) is not None:
             return _quotient(Fraction(1), [(base, rational)])
+        case ir.Pow(ir.Constant("E"), exponent):
+            return ir.call("exp", exponent)
         case ir.Pow(base, exponent):
-            return _power(base, exponent)
+            return ir.call("pow", base, exponent)
         case ir.Mul(args):
             return _product(args)
         case ir.Number(exact) if exact < 0:
             return ir.Neg(_quotient(-exact, []))
-        case ir.Constant(_, value) if -math.inf < value < 0.0:
+        case ir.Constant() if _is_negative(expr):
             return ir.Neg(_positive(expr))
         case ir.Number(exact):
             return _quotient(exact, [])
@@ -57,12 +59,6 @@ def _rational(expr: Expr) -> Fraction | None:
             return top / bottom
         case _:
             return None
-
-
-def _power(base: Expr, exponent: Expr) -> Expr:
-    if isinstance(base, ir.Constant) and base.label == "E":
-        return ir.call("exp", exponent)
-    return ir.Call("pow", (base, exponent))
 
 
 def _product(factors: tuple[Expr, ...]) -> Expr:
@@ -127,12 +123,13 @@ def _positive_power(base: Expr, exponent: Fraction) -> Expr:
     return _joined(factors)
 
 
-HIGHEST = 16
+def factored(expr: Expr) -> Expr:
+    """Take common factors out of sums inside `expr`."""
+    return ir.transform(expr, _factored_at)
 
 
-def horner(expr: Expr) -> Expr:
-    """Take common factors out of sums inside `expr`, and nest polynomials in a variable."""
-    return ir.transform(expr, _horner_at)
+def _is_negative(factor: Expr) -> TypeGuard[ir.Constant]:
+    return isinstance(factor, ir.Constant) and -math.inf < factor.value < 0.0
 
 
 def _positive(constant: ir.Constant) -> ir.Constant:
@@ -155,9 +152,7 @@ def _shared_factors(terms: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
     for term, product in zip(terms, products, strict=True):
         left = {base: exponent - shared.get(base, 0) for base, exponent in product.items()}
         coefficient = math.prod(f.exact for f in _factors(term) if isinstance(f, ir.Number))
-        signs = sum(
-            isinstance(f, ir.Constant) and -math.inf < f.value < 0.0 for f in _factors(term)
-        )
+        signs = sum(map(_is_negative, _factors(term)))
         powers = (_raised(base, exponent) for base, exponent in left.items() if exponent)
         rest.append(ir.mul(ir.Number(coefficient * (-1) ** signs), *powers))
     return [_raised(base, exponent) for base, exponent in shared.items()], rest
@@ -174,7 +169,7 @@ def _powers(term: Expr) -> dict[Expr, Fraction]:
         base, exponent = factor, Fraction(1)
         if isinstance(factor, ir.Pow) and isinstance(factor.exponent, ir.Number):
             base, exponent = factor.base, factor.exponent.exact
-        elif isinstance(factor, ir.Constant) and -math.inf < factor.value < 0.0:
+        elif _is_negative(factor):
             base = _positive(factor)
         if not isinstance(base, ir.Number):
             found[base] = found.get(base, Fraction(0)) + exponent
@@ -185,57 +180,8 @@ def _raised(base: Expr, exponent: Fraction) -> Expr:
     return base if exponent == 1 else ir.Pow(base, ir.Number(exponent))
 
 
-def _horner_at(expr: Expr) -> Expr:
+def _factored_at(expr: Expr) -> Expr:
     if not isinstance(expr, ir.Add):
         return expr
     shared, terms = _shared_factors(expr.args)
-    if shared:
-        return ir.mul(*shared, _horner_at(ir.add(*terms)))
-    for variable in dict.fromkeys(node for node in ir.walk(expr) if isinstance(node, ir.Var)):
-        coefficients = _coefficients(expr.args, variable)
-        if coefficients is not None:
-            return _nested(coefficients, variable)
-    return expr
-
-
-def _coefficients(terms: Sequence[Expr], variable: ir.Var) -> list[Expr] | None:
-    """Coefficients by ascending degree, None if the sum is no polynomial in the variable."""
-    found: dict[int, list[Expr]] = {}
-    for term in terms:
-        degree, rest = _split(term, variable)
-        if ir.depends_on(rest, frozenset((variable,))) or not 0 <= degree <= HIGHEST:
-            return None
-        found.setdefault(int(degree), []).append(rest)
-    if sum(degree > 0 for degree in found) < 2:
-        return None
-    return [ir.add(*found[n]) if n in found else ir.ZERO for n in range(max(found) + 1)]
-
-
-def _split(term: Expr, variable: ir.Var) -> tuple[Fraction, Expr]:
-    """The degree of a term in the variable, and its coefficient."""
-    degree, rest = Fraction(0), []
-    for factor in term.args if isinstance(term, ir.Mul) else (term,):
-        match factor:
-            case ir.Var() if factor == variable:
-                degree += 1
-            case ir.Pow(base, ir.Number(whole)) if base == variable and whole.denominator == 1:
-                degree += whole
-            case _:
-                rest.append(factor)
-    return degree, ir.mul(ir.ONE, *rest)
-
-
-def _nested(coefficients: list[Expr], variable: ir.Var) -> Expr:
-    """c0 + x*(c1 + x*(...)), a run of vanishing coefficients as one power."""
-    *lower, value = coefficients
-    gap = 0
-    for coefficient in reversed(lower):
-        gap += 1
-        if coefficient == ir.ZERO and coefficient is not lower[0]:
-            continue
-        power = variable if gap == 1 else ir.Pow(variable, ir.number(gap))
-        # the product is kept whole: multiplied out it would be the sum again
-        value = ir.mul(power, value)
-        value = value if coefficient == ir.ZERO else ir.add(value, coefficient)
-        gap = 0
-    return value
+    return ir.mul(*shared, _factored_at(ir.add(*terms))) if shared else expr
