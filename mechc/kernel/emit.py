@@ -23,7 +23,7 @@ from mechc.kernel.cache import MARK, seal
 from mechc.kernel.ir import Check, Function, Inverse, Module, Root, Series, Table
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
-from mechc.kernel.prelude import PRIMITIVES, closure
+from mechc.kernel.prelude import closure
 from mechc.kernel.printer import KERNEL, Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
@@ -110,10 +110,6 @@ class Writer:
         self.module = module
         self.printer = Printer()
 
-    def used(self) -> list[str]:
-        """The prelude functions that were printed."""
-        return list(self.printer.functions)
-
     def kernels(self) -> Iterator[str]:
         """Every function of the module, callees first."""
         for helper in self.module.helpers:
@@ -170,7 +166,7 @@ class Writer:
     def _array(self, function: Function) -> str:
         body, tail, plain = function.body, function.body.tail, False
         if isinstance(tail, ir.Call) and tail.name in KERNEL:  # another function, moved
-            place = self.printer(_replaced(tail.args[0], ir.Var("x"), ir.Local("xs")))
+            place = self.printer(ir.replaced(tail.args[0], {ir.Var("x"): ir.Local("xs")}))
             lines = [f"out[:] = {place}", f"{tail.name}_many(out, theta, out)"]
             plain = True
         else:
@@ -193,7 +189,7 @@ class Writer:
         x, element = ir.Var(variable), ir.Local(f"{variable}s[i]")
         once = sum(node == x for expr in ir.expressions(body) for node in ir.walk(expr)) == 1
         if once:
-            body = ir.map_block(body, lambda e: _replaced(e, x, element))
+            body = ir.map_block(body, lambda e: ir.replaced(e, {x: element}))
         assigned = [] if once else [f"{variable} = {element.name}"]
         yield from indent([*assigned, *self.printer.block(body, "out[i] = {}")])
 
@@ -229,10 +225,8 @@ class Writer:
             lines = self._bracket(inverse.lo, inverse.hi)
             value = f"solve_loss(ells[i], lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
             lines += ["for i in range(ells.size):", f"    out[i] = {value}"]
-        elif _is_inlined(inverse.body) or _arms(inverse.body, "ell") < 3:
-            lines = [*self._unpack(inverse.body), *self._loops(inverse.body, "ell")]
         else:
-            lines = ["for i in range(ells.size):", f"    out[i] = {name}(ells[i], theta)"]
+            lines = [*self._unpack(inverse.body), *self._loops(inverse.body, "ell")]
         doc = f"Write {name} of each element to out."
         return self._define(ARRAY, f"{name}_many(ells, theta, out)", doc, lines)
 
@@ -326,28 +320,6 @@ def _switches(chain: ir.Chain, variable: str) -> bool:
     return any(guard is not None and ir.depends_on(guard, at) for guard, _ in chain.arms)
 
 
-def _arms(block: ir.Block, variable: str) -> int:
-    """How many formulas over a variable a block has in one parameter case."""
-    if not isinstance(block.tail, ir.Chain):
-        return 1
-    arms = block.tail.arms
-    switches = _switches(block.tail, variable)
-    return len(arms) if switches else max(_arms(arm, variable) for _, arm in arms)
-
-
-def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
-    return ir.transform(expr, lambda node: new if node == old else node)
-
-
-def _is_inlined(block: ir.Block) -> bool:
-    """Whether a loop over a block may be vector code, as one that calls a function is not."""
-    nodes = (node for expr in ir.expressions(block) for node in ir.walk(expr))
-    return any(
-        isinstance(node, ir.Call) and node.name in PRIMITIVES and PRIMITIVES[node.name].inline
-        for node in nodes
-    )
-
-
 def _block(expr: ir.Expr) -> ir.Block:
     return ir.Block((), expr)
 
@@ -365,7 +337,7 @@ def emit(module: Module) -> str:
     kernels = list(writer.kernels())
     prelude = [
         jitted(p.signature, p.source, plain=not p.inline, inline=p.inline)
-        for p in closure(writer.used())
+        for p in closure(writer.printer.functions)
     ]
     body = _joined(DECORATOR, *prelude, *kernels, _checks(module.checks), SELF_CHECK)
     header, constants = _header(module), _constants(module)

@@ -12,7 +12,7 @@ as guards of a `Chain`. A `Module` holds all parts of a kernel; its blocks are i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar, dataclass_transform
@@ -288,6 +288,11 @@ def transform(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
         return found
 
     return visit(expr)
+
+
+def replaced(expr: Expr, names: Mapping[Expr, Expr]) -> Expr:
+    """The expression with other nodes in place of some."""
+    return transform(expr, lambda node: names.get(node, node))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -505,34 +505,11 @@ def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
 
 
 @primitive("complex128(complex128)")
-def complex_softplus(z: complex) -> complex:
-    """Return log(1 + exp(z)) without overflow."""
-    if z.real > 0.0:
-        return z + complex_log1p(complex_exp(-z))
-    return complex_log1p(complex_exp(z))
-
-
-@primitive("complex128(complex128)")
 def complex_log1mexp(z: complex) -> complex:
     """Return log(1 - exp(z)) for Re z <= 0."""
     if z.real > -0.6931471805599453:
         return complex_log(-complex_expm1(z))
     return complex_log1p(-complex_exp(z))
-
-
-@primitive("complex128(complex128, complex128)")
-def complex_log_mix(q: complex, d: complex) -> complex:
-    """Return log(1 - q + q exp(d)) without overflow."""
-    if d.real > 700.0:
-        return d + complex_log(q + (1.0 - q) * complex_exp(-d))
-    return complex_log1p(q * complex_expm1(d))
-
-
-@primitive("complex128(complex128, complex128)")
-def complex_mix(q: complex, d: complex) -> complex:
-    """Return 1 - q + q exp(d), as a sum of what is left by weights next to one."""
-    u = q * complex_expm1(d)
-    return 1.0 + u if u.real > -0.5 or q.real > 1.0 else (1.0 - q) + q * complex_exp(d)
 
 
 @primitive("complex128(complex128, complex128, complex128)")

@@ -284,7 +284,6 @@ COMPLEX = {
     "complex_sinh": mp.sinh,
     "complex_sinhc": lambda z: mp.sinh(z) / z,
     "complex_expm1c": lambda z: (mp.exp(z) - 1) / z,
-    "complex_softplus": lambda z: mp.log(1 + mp.exp(z)),
     "complex_log1mexp": lambda z: mp.log(1 - mp.exp(z)),
 }
 
@@ -301,7 +300,7 @@ def test_complex_functions_normwise(name, compiled):
                 z = -z
             value = COMPLEX[name](mpmath.mpc(z))
             found = mpmath.mpc(compiled[name](complex(z)))
-            if "log" in name or "softplus" in name:
+            if "log" in name:
                 turns = mp.nint((found - value).imag / (2 * mp.pi))
                 found -= mpmath.mpc(0, 2 * mp.pi * turns)
             assert abs(found - value) <= 20 * ULP * max(abs(value), mpf(1e-290)), z
@@ -313,11 +312,6 @@ def test_complex_mixture_and_sum(compiled):
         for _ in range(300):
             q = complex(rng.uniform(0.001, 0.5))
             d = complex(*rng.uniform(-3.0, 3.0, 2))
-            value = 1 - q.real + q.real * mp.exp(mpmath.mpc(d))
-            found = mp.exp(mpmath.mpc(compiled["complex_log_mix"](q, d)))
-            assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
-            found = compiled["complex_mix"](q, d)
-            assert abs(found - value) <= 20 * ULP * (abs(value) + 1)
             value = q.real + (1 - q.real) * mp.exp(mpmath.mpc(10 * d))
             found = mp.exp(mpmath.mpc(compiled["complex_log_mix_rest"](q, 1.0 - q, 10 * d)))
             assert abs(found - value) <= 400 * ULP * abs(value)
@@ -344,7 +338,7 @@ def test_small_complex_arguments_keep_their_real_part(compiled):
 
 def test_every_primitive_is_tested():
     tested = set(REAL) | set(COMPLEX) | {
-        "log_sum", "complex_mix", "complex_log_mix", "complex_log_mix_rest", "complex_log_sum",
+        "log_sum", "complex_log_mix_rest", "complex_log_sum",
         "floor", "ceil", "log_exp_difference", "log_binomial",
         }  # fmt: skip
     assert tested == set(PRIMITIVES)

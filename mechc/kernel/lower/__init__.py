@@ -15,11 +15,10 @@ needs it, and becomes "numeric" or "unavailable" with the reason if it is an opt
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from mechc.calculus.types import Calculus
-from mechc.kernel.ir import Module, Root, Series
+from mechc.kernel.ir import Module
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import context
 from mechc.kernel.lower.functions import (
@@ -34,7 +33,6 @@ from mechc.kernel.lower.functions import (
 )
 from mechc.kernel.lower.samples import checks
 from mechc.kernel.lower.tables import log_infinite_mass, tables
-from mechc.kernel.passes import finish
 
 __all__ = ["lower"]
 
@@ -70,7 +68,7 @@ def lower(calculus: Calculus) -> Module:
         functions=tuple(functions),
         inverses=found,
         tables=tables(chooser, inverse_of),
-        helpers=tuple(_finished(helper) for helper in room.helpers.found),
+        helpers=tuple(room.helpers.found),
         checks=checks(calculus, inverse_of),
     )
 
@@ -79,12 +77,4 @@ def _row(info: tuple[Any, ...]) -> tuple[Any, ...]:
     """A parameter as plain numbers; whole defaults and ends stay short floats."""
     return tuple(
         float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else v for v in info
-    )
-
-
-def _finished(helper: Root | Series) -> Root | Series:
-    if isinstance(helper, Series):
-        return dataclasses.replace(helper, term=finish(helper.term))
-    return dataclasses.replace(
-        helper, residual=finish(helper.residual), lo=finish(helper.lo), hi=finish(helper.hi)
     )

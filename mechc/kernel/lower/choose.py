@@ -28,7 +28,7 @@ from mechc.kernel.lower.forms import (
     weights_factored,
 )
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
-from mechc.kernel.lower.samples import DIGITS, Sample, corners, far_out, next_to_ends, vectors
+from mechc.kernel.lower.samples import DIGITS, Sample, corners, moved, vectors
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
 from mechc.symbolic.evaluate import holds
@@ -37,37 +37,18 @@ VECTORS = 3
 GOOD = 2.0**-50
 """Errors up to this one are as good as none: the candidate with fewer operations is taken."""
 
-ENOUGH = 3
-"""Binary digits that may be lost before a probability is factored, which takes long."""
-
-LOST = 40
-"""Binary digits that a loss may lose before it is computed as a difference of logs."""
-
-LONG = 500
-"""Operations that a loss may take before a more accurate difference of logs replaces it."""
-
-INVERTIBLE = 1e-13
-"""A closed inverse with a larger error than this is replaced by bracketing."""
-
-PROBABLE = 1e-12
-"""A distribution function or log of a mass with a larger error than this is not emitted."""
-
-SMALLEST = 1e-290
-"""Smaller probabilities are near underflow, where no relative accuracy is asked."""
-
-TAIL_DIGITS = 360
-"""Enough to see a tail probability of exp(-700) in one minus its complement."""
-
-OVERFLOWING = 710.0
-"""Exponentials of larger losses overflow; an inverse may not depend on them."""
-
-GOOD_SIZE = 1e-6
-"""Relative accuracy asked of inverses of such losses."""
-
-SMALLEST_DOUBLE = 5e-324
-
-LARGE = 300.0
-"""Losses next to an end at zero above which quotients of powers may overflow."""
+ENOUGH = 3  # binary digits that may be lost before a probability is factored, which takes long
+LOST = 40  # binary digits that a loss may lose before it is computed as a difference of logs
+LONG = 500  # operations that a loss may take before a more accurate difference of logs replaces it
+INVERTIBLE = 1e-13  # a closed inverse with a larger error than this is replaced by bracketing
+PROBABLE = 1e-12  # distribution functions and logs of masses with larger errors are not emitted
+SMALLEST = 1e-290  # smaller probabilities are near underflow, where no relative accuracy is asked
+TAIL_DIGITS = 360  # enough to see a tail probability of exp(-700) in one minus its complement
+OVERFLOWING = 710.0  # exponentials of larger losses overflow; an inverse may not depend on them
+GOOD_SIZE = 1e-6  # relative accuracy asked of inverses of such losses
+FAR_OUT = 1100.0  # a value of a parameter whose exponential is no double
+NEXT_TO = 1.3e-3  # how far a parameter is from the upper end of its domain, such as a rate from one
+LARGE = 300.0  # losses next to an end at zero above which quotients of powers may overflow
 
 Measure = Callable[[float], float]
 Measured = tuple[int, int, int, ir.Expr, float]
@@ -138,7 +119,7 @@ class Chooser:
         trials, samples = [], self.samples(case) + self._next_to_ends(case, wide=True)
         with mp.workdps(DIGITS):
             if far and not expr.has(Sum):
-                samples = samples + far_out(self.context.calculus, case)
+                samples = samples + moved(self.context.calculus, case, lambda _: FAR_OUT)
             for sample in samples:
                 value = sample.value(expr)
                 if not mpmath.isnan(value):  # the end of a region that is empty here
@@ -217,8 +198,9 @@ class Chooser:
                 for s in samples:
                     far = s.remote_points(region)
                     trials += [Trial(s.arguments(x), _is_a_number) for x in far]
-                    for x in _beside_zero(region):
-                        value = s.loss(region, x)
+                    beside = [sign * mpmath.mpf(5e-324) for sign, end in
+                              ((1, region.lo), (-1, region.hi)) if end == 0]  # fmt: skip
+                    for x, value in [(x, s.loss(region, x)) for x in beside]:
                         if mpmath.isfinite(value) and abs(value) > LARGE:
                             trials.append(Trial(s.arguments(x), _is_near(value)))
         return trials, near
@@ -254,10 +236,10 @@ class Chooser:
 
     def _next_to_ends(self, case: CalculusCase, wide: bool) -> list[Sample]:
         """Further vectors, at which a weight next to one may lose its complement."""
-        key = id(case), wide
+        key, calculus = (id(case), wide), self.context.calculus
         if key not in self._ends:
             with mp.workdps(DIGITS):
-                self._ends[key] = next_to_ends(self.context.calculus, case, wide)
+                self._ends[key] = moved(calculus, case, lambda p: p.hi - NEXT_TO, wide)
         return self._ends[key]
 
     def _points(self, region: Region, case: CalculusCase) -> Iterator[tuple[Sample, Any]]:
@@ -343,13 +325,6 @@ def _is_tiny(found: float) -> float:
 def _is_a_number(found: float) -> float:
     """Far out only nan is wrong: where root finding passes, accuracy does not matter."""
     return math.inf if math.isnan(found) else 0.0
-
-
-def _beside_zero(region: Region) -> Iterator[Any]:
-    """The doubles next to an end at zero."""
-    for side, end in ((1, region.lo), (-1, region.hi)):
-        if end == 0:
-            yield side * mpmath.mpf(SMALLEST_DOUBLE)
 
 
 def _is_near(x: Any) -> Measure:

@@ -22,6 +22,7 @@ from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Root, Series
 from mechc.kernel.lower.forms import log_erfcx, log_ratio, power_difference, scaled_tails
+from mechc.kernel.passes import finish
 from mechc.symbolic.functions import (
     BracketedRoot,
     atan2,
@@ -115,7 +116,7 @@ class Freezer:
             # whose log may be taken: a power that is even for every parameter forgets the sign
             return ir.Pow(self(sympy.Abs(expr.base) if even else expr.base), self(expr.exp))
         if isinstance(expr, sympy.log):
-            return self._log(expr.args[0])
+            return self._log_of(expr.args[0]) or ir.call("log", self(expr.args[0]))
         return self._function(expr)
 
     def _sum_or_product(self, expr: Expr) -> ir.Expr:
@@ -146,13 +147,9 @@ class Freezer:
         name = FUNCTIONS.get(type(expr))
         if name is not None:
             return ir.call(name, *(self(arg) for arg in expr.args))
+        if (known := self._log_of(expr)) is not None:
+            return ir.call("exp", known)
         match expr:
-            case sympy.factorial():
-                return ir.call("exp", self._log_factorial(expr.args[0]))
-            case sympy.binomial():
-                return ir.call("exp", ir.call("log_binomial", *map(self, expr.args)))
-            case sympy.besseli() | sympy.besselk():
-                return ir.call("exp", self._log_bessel(expr))
             case log_besselk():
                 return self._log_bessel(sympy.besselk(*expr.args, evaluate=False))  # oo at 0
             case sympy.zeta():
@@ -196,20 +193,18 @@ class Freezer:
             raise self._refuse(expr, "not a real constant")
         return ir.Constant(str(expr), float(value))
 
-    def _log(self, arg: Expr) -> ir.Expr:
+    def _log_of(self, arg: Basic) -> ir.Expr | None:
+        """Log of a function that overflows where its log does not."""
         match arg:
             case sympy.gamma():
                 return ir.call("lgamma", self(arg.args[0]))
             case sympy.factorial():
-                return self._log_factorial(arg.args[0])
+                return ir.call("lgamma", self(arg.args[0] + 1))
             case sympy.binomial():
                 return ir.call("log_binomial", *map(self, arg.args))
             case sympy.besseli() | sympy.besselk():
                 return self._log_bessel(arg)
-        return ir.call("log", self(arg))
-
-    def _log_factorial(self, arg: Expr) -> ir.Expr:
-        return ir.call("lgamma", self(arg + 1))
+        return None
 
     def _log_bessel(self, arg: Expr) -> ir.Expr:
         """Log I_n(z) as z + log(exp(-z) I_n(z)), K_n likewise: the z often cancels."""
@@ -249,9 +244,9 @@ class Freezer:
     def _root(self, name: str, expr: BracketedRoot) -> Root:
         body, bound, lo, hi = expr.args
         inner = Freezer({**self._parameters(), bound: ir.Var("x")}, self.where, self.helpers)
-        lo_block, hi_block = (ir.Block((), self(end)) for end in (lo, hi))
         doc = f"Root in x between {lo} and {hi} of {body.xreplace({bound: Symbol('x')})}."
-        return Root(name, doc, ir.Block((), inner(body)), lo_block, hi_block)
+        residual, *ends = (finish(ir.Block((), e)) for e in (inner(body), self(lo), self(hi)))
+        return Root(name, doc, residual, *ends)
 
     def _series(self, name: str, expr: sympy.Sum) -> Series:
         (index, lo, hi), *more = expr.limits
@@ -264,7 +259,7 @@ class Freezer:
         ends = None if everywhere else (ir.Block((), self(lo)), ir.Block((), self(hi)))
         logs = log_of_product(expr.function, index)
         term = inner(expr.function) if logs is None else ir.call("exp", inner(logs))
-        return Series(name, doc, ir.Block((), term), ends)
+        return Series(name, doc, finish(ir.Block((), term)), ends)
 
     def _parameters(self) -> dict[Symbol, ir.Expr]:
         return {s: leaf for s, leaf in self.leaves.items() if isinstance(leaf, ir.Param)}

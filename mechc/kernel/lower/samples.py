@@ -29,21 +29,10 @@ from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
 
 DIGITS = 50
-ROUGH = 20
-"""Digits for choosing points."""
-
-NEGLIGIBLE = -1e4
-"""Summands below exp(NEGLIGIBLE) of the largest are left out."""
-
-DEEPEST = -700.0
-"""Points where both densities are below exp(DEEPEST) are of no interest."""
-
+ROUGH = 20  # digits for choosing points
+NEGLIGIBLE = -1e4  # summands below exp(NEGLIGIBLE) of the largest are left out
+DEEPEST = -700.0  # points where both densities are below exp(DEEPEST) are of no interest
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
-LARGE = 1100.0
-"""A value of a parameter whose exponential is no double."""
-
-NEXT_TO = 1.3e-3
-"""How far a parameter is from the upper end of its domain, such as a rate from one."""
 
 BESIDE = 1.7e-5
 """How far outputs beside a finite end of a region are from it, in widths of the density."""
@@ -254,31 +243,19 @@ def _without_constants(
     return expr.func(*(_without_constants(part, varying, constants) for part in expr.args))
 
 
-def far_out(calculus: Calculus, case: CalculusCase) -> list[Sample]:
-    """Samples with one parameter far above its typical range, where its domain allows that."""
-    return _moved(calculus, case, vectors(calculus, case, 1), lambda parameter: LARGE)
-
-
-def next_to_ends(calculus: Calculus, case: CalculusCase, wide: bool) -> list[Sample]:
-    """Samples with one parameter next to the upper end of its domain, if that is a number.
+def moved(
+    calculus: Calculus, case: CalculusCase, to: Callable[[Parameter], float], wide: bool = False
+) -> list[Sample]:
+    """Samples with one parameter moved to a value, where its domain allows that.
 
     The others are typical or, where `wide`, at ends of their typical ranges too.
     """
-    around = [*vectors(calculus, case, 1), *(corners(calculus, case) if wide else ())]
-    return _moved(calculus, case, around, lambda parameter: parameter.hi - NEXT_TO)
-
-
-def _moved(
-    calculus: Calculus, case: CalculusCase, around: list[dict[Symbol, Any]],
-    to: Callable[[Parameter], float],
-) -> list[Sample]:  # fmt: skip
     found = []
-    for theta in around:
+    for theta in [*vectors(calculus, case, 1), *(corners(calculus, case) if wide else ())]:
         for parameter in calculus.pair.parameters:
-            value = to(parameter)
-            moved = {**theta, parameter.symbol: mpf(value)}
-            if parameter.contains(value) and holds(case.condition, moved):
-                found.append(Sample(calculus, moved))
+            at = {**theta, parameter.symbol: mpf(to(parameter))}
+            if parameter.contains(to(parameter)) and holds(case.condition, at):
+                found.append(Sample(calculus, at))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sympy import Basic, Expr, nan
 from sympy import Tuple as SymTuple
 
-from mechc.calculus.types import CalculusCase, Closed, Entry, Region
+from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Function, Row, Table
@@ -22,8 +22,14 @@ from mechc.kernel.passes.cancellation import lost_digits
 
 def tables(chooser: Chooser, inverse_of: dict[int, int]) -> tuple[Table, ...]:
     """All table functions of the protocol, given which inverse each monotone region has."""
-    context = chooser.context
-    return (_branches(chooser, inverse_of), *_atoms(chooser), _strip(context), _lattice(context))
+    context, calculus = chooser.context, chooser.context.calculus
+    inside = "The open interval of real t in which E_P[exp(t L); L finite] is finite."
+    whole = "All losses are offset + step * integer; nan: no."
+    found = calculus.lattice.expr if isinstance(calculus.lattice, Closed) else None
+    steps = tuple(found) if isinstance(found, SymTuple) else (nan, nan)
+    strip = _vector(context, "strip", inside, calculus.strip)
+    lattice = _vector(context, "lattice", whole, steps)
+    return (_branches(chooser, inverse_of), *_atoms(chooser), strip, lattice)
 
 
 def log_infinite_mass(chooser: Chooser, capabilities: dict[str, str]) -> Function:
@@ -113,17 +119,5 @@ def _atoms(chooser: Chooser) -> tuple[Table, Table]:
 
 
 def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> Table:
-    row = _row("", *(context.constant(value) for value in values))
+    row = _row("", *map(context.constant, values))
     return Table(name, doc, 0, ((None, (row,)),))
-
-
-def _strip(context: Context) -> Table:
-    doc = "The open interval of real t in which E_P[exp(t L); L finite] is finite."
-    return _vector(context, "strip", doc, context.calculus.strip)
-
-
-def _lattice(context: Context) -> Table:
-    entry: Entry = context.calculus.lattice
-    closed = isinstance(entry, Closed) and isinstance(entry.expr, SymTuple)
-    values = tuple(entry.expr) if isinstance(entry, Closed) and closed else (nan, nan)
-    return _vector(context, "lattice", "All losses are offset + step * integer; nan: no.", values)

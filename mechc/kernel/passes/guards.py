@@ -28,7 +28,7 @@ def lift(block: Block, arms: int = MAX_ARMS) -> Block:
     if found is None or arms < 2:
         return block
     then, other = (
-        lift(Block((), _replaced(block.tail, found, arm)), arms // 2)
+        lift(Block((), ir.replaced(block.tail, {found: arm})), arms // 2)
         for arm in (found.then, found.other)
     )
     return Block(block.lets, ir.Chain(((found.condition, then), (None, other))))
@@ -42,10 +42,6 @@ def _choices(expr: Expr) -> Iterator[ir.Select]:
         return
     for arg in ir.children(expr):
         yield from _choices(arg)
-
-
-def _replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
-    return ir.transform(expr, lambda node: new if node == old else node)
 
 
 def complexify(expr: Expr, variable: str) -> Expr:

@@ -10,7 +10,6 @@ skipped, which costs a little time and nothing else: kernels are compiled withou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache
 
 from mechc.kernel import ir
@@ -18,9 +17,7 @@ from mechc.kernel.ir import Block, Expr
 
 LEAVES = (ir.Number, ir.Constant, ir.Param, ir.Var, ir.Local)
 
-LARGE = 11
-"""Nodes that a part of an expression may have before it gets a line of its own."""
-
+LARGE = 11  # nodes that a part of an expression may have before it gets a line of its own
 Lets = tuple[tuple[ir.Local, Expr], ...]
 
 
@@ -44,9 +41,7 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
             if value not in inside:
                 names[value] = ir.Local(f"u{lifted + len(names)}")
                 inside.update(ir.walk(value))
-        renamed = ir.map_block(
-            block, lambda expr: ir.transform(expr, lambda node: names.get(node, node))
-        )
+        renamed = ir.map_block(block, lambda expr: ir.replaced(expr, names))
         assert isinstance(renamed.tail, ir.Chain)
         arms = tuple(
             (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
@@ -54,14 +49,8 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
         inner, values = share_all(tuple(names), "v")
         lets = zip(names.values(), values, strict=True)
         return Block((*block.lets, *ends, *inner, *lets), ir.Chain(arms))
-    sharer = _Sharer((*(value for _, value in block.lets), block.tail), prefix)
-    named = []
-    for name, value in block.lets:
-        renewed = sharer.rewrite(value)
-        named.extend([*sharer.take(), (name, renewed)])
-        sharer.names[value] = name
-    tail = sharer.rewrite(block.tail)
-    return Block((*named, *sharer.take()), tail)
+    lets, (tail,) = share_all((block.tail,), prefix)
+    return Block((*block.lets, *lets), tail)
 
 
 def _ends_named(block: Block, lifted: int) -> tuple[Lets, Block]:
@@ -75,12 +64,10 @@ def _ends_named(block: Block, lifted: int) -> tuple[Lets, Block]:
     }
     names: dict[Expr, ir.Local] = {}
 
-    def renamed(expr: Expr) -> Expr:
-        return ir.transform(expr, lambda node: names.get(node, node))
-
     for value in sorted(choices, key=lambda value: (_size(value), repr(value))):
-        names[renamed(value)] = ir.Local(f"u{lifted + len(names)}")
-    return tuple((name, value) for value, name in names.items()), ir.map_block(block, renamed)
+        names[ir.replaced(value, names)] = ir.Local(f"u{lifted + len(names)}")
+    renamed = ir.map_block(block, lambda expr: ir.replaced(expr, names))
+    return tuple((name, value) for value, name in names.items()), renamed
 
 
 def _everywhere(block: Block) -> set[Expr]:
@@ -158,8 +145,7 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
     """Count operations; `certain` are those evaluated whatever a `Select` decides."""
     if isinstance(expr, LEAVES):
         return
-    worth = not (isinstance(expr, ir.Neg) and isinstance(expr.arg, LEAVES))
-    if worth:
+    if not _is_plain(expr):
         uses[expr] += 1
         seen = uses[expr] > 1 and (expr in certain or not sure)
         if sure:
@@ -172,43 +158,35 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
 
 def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
     """Assignments of what depends on parameters alone, to run before a loop, and its body."""
-    found = _Hoister(variable, ())
-    ir.map_block(block, found.rewrite)
+    moving, names = frozenset((ir.Var(variable),)), dict[Expr, ir.Local]()
+
+    def named(expr: Expr) -> Expr:
+        """The expression with its largest operations free of the variable named."""
+        if _is_plain(expr):
+            return expr
+        if not ir.depends_on(expr, moving):
+            return names.setdefault(expr, ir.Local(f"c{len(names)}"))
+        args = ir.children(expr)
+        free = [arg for arg in args if not ir.depends_on(arg, moving)]
+        if isinstance(expr, (ir.Add, ir.Mul)) and len(free) > 1:
+            bound, one = tuple(arg for arg in args if arg not in free), type(expr)(tuple(free))
+            args = (*bound, one) if isinstance(expr, ir.Add) else (one, *bound)
+        return ir.rebuild(expr, tuple(map(named, args)))
+
+    ir.map_block(block, named)
     # smaller ones first, so that larger ones can use their names
-    ordered = sorted(found.names, key=_size)
-    hoister = _Hoister(variable, ordered)
-    body = ir.map_block(block, hoister.rewrite)
-    sharer = _Sharer(tuple(ordered), "s", tuple(ordered))
+    ordered = tuple(sorted(names, key=_size))
+    names.clear()
+    names.update((value, ir.Local(f"c{i}")) for i, value in enumerate(ordered))
+    body = ir.map_block(block, named)
+    sharer = _Sharer(ordered, "s", ordered)
     before: list[tuple[ir.Local, Expr]] = []
-    for value, name in hoister.names.items():
+    for value, name in names.items():
         renewed = sharer.rewrite(value)
         before.extend([*sharer.take(), (name, renewed)])
         sharer.names[value] = name
     return tuple(before), share(body)
 
 
-class _Hoister:
-    """Replaces the largest operations free of the loop variable by names."""
-
-    def __init__(self, variable: str, values: Sequence[Expr]) -> None:
-        self.variable = frozenset((ir.Var(variable),))
-        self.names = {value: ir.Local(f"c{i}") for i, value in enumerate(values)}
-
-    def rewrite(self, expr: Expr) -> Expr:
-        """The expression with its loop-free operations named."""
-        if isinstance(expr, LEAVES) or (isinstance(expr, ir.Neg) and isinstance(expr.arg, LEAVES)):
-            return expr
-        if not ir.depends_on(expr, self.variable):
-            return self.names.setdefault(expr, ir.Local(f"c{len(self.names)}"))
-        if isinstance(expr, (ir.Add, ir.Mul)):
-            expr = self._grouped(expr)
-        return ir.rebuild(expr, tuple(self.rewrite(arg) for arg in ir.children(expr)))
-
-    def _grouped(self, expr: ir.Add | ir.Mul) -> Expr:
-        """The free operands of a sum or product joined into one."""
-        free = [arg for arg in expr.args if not ir.depends_on(arg, self.variable)]
-        if len(free) < 2:
-            return expr
-        bound = [arg for arg in expr.args if ir.depends_on(arg, self.variable)]
-        grouped = type(expr)(tuple(free))
-        return ir.Add((*bound, grouped)) if isinstance(expr, ir.Add) else ir.Mul((grouped, *bound))
+def _is_plain(expr: Expr) -> bool:
+    return isinstance(expr.arg if isinstance(expr, ir.Neg) else expr, LEAVES)

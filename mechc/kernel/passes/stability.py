@@ -18,6 +18,9 @@ from mechc.kernel.ir import Expr
 LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
 Rule = Callable[[Expr], Expr | None]
 
+ONE_AND = {ir.ONE: "softplus", ir.number(-1): "log1mexp"}
+"""Logs of one plus so many times an exponential."""
+
 LOG_OF = {
     "cosh": "log_cosh", "sinh": "log_sinh", "erfc": "log_erfc", "gamma": "lgamma",
 }  # fmt: skip
@@ -55,14 +58,6 @@ def _factor_of(term: Expr, name: str) -> tuple[Expr, tuple[Expr, ...]] | None:
     return None
 
 
-def inverse_pair(expr: Expr) -> Expr | None:
-    """log(exp(a)) = a and exp(log(a)) = a."""
-    for outer, inner in (("log", "exp"), ("exp", "log")):
-        if (arg := _arguments(expr, outer)) and (found := _arguments(arg[0], inner)):
-            return found[0]
-    return None
-
-
 def exponential_product(expr: Expr) -> Expr | None:
     """exp(a) exp(b) = exp(a + b)."""
     if not isinstance(expr, ir.Mul):
@@ -88,11 +83,8 @@ def log_of_function(expr: Expr) -> Expr | None:
         return None
     for name, logarithm in LOG_OF.items():
         if (found := _factor_out(arg[0], name)) is not None:
-            coefficient, inner = found
-            log_value = ir.call(logarithm, inner)
-            if coefficient == ir.ONE:
-                return log_value
-            return ir.add(log_value, ir.call("log", coefficient))
+            rest = () if found[0] == ir.ONE else (ir.call("log", found[0]),)
+            return ir.add(ir.call(logarithm, found[1]), *rest)
     return None
 
 
@@ -127,12 +119,15 @@ def log_of_sum(expr: Expr) -> Expr | None:
     split = [(term, _exponential(term)) for term in arg[0].args]
     exponentials = [found for _, found in split if found]
     rest = [term for term, found in split if not found]
-    return (
-        _log_one_and_exponential(exponentials, rest)
-        or _log_mixture(exponentials, rest)
-        or _log_add(exponentials, rest)
-        or _log1p(arg[0])
-    )
+    if len(exponentials) == 1:
+        ((coefficient, exponent),) = exponentials
+        if rest == [ir.ONE] and coefficient in ONE_AND:
+            return ir.call(ONE_AND[coefficient], exponent)
+        if ir.add(*rest, coefficient) == ir.ONE:
+            return ir.call("log_mix", coefficient, exponent)
+    if (found := _log_add(exponentials, rest)) or arg[0].args[-1] != ir.ONE:
+        return found
+    return ir.call("log1p", ir.add(arg[0], ir.number(-1)))
 
 
 def _exponential(term: Expr) -> tuple[Expr, Expr] | None:
@@ -141,24 +136,6 @@ def _exponential(term: Expr) -> tuple[Expr, Expr] | None:
         found = _exponential(term.then)
         return found and (ir.Select(term.condition, found[0], ir.ZERO), found[1])
     return _factor_out(exponential_product(term) or term, "exp")
-
-
-def _log_one_and_exponential(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
-    if len(pairs) != 1 or rest != [ir.ONE]:
-        return None
-    coefficient, exponent = pairs[0]
-    if coefficient == ir.ONE:
-        return ir.call("softplus", exponent)
-    if coefficient == ir.number(-1):
-        return ir.call("log1mexp", exponent)
-    return None
-
-
-def _log_mixture(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
-    """log(1 - q + q exp(d))."""
-    if len(pairs) == 1 and ir.add(*rest, pairs[0][0]) == ir.ONE:
-        return ir.call("log_mix", pairs[0][0], pairs[0][1])
-    return None
 
 
 def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
@@ -188,13 +165,6 @@ def _log_add(pairs: list[tuple[Expr, Expr]], rest: list[Expr]) -> Expr | None:
 
 def _log_sum(one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
     return ir.ONE, ir.call("log_sum", *one, *two)
-
-
-def _log1p(total: Expr) -> Expr | None:
-    coefficient = total.args[-1] if isinstance(total, ir.Add) else None
-    if isinstance(coefficient, ir.Number) and coefficient.exact == 1:
-        return ir.call("log1p", ir.add(total, ir.number(-1)))
-    return None
 
 
 def log_of_mixture(expr: Expr) -> Expr | None:
@@ -323,29 +293,6 @@ def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
     return [ir.mul(ir.Number(coefficient), *others, term) for term in _sum(sums[0])]
 
 
-def _square(term: Expr) -> tuple[Fraction, Expr, Expr] | None:
-    """`(c, k, a)` if the term is c * k * a**2 with a rational c."""
-    coefficient, rest = ir.split_number(term)
-    factors = rest.args if isinstance(rest, ir.Mul) else (rest,)
-    for i, factor in enumerate(factors):
-        if isinstance(factor, ir.Pow) and factor.exponent == ir.number(2):
-            return coefficient, ir.mul(ir.ONE, *factors[:i], *factors[i + 1 :]), factor.base
-    return None
-
-
-def difference_of_squares(expr: Expr) -> Expr | None:
-    """K a^2 - k b^2 = k (a - b)(a + b) where a or b is itself a sum."""
-    if not isinstance(expr, ir.Add):
-        return None
-    squares = [(i, found) for i, t in enumerate(expr.args) if (found := _square(t))]
-    for n, (i, (c, k, a)) in enumerate(squares):
-        for j, (d, m, b) in squares[n + 1 :]:
-            if c == -d and k == m and (isinstance(a, ir.Add) or isinstance(b, ir.Add)):
-                rest = [t for r, t in enumerate(expr.args) if r not in (i, j)]
-                return ir.add(ir.mul(ir.Number(c), k, ir.add(a, ir.negate(b)), ir.add(a, b)), *rest)
-    return None
-
-
 def cosine_sum(expr: Expr) -> Expr | None:
     """C + c cos(a) = 2 c cos(a/2)^2, which keeps its digits where both vanish together."""
     if not isinstance(expr, ir.Add):
@@ -379,7 +326,6 @@ def gamma_difference(expr: Expr) -> Expr | None:
 
 
 RULES: tuple[Rule, ...] = (
-    inverse_pair,
     exponential_product,
     log_of_product,
     log_of_function,
@@ -391,7 +337,6 @@ RULES: tuple[Rule, ...] = (
     exponential_difference,
     error_function_complement,
     common_denominator,
-    difference_of_squares,
     cosine_sum,
     gamma_difference,
 )
