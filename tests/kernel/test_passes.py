@@ -124,21 +124,6 @@ def exact(expr, values):
     return values[expr]
 
 
-@pytest.mark.parametrize(
-    ("terms", "expected"),
-    [
-        (((3, S), (1, Y), (0, ir.ONE)), "x * (x * x * s + y) + 1.0"),
-        (((2, ir.number(2)), (1, S), (0, Y)), "x * (2.0 * x + s) + y"),
-        (((2, S), (1, Y)), "x * (x * s + y)"),
-        (((2, S), (0, Y)), "x * x * s + y"),
-        (((1, S), (0, Y)), "x * s + y"),
-    ],
-)
-def test_polynomials_are_nested(terms, expected):
-    powers = [ir.mul(ir.ONE if n == 0 else ir.Pow(X, ir.number(n)), c) for n, c in terms]
-    assert text(ir.add(*powers)) == expected
-
-
 def weighted(*terms):
     return ir.add(*(ir.mul(weight, exp(exponent)) for weight, exponent in terms))
 

@@ -47,8 +47,8 @@ def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
             (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
         )
         inner, values = share_all(tuple(names), "v")
-        lets = zip(names.values(), values, strict=True)
-        return Block((*block.lets, *ends, *inner, *lets), ir.Chain(arms))
+        large = zip(names.values(), values, strict=True)
+        return Block((*block.lets, *ends, *inner, *large), ir.Chain(arms))
     lets, (tail,) = share_all((block.tail,), prefix)
     return Block((*block.lets, *lets), tail)
 
