@@ -44,9 +44,9 @@ from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
-from mechc.individual.splines import SHARE, Grid, subdivision
+from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
-from mechc.individual.tilts import crowding
+from mechc.individual.tilts import Members, crowding
 from mechc.numeric.allowance import MAX_WORK
 from mechc.protocol import Floats
 
@@ -54,14 +54,9 @@ Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS = 160
-FINER = (2, 4)  # buckets of the refined grid, as multiples of the first
-ROOM = 3.0  # times the width that it has to take away
-MEMBERS = 1600  # that it may need
-REFINED, REPLAYED = 20_000, 1 << 25  # people accounted for on it, and their steps, at most
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
 # of whom some are composed for it
-COARSE_ORDER = 2  # to which profiles alternate where tables are wide, and their members many
 ALONE = 0.25  # laws of steps that take as long as a member of tables elsewhere
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
@@ -131,7 +126,7 @@ class IndividualAccountant(TakesTurns):
             storage: path of a new directory to map the ledger from, if it should not live in
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
-                are wider than rtol are accounted for again on finer grids.
+                are wider than rtol may be composed one by one.
             tables: folder in which tables are kept for other processes; in memory they are
                 shared by all accountants of a mechanism as long as one of them lives.
             mesh: steps of all people together that may be composed one person at a time (most often
@@ -442,103 +437,51 @@ class IndividualAccountant(TakesTurns):
 
     def _by_contours(self, query: Query, who: Rows) -> Bound:
         some, place = self._ledger.distinct(who)
-        found, composed = np.stack([np.full(some.size, v) for v in (0.0, np.nan, _ANY)]), 0
+        found, composed, buckets = _nothing(who.size), 0, 0
         if self._without_tables(some.size) and self._journal.agree(who, some[place]):
-            composed = self._compose(found, query, some, np.ones(some.size, np.bool_))
-            sharp = _relative(found[2] - found[0], found[2], query) <= query.rtol
-            enough = found[2] < _ANY if self.family.alternates[0] <= COARSE_ORDER else sharp
-            if enough.all():
-                how = {"buckets": 0, "meshed": composed}
-                return self._bound(found[:, place], query, how)
-        sides = self._coarse(query, some, place)
-        finest = self._refine(sides, query, who)
-        lower, upper = _hull(sides)
-        best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
-        found, alone = np.stack([lower, np.maximum.reduce(best), upper]), found[:, place]
-        found[1] = np.where(alone[2] - alone[0] < upper - lower, alone[1], found[1])
-        found[0], found[2] = np.maximum(lower, alone[0]), np.minimum(upper, alone[2])
-        lost = np.maximum.reduce([a.numeric for a in sides.values()]) > UNRESOLVED
-        composed = composed or self._compose(found, query, who, lost)
-        return self._bound(found, query, {"buckets": finest, "meshed": composed})
+            alone, composed = self._compose(query, some, np.arange(some.size))
+            found = alone[:, place]
+        if not (found[2] < _ANY).all():
+            sides, buckets = self._coarse(query, some, place), self.grid.buckets
+            best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
+            lower, upper = _hull(sides)
+            found = _narrowed(found, np.stack([lower, np.maximum.reduce(best), upper]))
+            lost = np.maximum.reduce([a.numeric for a in sides.values()]) > UNRESOLVED
+            if not composed:
+                alone, composed = self._compose(query, who, self._wide(query, found, lost))
+                found = _narrowed(found, alone)
+        return self._bound(found, query, {"buckets": buckets, "meshed": composed})
 
     def _coarse(self, query: Query, rows: Rows, place: Rows) -> dict[str, Answers]:
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
 
-        The other one needs no contour where its Chernoff bound is below what the first has proven,
-        and no bound but a rough one where that is.
-        Of people with the same row of the ledger, one is among `rows`, at the same `place`.
+        The other one needs no contour where its bound is below what the first has proven. Of people
+        with the same row of the ledger, one is among `rows`, at the same `place`.
         """
-        query = replace(query, few=rare(rows.size))
-        asked = [Asked(self._ledger, query, rows, "splines" if self.grid.splines else "worse")]
-        if not self.grid.splines and not self.grid.listed:
-            asked.append(asked[0]._replace(better=True))
-        evaluators = {d: self._evaluator(self.grid, d) for d in self.family.directions}
-        knows = {d: evaluator.rough(asked[0]) for d, evaluator in evaluators.items()}
-        sides = {d: answers for d, (answers, _) in knows.items()}
-        rough = np.stack([a.upper for a in sides.values()])
-        done = np.zeros(rough.shape, np.bool_)
-        for likely in (rough == rough.max(axis=0), np.ones(rough.shape, np.bool_)):
-            for i, (d, answers) in enumerate(sides.items()):
-                who = np.flatnonzero(likely[i] & ~done[i] & (rough[i] > _hull(sides)[0]))
+        asked = Asked(self._ledger, replace(query, few=rare(rows.size)), rows)
+        firsts = {d: self._evaluator(d).first(asked) for d in self.family.directions}
+        sides = {d: answers for d, (answers, _, _) in firsts.items()}
+        bounds = np.stack([a.upper for a in sides.values()])
+        done = np.zeros(bounds.shape, np.bool_)
+        for likely in (bounds == bounds.max(axis=0), np.ones(bounds.shape, np.bool_)):
+            for i, (d, (answers, again, tilts)) in enumerate(firsts.items()):
+                who = np.flatnonzero(likely[i] & ~done[i] & (bounds[i] > _hull(sides)[0]))
                 done[i, who] = True
                 if not who.size:
                     continue
-                first, again, tilts = evaluators[d].first(knows[d][1].some(who))
-                answers.meet(who, first)
-                open_ = np.flatnonzero(first.upper > _hull(sides)[0][who])
-                if not open_.size:
-                    continue
-                who, again = who[open_], again.some(open_)
-                found = [evaluators[d].run(first.at(open_), again, tilts)]
-                for better in asked[1:]:
-                    found.append(evaluators[d].run(*evaluators[d].first(better.some(who))))
-                    found[0].estimate = (found[0].estimate + found[1].estimate) / 2
-                    found[0].lower = found[1].lower
-                answers.meet(who, found[0])
+                found = self._evaluator(d).run(answers.at(who), again.some(who), tilts)
+                if not self.grid.splines and not self.grid.listed:
+                    better = self._evaluator(d).first(asked.some(who)._replace(better=True))
+                    least = self._evaluator(d).run(*better)
+                    found.estimate = (found.estimate + least.estimate) / 2
+                    found.lower = least.lower
+                answers.meet(who, found)
         return {d: answers.at(place) for d, answers in sides.items()}
-
-    def _refine(self, sides: dict[str, Answers], query: Query, rows: Rows) -> int:
-        """Replay the journal into finer grids for those who are not sharp; return the finest."""
-        # Only for enough people, and where a grid that is fine enough needs no more than `MEMBERS`.
-        finest = self.grid.buckets
-        for direction in sorted(sides, key=lambda d: -float(sides[d].upper.max())):
-            if not self._journal.complete:
-                break
-            side, (lower, upper) = sides[direction], _hull(sides)
-            width = _relative(side.upper - lower, upper, query)
-            # a finer grid is no help to others
-            wide = (side.compression > side.numeric) & (side.numeric < UNRESOLVED)
-            who = np.flatnonzero(wide & (width > query.rtol))
-            if who.size <= rare(wide.size):
-                continue
-            need = (ROOM * np.median(width[who]) / query.rtol) ** (1.0 / self.family.alternates[0])
-            finer = [r for r in FINER if r >= need and self._members(r) <= MEMBERS]
-            # as many as take less one by one than the members of a grid do
-            alone = min(self._members(finer[0]) // len(self._journal), self._most) if finer else 0
-            if not finer or who.size <= alone:
-                continue
-            most = min(REFINED, REPLAYED // len(self._journal))
-            who = np.sort(who[np.argsort(-side.compression[who], kind="stable")[:most]])
-            grid = replace(self.grid, buckets=self.grid.buckets * finer[0])
-            finest, ledger = max(finest, grid.buckets), Ledger(who.size, grid)
-            for values, count in zip(*self._journal.gather(rows[who]), strict=True):
-                ledger.add(self.family.parameter, values, int(count))
-            again = self._evaluator(grid, direction)
-            asked = Asked(ledger, query, np.arange(who.size), "splines")
-            side.meet(who, again.run(*again.first(asked)))
-        return finest
-
-    def _members(self, ratio: int = 1) -> int:
-        """Number of members that tables of a grid so many times as fine need."""
-        grid = replace(self.grid, buckets=self.grid.buckets * ratio)
-        between = subdivision(grid, *self.family.alternates, SHARE).size if grid.splines else 0
-        return grid.buckets + 1 + between
 
     def _without_tables(self, people: int) -> bool:
         """Whether people one by one take less than the members of tables for them would."""
-        share = 1.0 if self.family.alternates[0] <= COARSE_ORDER else ALONE
-        most = min(self._meshed, share * self._members())
-        return self._exact and people * self._different <= most
+        members = ALONE * Members(self.family, self.grid, "remove").positions.size
+        return self._exact and people * self._different <= min(self._meshed, members)
 
     @property
     def _most(self) -> int:
@@ -555,38 +498,37 @@ class IndividualAccountant(TakesTurns):
         """Different steps that a person may have."""
         return len(self._journal) if self._journal.complete else self.grid.buckets + 1
 
-    def _compose(self, found: Floats, query: Query, rows: Rows, open_: NDArray[np.bool_]) -> int:
-        """Compose the widest of those who are not sharp one by one; return of how many people."""
-        # `found` has lower bound, estimate and upper bound of everybody, which are narrowed;
-        # `open_` says for whom more nodes or buckets were no help.
-        exact, family = self._exact, self.family
+    def _wide(self, query: Query, found: Floats, open_: NDArray[np.bool_]) -> Rows:
+        """Return who may be composed one by one: not sharp, and no better by tables."""
+        # `open_` says for whom more nodes or buckets were no help
+        exact, width = self._exact, _relative(found[2] - found[0], found[2], query)
         if self.grid.splines and not exact:
-            return 0
-        width = _relative(found[2] - found[0], found[2], query)
+            return np.empty(0, np.int64)
         # without the steps as they were, what the buckets cost remains
         wide = width > query.rtol if exact else open_ & (width > max(_COARSE, query.rtol))
         who = np.flatnonzero(wide)
         if who.size <= rare(wide.size):
-            return 0
+            return who[:0]
         who = who[np.argsort(-width[who], kind="stable")]
         if who.size > self._most and not self._without_tables(who.size):
             who = who[width[who] > _COARSE][: self._most]  # who have no answer to speak of
-        left, done = singly.WORK, 0
+        return who
+
+    def _compose(self, query: Query, rows: Rows, who: Rows) -> tuple[Floats, int]:
+        """Compose the steps of some of the people one by one; return of how many as well."""
+        found, left, done = _nothing(rows.size), singly.WORK, 0
         for person, sides in zip(who.tolist(), self._steps(rows[who]), strict=True):
             answers = []
             for steps in sides if sides[1] != sides[0] else sides[:1]:
-                answer, spent = singly.answer(family, steps, query, min(left, MAX_WORK))
+                answer, spent = singly.answer(self.family, steps, query, min(left, MAX_WORK))
                 answers.append(answer)
                 left -= spent
-            low, high = answers[-1][0], answers[0][2]
-            if high - low < found[2, person] - found[0, person]:
-                found[1, person] = (answers[0][1] + answers[-1][1]) / 2.0
-            found[0, person] = max(low, found[0, person])
-            found[2, person] = min(high, found[2, person])
+            middle = (answers[0][1] + answers[-1][1]) / 2.0
+            found[:, person] = answers[-1][0], middle, min(answers[0][2], _ANY)
             done += 1
             if left <= 0.0:
                 break
-        return done
+        return found, done
 
     def _steps(self, rows: Rows) -> Iterator[tuple[singly.Counts, singly.Counts]]:
         """Yield the steps of some people, for an upper and for a lower bound."""
@@ -598,21 +540,18 @@ class IndividualAccountant(TakesTurns):
             for own in self._ledger.totals[rows]:
                 yield singly.of_buckets(self.grid, own)
 
-    def _evaluator(self, grid: Grid, direction: str) -> Evaluator:
-        key, made = (grid, direction, self._tables and str(self._tables)), self.family.made
+    def _evaluator(self, direction: str) -> Evaluator:
+        key, made = (self.grid, direction, self._tables and str(self._tables)), self.family.made
         if key not in made:
-            made.setdefault(key, Evaluator(self.family, grid, direction, self._tables))
+            made.setdefault(key, Evaluator(self.family, self.grid, direction, self._tables))
         found: Evaluator = made[key]
         return found
 
     def _renyi(self, query: Query, rows: Rows) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""
-        reading = "splines" if self.grid.splines else "worse"
-        asked = Asked(self._ledger, query, rows, reading)
-        sides = [
-            self._evaluator(self.grid, d).first(asked)[0].upper for d in self.family.directions
-        ]
-        upper = np.maximum.reduce(sides)
+        asked = Asked(self._ledger, query, rows)
+        sides = [self._evaluator(d).first(asked)[0] for d in self.family.directions]
+        upper = np.maximum.reduce([answers.upper for answers in sides])
         nan = np.full(upper.shape, np.nan)
         detail = {"directions": self.family.directions, "order": self.family.checked}
         return Bound(nan, upper, upper, "renyi", "upper bound only", detail)
@@ -648,6 +587,18 @@ class IndividualAccountant(TakesTurns):
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise DeclarationError("rows is not a one-dimensional array of integers")
         return in_range(index, self.people)
+
+
+def _nothing(people: int) -> Floats:
+    """Lower bound, estimate and upper bound of people of whom nothing is known."""
+    return np.stack([np.full(people, value) for value in (0.0, np.nan, _ANY)])
+
+
+def _narrowed(found: Floats, other: Floats) -> Floats:
+    """Return both bounds of each, and the estimate of the narrower ones."""
+    narrower = other[2] - other[0] < found[2] - found[0]
+    middle = np.where(narrower, other[1], found[1])
+    return np.stack([np.maximum(found[0], other[0]), middle, np.minimum(found[2], other[2])])
 
 
 def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:

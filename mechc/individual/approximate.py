@@ -25,7 +25,7 @@ from mechc.composition.inputs import positive, size
 from mechc.errors import DeclarationError, public
 from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.budget import Mask, dense
-from mechc.individual.filters import check_target, gaussian_order, gdp_budget, renyi_budget
+from mechc.individual.filters import gaussian_order, gdp_budget, renyi_budget, target
 from mechc.individual.storage import TakesTurns, in_turn
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
@@ -88,11 +88,11 @@ def _check(accountant: object) -> None:
         raise DeclarationError(f"accountant={accountant!r} (expected an IndividualAccountant)")
 
 
-def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Enclose the mu at which a monotone condition becomes true; by 0 and inf beyond the ends."""
-    ends = np.full(shape, _SMALLEST), np.full(shape, _LARGEST)
-    below, above = enough(ends[0]), ~enough(ends[1])
-    low, high = ends
+def _bisect(
+    enough: Callable[[Floats], Mask], low: Floats | float, high: Floats | float
+) -> tuple[Floats, Floats]:
+    """Enclose where a monotone condition becomes true; by 0 and inf beyond the ends."""
+    below, above = enough(np.asarray(low)), ~enough(np.asarray(high))
     for _ in range(60):
         middle = np.sqrt(low * high)
         true = enough(middle)
@@ -102,7 +102,7 @@ def _bisect(enough: Callable[[Floats], Mask], shape: tuple[int, ...]) -> tuple[F
 
 def _solve(delta: Floats, epsilon: float) -> Floats:
     """Return the mu with delta_mu(epsilon) = delta, rounded down; 0 where delta is 0."""
-    low, _ = _bisect(lambda mu: np.asarray(gdp_delta(mu, epsilon)[1] > delta), delta.shape)
+    low, _ = _bisect(lambda mu: np.asarray(gdp_delta(mu, epsilon)[1] > delta), _SMALLEST, _LARGEST)
     return np.where(delta > 0, low, 0.0)
 
 
@@ -116,11 +116,12 @@ def _cover(left: Floats, right: Floats, start: float, end: float) -> Floats:
         chord = left + slope * (np.exp(epsilon) - math.exp(start))
         return np.asarray(gdp_delta(mu, epsilon)[0] >= chord + _ROUNDING * left)
 
-    return np.where(left > 0, _bisect(enough, left.shape)[1], 0.0)
+    return np.where(left > 0, _bisect(enough, _SMALLEST, _LARGEST)[1], 0.0)
 
 
-def _by_divergences(epsilon: float, delta: float) -> float:
+def _by_divergences(epsilon: float | None, delta: float | None) -> float:
     """Return a mu whose Renyi divergences convert to (epsilon, delta), 0 if there is none."""
+    epsilon, delta = target(epsilon, delta)
     order = gaussian_order(epsilon, delta)
     budget = max(renyi_budget(epsilon, delta, order), 0.0)
     return math.sqrt(2.0 * budget / order) * (1.0 - 1e-12)
@@ -226,15 +227,9 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[Floats, Floats]:
 
 def gdp_epsilon(mu: ArrayLike, delta: float) -> Floats:
     """Return, for mu >= 0, the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up."""
-    check_target(0.0, delta)
-    m = np.asarray(mu, np.float64)
+    m, (_, delta) = np.asarray(mu, np.float64), target(0.0, delta)
     safe = np.where(m > 0, m, 1.0)
     # delta(epsilon) <= P(L > epsilon) <= exp(-x^2/2) at epsilon = mu^2/2 + x mu
-    high = safe * safe / 2 + 1.0001 * safe * np.sqrt(-2 * np.log(delta))
-    high = np.where(gdp_delta(safe, 0.0)[1] <= delta, 0.0, high)
-    low = np.zeros_like(high)
-    for _ in range(60):
-        middle = (low + high) / 2
-        meets = gdp_delta(safe, middle)[1] <= delta
-        low, high = np.where(meets, low, middle), np.where(meets, middle, high)
-    return np.where(m > 0, high, 0.0)
+    most = safe * safe / 2 + 1.0001 * safe * np.sqrt(-2 * np.log(delta))
+    _, high = _bisect(lambda e: np.asarray(gdp_delta(safe, e)[1] <= delta), 1e-12 * most, most)
+    return np.where((m > 0) & (gdp_delta(safe, 0.0)[1] > delta), high, 0.0)

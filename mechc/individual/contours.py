@@ -35,7 +35,7 @@ from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, STAR
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
-from mechc.individual.tilts import FORBIDDEN, ROUGH, Members, Tilts, per_column
+from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
 from mechc.protocol import Floats
@@ -112,14 +112,13 @@ class Contour:
         at: int,
         frequency: float,
         span: tuple[int, int],
-        reading: str,
         proven: bool = True,
         shelf: Shelf = NOWHERE,
     ) -> None:
         """Remember what to tilt; knots between two buckets alone if nothing is proven."""
-        self.key = (tilts.span, tilts.t.size, at, frequency, span, reading, proven)
+        self.key = (tilts.span, tilts.t.size, at, frequency, span, proven)
         self._span, self._proven, self._shelf = span, proven, shelf
-        self.tilts, self.at, self.frequency, self._reading = tilts, at, frequency, reading
+        self.tilts, self.at, self.frequency = tilts, at, frequency
         self.c, self.beyond = float(tilts.t[at]), np.empty(0)
         if proven:
             self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
@@ -162,7 +161,7 @@ class Contour:
         below = np.arange(n) // self._stride * self._stride
         above = np.minimum(below + self._stride, n)
         buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
-        if self._reading == "worse":
+        if not self.tilts.members.grid.splines:
             return {"beyond": np.append(buckets, SAMPLED * at_knots[n:], axis=0)}
         nothing = np.zeros((1, SHELLS))  # for steps beyond the span, which need not have happened
         return {"beyond": np.append(per_column(buckets, self._span), nothing, axis=0)}
@@ -215,15 +214,15 @@ class Contour:
         members, count = self.tilts.members, growth.size - 1
         values, errors = self.nodes(2.0 * math.pi / period, count)
         if self._proven:
-            a, radius = members.columns(self._reading, values, errors, self._span, growth)
+            a, radius = members.columns(values, errors, self._span, growth)
         else:
-            a = members.coefficients(self._reading, values)
+            a = members.coefficients(values)
             radius = np.zeros(a.shape)
         gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
         left_out = np.zeros((a.shape[0], 1))
-        if self._reading == "splines":  # steps beyond the span need not have happened
+        if members.grid.splines:  # steps beyond the span need not have happened
             left_out[-1] = _leave_out(values[members.grid.buckets], growth)
-        log_m = self.tilts.columns(self._reading)[0][:, self._right]
+        log_m = self.tilts.columns[0][:, self._right]
         beside = np.concatenate([log_m, a[:, :1].real, left_out, gamma], axis=1)
         lost = ~np.isfinite(a).all(axis=1) | ~np.isfinite(beside).all(axis=1)
         # no table, no answer: an error this large leaves no bound behind
@@ -333,7 +332,6 @@ class Asked(NamedTuple):
     ledger: Ledger
     query: Query
     rows: Rows  # indices of people
-    reading: str  # which table to read the ledger with, see `tilts`
     better: bool = False  # counts are those of the better knots
     how: Floats | None = None  # what `inversion.choose` says about each of them, once it is known
 
@@ -403,41 +401,25 @@ class Evaluator(TakesTurns):
             self._made[key] = make()
         return self._made[key]
 
-    def tilts(self, span: tuple[int, int], reach: float, rough: bool = False) -> Tilts:
+    def tilts(self, span: tuple[int, int], reach: float) -> Tilts:
         """Return K at real tilts up to `reach` of all members between two buckets."""
-        key = span, reach, rough
+        key = span, reach
         found: Tilts = self._kept(key, lambda: Tilts(self.members, *key, self._shelf))
         return found
-
-    def rough(self, asked: Asked) -> tuple[Answers, Asked]:
-        """Return Chernoff bounds from knots alone, at few tilts: who needs no others of these."""
-        tilts, nothing = self.tilts(asked.span, REACHES[0], True), np.full(asked.rows.size, np.nan)
-        how = _choose(asked._replace(reading="worse"), tilts, nothing, np.arange(tilts.t.size))
-        found = _chernoff(asked.query, how)
-        how[:, BEST] *= ROUGH
-        return found, asked._replace(how=how)
 
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
         With estimates of the answers, nan where there is none, contours fit them.
         """
-        size, span, few = asked.rows.size, asked.span, asked.query.few
-        known = np.full(size, np.nan) if known is None else known
-        best = np.zeros(size) if asked.how is None else asked.column(BEST)
-        found, todo = np.full((size, WORK + 1), np.nan), np.arange(size)
-        for reach in REACHES:  # for those whom a shorter one does not serve, unless they are few
-            tilts = self.tilts(span, reach)
-            enough = tilts.complete or reach == REACHES[-1]
-            far = best[todo] + inversion.ABOVE >= tilts.t.size
-            now = todo if enough or far.sum() <= few else todo[~far]
-            found[now] = _choose(asked.some(now), tilts, known[now], np.arange(tilts.t.size))
-            best[now] = found[now, BEST]
-            far = (found[todo, TILT] != -1.0) & (best[todo] + inversion.ABOVE >= tilts.t.size)
-            todo = todo[far]
-            if enough or todo.size <= few:
+        known = np.full(asked.rows.size, np.nan) if known is None else known
+        for reach in REACHES:
+            tilts = self.tilts(asked.span, reach)
+            how = _choose(asked, tilts, known, np.arange(tilts.t.size))
+            far = (how[:, TILT] != -1.0) & (how[:, BEST] + inversion.ABOVE >= tilts.t.size)
+            if tilts.complete or far.sum() <= asked.query.few:
                 break
-        return _chernoff(asked.query, found), asked._replace(how=found), tilts
+        return _chernoff(asked.query, how), asked._replace(how=how), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked.
@@ -548,7 +530,7 @@ class Evaluator(TakesTurns):
         self, asked: Asked, tilts: Tilts, at: int, frequency: float, proven: bool = True
     ) -> Contour:
         """Tilt the members once for all periods that are needed on a contour."""
-        about = at, frequency, asked.span, asked.reading, proven
+        about = at, frequency, asked.span, proven
         key = tilts.span, tilts.t.size, *about
         found: Contour = self._kept(key, lambda: Contour(tilts, *about, self._shelf))
         return found
@@ -584,7 +566,7 @@ def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows) -> Floats
     def choose(part: slice, sums: Floats) -> None:
         inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], found[part])
 
-    asked.each(choose, tilts.together(asked.reading, inversion.STRIDE))
+    asked.each(choose, tilts.together(inversion.STRIDE))
     return found
 
 

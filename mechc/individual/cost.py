@@ -23,7 +23,7 @@ from mechc.individual.contours import BLOCK, Contour, Query
 from mechc.individual.family import Family
 from mechc.individual.ledger import multiply
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import ROUGH, TOO_FAR, Members, Tilts
+from mechc.individual.tilts import TOO_FAR, Members, Tilts
 from mechc.numeric.allowance import limited
 from mechc.protocol import Floats
 
@@ -111,10 +111,10 @@ def estimate(
     for buckets in (SMALL - 1, SMALL):
         spent, nodes, members, cut = _tables(family, grid, buckets, typical)
     count = Members(family, grid, family.directions[0]).positions.size
-    others = len(family.directions) - 1  # of which some knots are enough
+    others = len(family.directions) - 1
     tilts, contour, table = spent * count / members
-    made = (1.0 + others * grid.buckets / (ROUGH * count)) * tilts
-    made = (MISSING if known else 1.0) * (made + CONTOURS * contour + TABLES * table)
+    made = (1.0 + others) * tilts + CONTOURS * contour + TABLES * table
+    made *= MISSING if known else 1.0
     size = CONTOURS * 16 * count * nodes // members + TABLES * 16 * grid.columns * 2 * NODES
     person = (
         OVERHEAD * product * (1.0 + 0.3 * others) * (1.0 if grid.splines or grid.listed else 2.0)
@@ -147,8 +147,7 @@ def _tables(
             there |= tilts.t >= TILT
             i = int(there.argmax() if there.any() else there.size - 1)
             reach = FREQUENCY * float(tilts.t[i])
-            reading = "splines" if small.splines else "worse"
-            contour = Contour(tilts, i, reach, tilts.span, reading)
+            contour = Contour(tilts, i, reach, tilts.span)
             at.append(time.process_time())
             contour.table(PERIOD, NODES)
             nodes = contour.size

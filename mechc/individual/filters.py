@@ -322,7 +322,7 @@ class RenyiFilter(_Filter):
             if epsilon is not None or delta is not None or order is None:
                 raise DeclarationError("a budget needs an order and excludes epsilon and delta")
         else:
-            epsilon, delta = _target(epsilon, delta)
+            epsilon, delta = target(epsilon, delta)
             order = gaussian_order(epsilon, delta) if order is None else order
             budget = renyi_budget(epsilon, delta, check_order(order))
         self.order = check_order(order)
@@ -432,11 +432,8 @@ class GDPOdometer(_Saved):
         Raises:
             DeclarationError: no increment, or one out of range.
         """
-        given = (
-            (increments,)
-            if isinstance(increments, Real)
-            else listed("increments", increments, "numbers > 0")
-        )
+        several = [increments] if isinstance(increments, Real) else increments
+        given = listed("increments", several, "numbers > 0")
         if not given:
             raise DeclarationError("increments is empty (expected at least one number > 0)")
         self._filters = [GDPFilter(people=1, mu=d) for d in given]
@@ -515,9 +512,9 @@ def _root(squares: list[float]) -> float:
     return math.nextafter(math.nextafter(root, math.inf), math.inf) if root else 0.0
 
 
-def gdp_mu(epsilon: float, delta: float) -> float:
+def gdp_mu(epsilon: float | None, delta: float | None) -> float:
     """Return the largest mu that is (epsilon, delta)-DP, rounded down, for a target in range."""
-    check_target(epsilon, delta)
+    epsilon, delta = target(epsilon, delta)
     return divergences.gdp_mu(epsilon, math.nextafter(math.log(delta), -math.inf), "lower")
 
 
@@ -525,7 +522,7 @@ def gdp_budget(
     mu: float | None,
     epsilon: float | None,
     delta: float | None,
-    convert: Callable[[float, float], float] = gdp_mu,
+    convert: Callable[[float | None, float | None], float] = gdp_mu,
 ) -> float:
     """Return the budget as mu, given itself or as what `convert` makes of (epsilon, delta)."""
     if (mu is None) == (epsilon is None and delta is None):
@@ -533,22 +530,19 @@ def gdp_budget(
             f"budget mu={mu!r}, epsilon={epsilon!r}, delta={delta!r} (expected either mu, or"
             " epsilon and delta)"
         )
-    return number("mu", mu) if mu is not None else convert(*_target(epsilon, delta))
+    return number("mu", mu) if mu is not None else convert(epsilon, delta)
 
 
-def _target(epsilon: float | None, delta: float | None) -> tuple[float, float]:
-    """Return both numbers of a target, refused unless both are given."""
+def target(epsilon: float | None, delta: float | None) -> tuple[float, float]:
+    """Return both numbers of a target, refused where no filter can work with it."""
     if epsilon is None or delta is None:
         raise DeclarationError(f"epsilon={epsilon!r}, delta={delta!r} (expected both)")
-    return number("epsilon", epsilon), number("delta", delta)
-
-
-def check_target(epsilon: float, delta: float) -> None:
-    """Refuse a target that no filter can work with."""
+    epsilon, delta = number("epsilon", epsilon), number("delta", delta)
     if not 0.0 <= epsilon < np.inf:
         raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
     if not 0.0 < delta < 1.0:
         raise DeclarationError(f"delta={delta!r} (expected 0 < delta < 1)")
+    return epsilon, delta
 
 
 def gaussian_renyi(mu: ArrayLike, order: float) -> Floats:
@@ -567,7 +561,7 @@ def check_order(order: float) -> float:
 
 def renyi_budget(epsilon: float, delta: float, order: float) -> float:
     """Return the largest R such that (order, R)-RDP implies (epsilon, delta)-DP, rounded down."""
-    check_target(epsilon, delta)
+    epsilon, delta = target(epsilon, delta)
     t = check_order(order) - 1
     terms = np.array([epsilon, np.log(delta) / t, np.log(order) / t, np.log1p(1 / t)])
     return float(terms.sum() - _OUTWARD * np.abs(terms).sum())

@@ -7,9 +7,9 @@ of them: a row is then fetched from memory once for all of them.
 
 The journal: the steps as they were given, as long as they fit a memory limit.
 
-A ledger cannot be refined after the fact; the journal can be replayed into a finer one for the
-people whose bounds are too wide. Large populations outgrow it, and then the width reached with the
-first grid is what there is.
+A ledger cannot be refined after the fact; from the journal people whose bounds are too wide can be
+composed one by one. Large populations outgrow it, and then the width reached with the grid is what
+there is.
 """
 
 from __future__ import annotations
@@ -92,25 +92,6 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
                 flat[a + np.uint64(2)] += kind(count * weight[2, i])
                 flat[a + np.uint64(3)] += kind(count * weight[3, i])
     return seen
-
-
-@compiled(nogil=True)
-def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
-    """Write the rows of some people times `share` to `out`, the last one's until that is full."""
-    for i in range(out.shape[0]):
-        row = totals[people[min(i, people.size - 1)]]
-        for k in range(row.size):
-            out[i, k] = row[k] * share
-
-
-@compiled(nogil=True)
-def digest(totals, people, weights, out):  # type: ignore[no-untyped-def]
-    """Write the sum of row times weights, of some people, to `out`."""
-    for i in range(people.size):
-        row, total = totals[people[i]], np.uint64(0)
-        for k in range(row.size):
-            total += np.uint64(row[k]) * weights[k]
-        out[i] = total
 
 
 @compiled(
@@ -233,13 +214,7 @@ class Ledger:
 
     def rows(self, people: Rows) -> Floats:
         """Return some people's column totals in units of steps, shape (people, columns)."""
-        return self._at_least(people, people.size)
-
-    def _at_least(self, people: Rows, most: int) -> Floats:
-        """Return as many rows as that, the last one more than once if need be."""
-        found = np.empty((most, self.grid.columns))
-        fetch(self.totals, people, 1.0 / self.grid.unit, found)
-        return found
+        return self.totals[people] * (1.0 / self.grid.unit)
 
     def counts(self, people: Rows) -> Floats:
         """Return steps per knot, those beyond the last one there; shape (people, knots).
@@ -259,7 +234,7 @@ class Ledger:
 
         With `better`, counts stand for the better knots, and those beyond the last one for nothing.
         """
-        rows = self._at_least(people, max(people.size, 4))
+        rows = self.rows(np.resize(people, max(people.size, 4)))
         if better:
             rows = np.roll(rows, 1, axis=1)
             rows[:, 0] = 0.0
@@ -271,8 +246,7 @@ class Ledger:
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        hashes = np.empty(people.size, np.uint64)
-        digest(self.totals, people, weights, hashes)
+        hashes = np.concatenate([part @ weights for part in self._parts(people)])
         _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
@@ -439,21 +413,12 @@ class Journal:
 
     def agree(self, rows: Rows, others: Rows) -> bool:
         """Return whether some people took the same steps as others, one for one."""
-        for where, values, _ in self._steps:
-            now = self._of_all(where, values)
-            if not np.array_equal(now[rows], now[others]):
-                return False
-        return True
+        steps = (self._of_all(where, values) for where, values, _ in self._steps)
+        return all(np.array_equal(now[rows], now[others]) for now in steps)
 
     def gather(self, rows: Rows) -> tuple[Floats, Rows]:
         """Return all steps of some people: parameters, shape (steps, len(rows)), and counts."""
-        position = np.full(self._people, -1)
-        position[rows] = np.arange(rows.size)
-        out = np.full((len(self._steps), rows.size), self.untouched)
+        out = np.empty((len(self._steps), rows.size))
         for line, (where, values, _) in zip(out, self._steps, strict=True):
-            if where is None:
-                line[:] = values[rows]
-            else:
-                keep = position[where] >= 0
-                line[position[where[keep]]] = values[keep]
+            line[:] = self._of_all(where, values)[rows]
         return out, np.array([count for _, _, count in self._steps], np.int64)

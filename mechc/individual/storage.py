@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,19 +194,15 @@ class TakesTurns:
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-_Object = TypeVar("_Object", bound=TakesTurns)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def in_turn(
-    method: Callable[Concatenate[_Object, _Arguments], _Result],
-) -> Callable[Concatenate[_Object, _Arguments], _Result]:
+def in_turn(method: _Method) -> _Method:
     """Let a method wait until no other thread is in one of the object's methods."""
 
     @wraps(method)
-    def waiting(self: _Object, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+    def waiting(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         with self._turn:
             return method(self, *args, **kwargs)
 
-    return waiting
+    return cast(_Method, waiting)

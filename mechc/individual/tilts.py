@@ -2,13 +2,10 @@
 
 Everything a person needs is a sum over steps of some function of the step's parameter, hence a
 product of the ledger's row with columns of a table. A table is evaluated at the knots and, for
-splines, at members between them, from which the error of the spline is proven (`brackets`). It
-comes in two readings of the ledger:
-
-* "splines": the steps as they were, up to that error;
-* "worse": every step at the worse knot of its bucket, or of those that its spline columns reach
-  over, an upper bound by T9. Rows of counts moved by a knot put every step at the better one, with
-  those beyond the last knot left out: a lower bound by the same table (`ledger.times`).
+splines, at members between them, from which the error of the spline is proven (`Brackets`). Counts
+stand for the worse knots of their buckets, an upper bound by T9; moved by a knot they put every
+step at the better one, with those beyond the last knot left out: a lower bound by the same table
+(`ledger.times`).
 
 Members whose K(t) exceeds `TOO_FAR` at a tilt cannot matter there: their columns are set to a value
 that keeps every person who used them away from that tilt.
@@ -18,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +35,6 @@ TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
 FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
-ROUGH = 4  # tilts, and knots, of which one is enough to see which direction matters
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
 _LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
@@ -90,7 +86,6 @@ class Members:
 
     def columns(
         self,
-        reading: str,
         table: Values,
         radius: Floats,
         span: tuple[int, int],
@@ -104,9 +99,9 @@ class Members:
         shape (columns, m), nan for buckets next to a member that is too far.
         """
         n = self.grid.buckets
-        out = self.coefficients(reading, table)
-        if reading == "worse":
-            return out, self._worse(radius)
+        out = self.coefficients(table)
+        if not self.grid.splines:
+            return out, radius[: n + 1].copy()
         errors = np.zeros(out.shape)
         errors[n + 3] = radius[n]
         first, last = known(table[: n + 1])
@@ -126,27 +121,17 @@ class Members:
         errors[np.isnan(out.real)] = np.nan
         return out, errors
 
-    def coefficients(self, reading: str, table: Values) -> Values:
+    def coefficients(self, table: Values) -> Values:
         """Turn rows for members into rows for columns of the ledger, without their errors."""
         n = self.grid.buckets
-        if reading == "worse":
-            return self._worse(table)
+        if not self.grid.splines:
+            return table[: n + 1].copy()
         out = np.full((n + 4, table.shape[1]), np.nan, table.dtype)
         first, last = known(table[: n + 1])
         if last - first >= 3:
             out[first : last + 3] = spline_coefficients(table[first : last + 1])
         out[n + 3] = table[n]
         return out
-
-    def _worse(self, table: Values) -> Values:
-        """Turn rows for members into rows for columns that bound those of the steps as they were.
-
-        A spline column takes the largest of the buckets it reaches over: weights add up to one.
-        """
-        n = self.grid.buckets
-        if not self.grid.splines:
-            return table[: n + 1].copy()
-        return np.concatenate([per_column(table[:n], (0, n)), table[n : n + 1]])
 
 
 def crowding(family: Family) -> float:
@@ -224,57 +209,46 @@ class Tilts:
         members: Members,
         span: tuple[int, int],
         reach: float,
-        rough: bool = False,
         shelf: Shelf = NOWHERE,
     ) -> None:
-        """Tabulate tilts up to `reach`, or to where they are too far for everybody.
-
-        Every `ROUGH`-th of them, for every `ROUGH`-th knot, which stands for the more private ones
-        that follow, if that is all that is wanted.
-        """
+        """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
         self.members, self.span = members, span
-        self._columns: dict[str, Floats] = {}
-        found = shelf.take(("tilts", span, reach, rough), partial(self._made, reach, rough))
+        found = shelf.take(("tilts", span, reach), partial(self._made, reach))
         self.t, self.k = found["t"], found["k"]
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 
-    def _made(self, reach: float, rough: bool) -> dict[str, Floats]:
+    def _made(self, reach: float) -> dict[str, Floats]:
         """Tabulate."""
-        members, span, n = self.members, self.span, self.members.grid.buckets
-        stride, needed = ROUGH if rough else 1, members.needed(span)
-        useful = members.row(min(span[1] + 1, n), reach).shape[1]
-        t = TILTS[reach >= TILTS][:useful:stride].copy()
+        members, span, needed = self.members, self.span, self.members.needed(self.span)
+        useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
+        t = TILTS[reach >= TILTS][:useful].copy()
         k = np.full((needed.size, 3, t.size), np.nan)
-        for i in np.flatnonzero(needed[: n + 1] if rough else needed).tolist():
-            values = members.row(i // stride * stride, reach)[:, ::stride][:, : t.size]
+        for i in np.flatnonzero(needed).tolist():
+            values = members.row(i, reach)[:, : t.size]
             k[i, :, : values.shape[1]] = values
         return {"t": t, "k": k}
 
-    def columns(self, reading: str) -> Floats:
-        """Return columns of K(t) plus its error, the error, and K''(t), (3, columns, tilts).
+    @cached_property
+    def columns(self) -> Floats:
+        """Columns of K(t) plus its error, the error, and K''(t), (3, columns, tilts).
 
         K(t) is `FORBIDDEN` where the tilt is useless.
         """
-        if reading not in self._columns:
-            members, k = self.members, self.k
-            found = np.empty((3, members.grid.columns, self.t.size))
-            far = np.isnan(k[: members.grid.buckets + 1, 0]).sum(axis=0)
-            for missing in np.unique(far):
-                m = np.flatnonzero(far == missing)
-                value, error = members.columns(reading, k[:, 0, m], k[:, 1, m], self.span)
-                bend = members.coefficients(reading, k[:, 2, m])
-                useless = ~np.isfinite(value + error)
-                stand_in = zip((value + error, error, bend), (FORBIDDEN, 0.0, 0.0), strict=True)
-                found[:, :, m] = [np.where(useless, away, v) for v, away in stand_in]
-            self._columns[reading] = found
-        return self._columns[reading]
+        members, k = self.members, self.k
+        found = np.empty((3, members.grid.columns, self.t.size))
+        far = np.isnan(k[: members.grid.buckets + 1, 0]).sum(axis=0)
+        for missing in np.unique(far):
+            m = np.flatnonzero(far == missing)
+            value, error = members.columns(k[:, 0, m], k[:, 1, m], self.span)
+            bend = members.coefficients(k[:, 2, m])
+            useless = ~np.isfinite(value + error)
+            stand_in = zip((value + error, error, bend), (FORBIDDEN, 0.0, 0.0), strict=True)
+            found[:, :, m] = [np.where(useless, away, v) for v, away in stand_in]
+        return found
 
-    def together(self, reading: str, stride: int) -> Floats:
-        """Return columns next to each other: errors, K(t) plus its error, K''(t).
-
-        Errors and K'' are returned for every so many tilts.
-        """
-        k, error, bend = self.columns(reading)
+    def together(self, stride: int) -> Floats:
+        """Return errors, K(t) plus its error, and K''(t); all but K for every so many tilts."""
+        k, error, bend = self.columns
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 

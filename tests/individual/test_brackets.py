@@ -53,11 +53,11 @@ def test_members_between_the_tabulated_ones_are_within_the_radius(
         members = Members(made, grid, direction)
         tilts = Tilts(members, (0, grid.buckets), 20.0)
         at = int(rng.integers(0, tilts.t.size // 2))
-        contour, h = Contour(tilts, at, REACH, tilts.span, "splines"), REACH / NODES
+        contour, h = Contour(tilts, at, REACH, tilts.span), REACH / NODES
         values, errors = contour.nodes(h, NODES)
         z = contour.c + 1j * h * np.arange(NODES + 1.0)
         growth = np.abs(z * (z + 1)) / (contour.c * (contour.c + 1))
-        columns, radius = members.columns("splines", values, errors, tilts.span, growth)
+        columns, radius = members.columns(values, errors, tilts.span, growth)
         for position in rng.uniform(0, grid.buckets, 12):
             bucket = int(position)
             weights = basis(np.array([position - bucket]))[0]
