@@ -713,7 +713,8 @@ def individual_chunk(
     from mechc.individual.distributed import Run
 
     run = Run.read(path)
-    found = {"chunks": run.results.chunks, "path": run.results.path, **_claimed(run.family)}
+    claimed = _claimed(run.pieces[0].family)
+    found = {"chunks": run.results.chunks, "path": run.results.path, **claimed}
     if index is None:
         _print(ctx, found, lambda: run.results.chunks)
         return

@@ -470,11 +470,12 @@ class IndividualAccountant(TakesTurns):
                 if not who.size:
                     continue
                 found = self._evaluator(d).run(answers.at(who), again.some(who), tilts)
-                if not self.grid.splines and not self.grid.listed:
-                    better = self._evaluator(d).first(asked.some(who)._replace(better=True))
+                one = np.flatnonzero(self._ledger.on_one_side(rows[who]))
+                if one.size:
+                    better = self._evaluator(d).first(asked.some(who[one])._replace(better=True))
                     least = self._evaluator(d).run(*better)
-                    found.estimate = (found.estimate + least.estimate) / 2
-                    found.lower = least.lower
+                    found.estimate[one] = (found.estimate[one] + least.estimate) / 2
+                    found.lower[one] = least.lower
                 answers.meet(who, found)
         return {d: answers.at(place) for d, answers in sides.items()}
 

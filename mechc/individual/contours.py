@@ -160,11 +160,10 @@ class Contour:
             return {"beyond": at_knots}
         below = np.arange(n) // self._stride * self._stride
         above = np.minimum(below + self._stride, n)
-        buckets = SAMPLED * np.maximum(at_knots[below], at_knots[above])
-        if not self.tilts.members.grid.splines:
-            return {"beyond": np.append(buckets, SAMPLED * at_knots[n:], axis=0)}
-        nothing = np.zeros((1, SHELLS))  # for steps beyond the span, which need not have happened
-        return {"beyond": np.append(per_column(buckets, self._span), nothing, axis=0)}
+        columns = np.maximum(at_knots[below], at_knots[above])
+        if self.tilts.members.grid.splines:
+            columns = per_column(columns, self._span)
+        return {"beyond": SAMPLED * np.append(columns, at_knots[n:], axis=0)}
 
     @property
     def size(self) -> int:
@@ -219,11 +218,8 @@ class Contour:
             a = members.coefficients(values)
             radius = np.zeros(a.shape)
         gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
-        left_out = np.zeros((a.shape[0], 1))
-        if members.grid.splines:  # steps beyond the span need not have happened
-            left_out[-1] = _leave_out(values[members.grid.buckets], growth)
         log_m = self.tilts.columns[0][:, self._right]
-        beside = np.concatenate([log_m, a[:, :1].real, left_out, gamma], axis=1)
+        beside = np.concatenate([log_m, a[:, :1].real, gamma], axis=1)
         lost = ~np.isfinite(a).all(axis=1) | ~np.isfinite(beside).all(axis=1)
         # no table, no answer: an error this large leaves no bound behind
         beside[lost], a[lost] = FORBIDDEN, 0.0
@@ -249,22 +245,13 @@ class ContourTable:
     band: Rows  # error band of nodes 0 ... N
     right: Floats  # tilts right of c
     nodes: Floats  # Re log phi, then Im log phi (with the mean), shape (columns, 2 N)
-    beside: Floats  # K at the tilts right of c, K(c), what lower bounds add to the error, and the
-    # error of log M in each band as a multiple of `growth`
+    beside: Floats  # K at the tilts right of c, K(c), and the error of log M in each band as a
+    # multiple of `growth`
 
     def first(self, count: int) -> Floats:
         """Return the columns of the first nodes only."""
         n = self.count
         return np.concatenate([self.nodes[:, :count], self.nodes[:, n : n + count]], axis=1)
-
-
-def _leave_out(log_m: NDArray[np.complex128], growth: Floats) -> float:
-    """Error of leaving a step out, as a multiple of `growth`."""
-    # A dominated law has |M(z) - M_dominated(z)| <= growth (M(c) - 1), because the difference of
-    # their profiles is non-negative and its transform is (M - M_dominated) / (z (z+1)).
-    size = np.exp(log_m[0].real + np.concatenate([[0.0], log_m[1:].real]))
-    share = growth * np.expm1(log_m[0].real) / size
-    return float((-np.log1p(-np.minimum(share, 1.0 - 1e-12)) / growth).max())
 
 
 @dataclass(frozen=True)
@@ -332,7 +319,7 @@ class Asked(NamedTuple):
     ledger: Ledger
     query: Query
     rows: Rows  # indices of people
-    better: bool = False  # counts are those of the better knots
+    better: bool = False  # see `Ledger.times`
     how: Floats | None = None  # what `inversion.choose` says about each of them, once it is known
 
     def some(self, who: NDArray[Any]) -> Asked:

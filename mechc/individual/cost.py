@@ -19,27 +19,23 @@ import numpy as np
 
 from mechc.errors import UnsupportedError
 from mechc.individual import singly
-from mechc.individual.contours import BLOCK, Contour, Query
+from mechc.individual.contours import BLOCK, Asked, Evaluator, Query
 from mechc.individual.family import Family
-from mechc.individual.ledger import multiply
+from mechc.individual.ledger import Ledger, multiply
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import TOO_FAR, Members, Tilts
+from mechc.individual.tilts import Members
 from mechc.numeric.allowance import limited
 from mechc.protocol import Floats
 
-CONTOURS, TABLES = 1.5, 4.0  # that a population takes, in those that are timed: the short ones of
-# first guesses are cheaper
+FURTHER = 2.0  # times the tables of one person, that a population takes
 MISSING = 0.2  # share of the tables that other people than before still ask for
 NODES = 420  # nodes of a table that most people need
-REACH = 240.0  # tilts of the members that are timed
-TILT, FREQUENCY, PERIOD = 8.0, 128.0, 4.0  # of a contour at most, frequency over tilt, of a table
 OVERHEAD = 4.0  # seconds a person who differs over those of the products alone ...
 ALIKE = 0.04  # ... and of everybody, to see who is alike
-SMALL = 8  # buckets of the grid whose tables are timed, after those of one with fewer: functions
-# are loaded then
-WORK = 2e8  # units of `loss.allowance` that these may take, some two seconds
+SMALL = 8  # buckets of the grid whose tables are timed
+WORK = 4e8  # units of `loss.allowance` that these may take, some four seconds
 ALONE = 3e8  # that a person may: with less than they need they take longer, by other methods
-DELTA, STEPS = 1e-6, 64  # of a composition of so many steps at most that is timed
+QUERY, STEPS = Query(math.log(1e-6), math.nan, 1e-4), 64  # of a composition of so many at most
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
 BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
 
@@ -96,10 +92,9 @@ def estimate(
     on average; most tables are there if they are `known`, and none are made without `contours`.
     """
     alone, each, late = min(alone, people), [], False
-    query = Query(math.log(DELTA), math.nan, 1e-4)
     for steps in some if alone else ():  # the first one waits for functions to be loaded
         begin = time.process_time()
-        (low, _, high), _ = singly.answer(family, steps[:STEPS], query, ALONE)
+        (low, _, high), _ = singly.answer(family, steps[:STEPS], QUERY, ALONE)
         each.append((time.process_time() - begin) * max(len(steps) / STEPS, 1.0))
         late |= not high - low <= 0.1 * high
     mesh = min(alone * float(np.mean(each[1:] or each or [0.0])), LONGEST)
@@ -108,62 +103,45 @@ def estimate(
     same = people * ALIKE * product
     if not contours:
         return Cost(0.0, mesh + same, 0.0, memory, late)
-    for buckets in (SMALL - 1, SMALL):
-        spent, nodes, members, cut = _tables(family, grid, buckets, typical)
-    count = Members(family, grid, family.directions[0]).positions.size
-    others = len(family.directions) - 1
-    tilts, contour, table = spent * count / members
-    made = (1.0 + others) * tilts + CONTOURS * contour + TABLES * table
-    made *= MISSING if known else 1.0
-    size = CONTOURS * 16 * count * nodes // members + TABLES * 16 * grid.columns * 2 * NODES
-    person = (
-        OVERHEAD * product * (1.0 + 0.3 * others) * (1.0 if grid.splines or grid.listed else 2.0)
-    )
-    return Cost(made, different * person + same, mesh, int(memory + size), cut or late)
+    for _ in range(2):  # functions are loaded first
+        tables, cut = _tables(family, grid, typical)
+    memory += int(2.0 * FURTHER * 16 * grid.columns * 2 * NODES)
+    both = 1.0 if grid.splines or grid.listed else 2.0
+    person = OVERHEAD * product * both * (0.7 + 0.3 * len(family.directions))
+    tables *= MISSING if known else 1.0
+    return Cost(tables, different * person + same, mesh, memory, cut or late)
 
 
-def _tables(
-    family: Family, grid: Grid, buckets: int, typical: Floats
-) -> tuple[Floats, int, int, bool]:
-    """Return seconds for K, a contour and a table on few buckets, nodes, members, and if cut off.
-
-    The contour goes through the saddle at `DELTA` of one with typical steps, t K' - K = -log delta,
-    roughly.
-    """
-    small = replace(grid, buckets=buckets, splines=True)
+def _tables(family: Family, grid: Grid, typical: Floats) -> tuple[float, bool]:
+    """Return seconds for tables, as of a person with typical steps on few buckets; if cut off."""
+    small = replace(grid, buckets=min(SMALL, grid.buckets))
     if grid.listed:
-        some = grid.listed[:: -(-len(grid.listed) // buckets)]
+        some = grid.listed[:: -(-len(grid.listed) // SMALL)]
         small = replace(grid, buckets=len(some) - 1, listed=some)
-    members, nodes, cut = Members(family, small, family.directions[0]), 0, False
-    place = np.arange(typical.size) * small.buckets / max(grid.buckets, 1)
-    place = np.rint(place).astype(np.int64)
-    at = [time.process_time()]
-    try:
-        with limited(WORK, "cost"):
-            tilts = Tilts(members, (0, small.buckets), REACH)
-            at.append(time.process_time())
-            total = typical @ np.nan_to_num(tilts.k[place, 0], nan=TOO_FAR)
-            there = np.gradient(total, np.log(tilts.t)) - total >= -math.log(DELTA)
-            there |= tilts.t >= TILT
-            i = int(there.argmax() if there.any() else there.size - 1)
-            reach = FREQUENCY * float(tilts.t[i])
-            contour = Contour(tilts, i, reach, tilts.span)
-            at.append(time.process_time())
-            contour.table(PERIOD, NODES)
-            nodes = contour.size
-    except UnsupportedError:
-        cut = True
-    at += [time.process_time()] * (4 - len(at))
-    return np.diff(at), nodes, members.positions.size, cut
+    ledger, spent = Ledger(1, small), 0.0
+    place = np.arange(typical.size) * small.buckets // max(grid.buckets, 1)
+    counts = np.bincount(place, typical)
+    for value, count in zip(small.knots.tolist(), counts.tolist(), strict=True):
+        ledger.add(family.parameter, [value], max(round(count), 1))
+    asked, cut = Asked(ledger, QUERY, np.zeros(1, np.int64)), False
+    for direction in family.directions:
+        evaluator = Evaluator(family, small, direction)
+        begin = time.process_time()
+        try:
+            with limited(WORK, "cost"):
+                evaluator.run(*evaluator.first(asked))
+        except UnsupportedError:
+            cut = True
+        more = Members(family, grid, direction).positions.size / evaluator.members.positions.size
+        spent += FURTHER * more * (time.process_time() - begin)
+    return spent, cut
 
 
 def _product(columns: int) -> float:
     """Return seconds a person for the products of a ledger row with the tables."""
     rows, table, spent = np.ones((BLOCK, columns)), np.ones((columns, 2 * NODES)), []
-    out = np.empty((BLOCK, 2 * NODES))
-    multiply(rows, table, out)  # waits for the function to be loaded
-    for _ in range(3):
-        start = time.process_time()
-        multiply(rows, table, out)
-        spent.append(time.process_time() - start)
-    return min(spent) / len(rows)
+    for _ in range(4):  # the first one waits for the function to be loaded
+        begin = time.process_time()
+        multiply(rows, table, np.empty((BLOCK, 2 * NODES)))
+        spent.append(time.process_time() - begin)
+    return min(spent) / BLOCK

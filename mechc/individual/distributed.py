@@ -22,12 +22,14 @@ import json
 import multiprocessing
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, Self
 from uuid import uuid4
 
@@ -302,13 +304,9 @@ class Chunk:
         """Return lower, estimate and upper of everybody, shape (3, people)."""
         family = self.family.here()
         _LAST[:] = [family]
+        about = {"parameter": family.parameter, "span": family.span, **self.options}
         accountant = IndividualAccountant(
-            family,
-            parameter=family.parameter,
-            people=steps.shape[0],
-            span=family.span,
-            tables=self.results.tables,
-            **self.options,
+            family, people=steps.shape[0], tables=self.results.tables, **about
         )
         for values, count in zip(steps.T, self.counts, strict=True):
             accountant.step(np.ascontiguousarray(values), count=count)
@@ -363,10 +361,10 @@ class Run:
             "counts": repeats, "delta": float(delta), **options,
         }  # fmt: skip
         results = Results.open(output, people, chunk, about, len(sources) if rows else 0)
+        asked = results, family, repeats, float(delta), options
         own = [None if names is None else names[results.rows(i)] for i in range(len(sources))]
-        first = Chunk(0, results, family, repeats, float(delta), options, None, None)
         parts = enumerate(zip(sources, own, strict=True))
-        return cls([replace(first, index=i, source=s, names=n) for i, (s, n) in parts], results)
+        return cls([Chunk(i, *asked, source, name) for i, (source, name) in parts], results)
 
     @classmethod
     def read(cls, path: PathLike) -> Self:
@@ -401,11 +399,6 @@ class Run:
         if (rate := words.pop("sampling_rate", None)) is not None:
             mechanism = poisson(mechanism, sampling_rate=rate)
         return cls.open(mechanism, words.pop("steps"), words.pop("output"), **words)
-
-    @property
-    def family(self) -> Family:
-        """The mechanism, and what is claimed of it."""
-        return self.pieces[0].family
 
     def chunk(self, index: int) -> None:
         """Account for the chunk of a number here; nothing is computed if that has been done.
@@ -467,39 +460,28 @@ def account(
             continues.
     """
     run = Run.open(mechanism, steps, output, **asked)
-    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
-    with bar("chunks of people", run.results.chunks, progress) as tell:
+    lost: tuple[type[BaseException], ...] = ()  # what says that workers were lost
+    with ExitStack() as open_:
+        tell = open_.enter_context(bar("chunks of people", run.results.chunks, progress))
         if executor is not None or (address is None and workers == 0):
-            _each(map if executor is None else executor.map, run.pieces, tell)
+            make: Any = partial(nullcontext, executor or SimpleNamespace(map=map))
         elif address is not None:
             distributed = library("distributed")
-            with distributed.Client(address) as client:
-                pool = client.get_executor(pure=False)
-                _retry(lambda: pool, run.pieces, tell, (*lost, distributed.KilledWorker))
+            client = open_.enter_context(distributed.Client(address))
+            make = partial(client.get_executor, pure=False)
+            lost = (BrokenExecutor, distributed.KilledWorker)
         else:
             spawn = multiprocessing.get_context("spawn")
-            _retry(lambda: ProcessPoolExecutor(workers, spawn, _follow), run.pieces, tell, lost)
-    return run.results
-
-
-def _each(mapped: Callable[..., Iterable[int]], pieces: Sequence[Chunk], tell: Any) -> None:
-    for _ in mapped(Chunk.run, pieces):
-        tell(advance=1)
-
-
-def _retry(
-    pool: Callable[[], Executor],
-    pieces: Sequence[Chunk],
-    tell: Any,
-    lost: tuple[type[BaseException], ...],
-) -> None:
-    """Submit chunks again that a lost worker took with it."""
-    for _ in range(ATTEMPTS):
-        try:
-            with pool() as executor:
-                return _each(executor.map, pieces, tell)
-        except lost:
-            pieces = [piece for piece in pieces if not piece.results.is_done(piece.index)]
+            make, lost = partial(ProcessPoolExecutor, workers, spawn, _follow), (BrokenExecutor,)
+        pieces = run.pieces
+        for _ in range(ATTEMPTS):
+            try:
+                with make() as pool:
+                    for _ in pool.map(Chunk.run, pieces):
+                        tell(advance=1)
+                return run.results
+            except lost:
+                pieces = [piece for piece in pieces if not run.results.is_done(piece.index)]
     todo = [piece.index for piece in pieces[:5]]
     raise NumericError(f"workers were lost while computing chunks {todo}; call again")
 

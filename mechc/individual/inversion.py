@@ -28,7 +28,6 @@ from mechc.accountants.contours.inversion import (
 )
 from mechc.accountants.contours.trapezoid import (
     FACTS,
-    LESS,
     LOG_M,
     LOWEST,
     NOISE_M,
@@ -196,22 +195,21 @@ def _total(x):  # type: ignore[no-untyped-def]
 
 
 @subroutine(
-    "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64,"
-    " float64[::1])"
+    "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1])"
 )
-def _moved(size, log_phi, growth, band, gamma, more, out):  # type: ignore[no-untyped-def]
+def _moved(size, log_phi, growth, band, gamma, out):  # type: ignore[no-untyped-def]
     """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1."""
-    # error is (gamma + more) growth, gamma that of the band of each node; |v| is e^log_phi /
-    # growth, and log |w growth| is at most gamma[0] + more.
+    # error is gamma growth, gamma that of the band of each node; |v| is e^log_phi / growth, and
+    # log |w growth| is at most gamma[0].
     large = 0
     for i in range(size.size):
-        error = (gamma[band[i + 1]] + more) * growth[i + 1]
+        error = gamma[band[i + 1]] * growth[i + 1]
         out[i] = size[i] * error * (1.0 + 0.6 * error)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
         large += error >= 0.5
     for i in range(size.size if large else 0):
-        error = (gamma[band[i + 1]] + more) * growth[i + 1]
+        error = gamma[band[i + 1]] * growth[i + 1]
         if error >= 0.5:
-            most = math.exp(min(log_phi[i] + error, gamma[0] + more))
+            most = math.exp(min(log_phi[i] + error, gamma[0]))
             out[i] = size[i] + most / growth[i + 1]
     return _total(out)
 
@@ -224,20 +222,15 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
     """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.
 
     Returns how many w_n matter, as the others are left out; what rounding of the tables' product
-    does to the sum; and half of how far apart their errors keep its sides.
+    does to the sum; and what their errors do.
     """
-    n, beyond, gamma = g.size, beside[1], beside[2:]
+    n, gamma = g.size, beside[1:]
     size, cosine, sine, re, im = work[0], work[1], work[2], row[:n], row[n:]
     facts[LOG_M], facts[NOISE_M] = beside[0], EPS * (64.0 + terms * abs(beside[0]))
     exponentials(re, size)
     for i in range(n):
         size[i] /= growth[i + 1]
-    off = _moved(size, re, growth, band, gamma, 0.0, sine)
-    error, less = math.expm1(gamma[0]) + 2.0 * off, 0.0
-    if beyond > 0.0:
-        most = math.expm1(gamma[0] + beyond)
-        both = most + 2.0 * _moved(size, re, growth, band, gamma, beyond, cosine)
-        less = max(both - error, 0.0)
+    error = math.expm1(gamma[0]) + 2.0 * _moved(size, re, growth, band, gamma, sine)
     left, most = 0.0, n
     while most > 1 and left + 2.0 * size[most - 1] <= NEGLIGIBLE * lost:
         most -= 1
@@ -249,8 +242,8 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
     waves(im[:most], cosine, sine)
     for i in range(most):
         g[i] = complex(size[i] * cosine[i], size[i] * sine[i])
-    facts[TAIL], facts[LESS] = lost * math.exp(gamma[0]) + left + error, less
-    return most, noise, error + 0.5 * less
+    facts[TAIL] = lost * math.exp(gamma[0]) + left + error
+    return most, noise, error
 
 
 @compiled(

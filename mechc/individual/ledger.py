@@ -232,16 +232,22 @@ class Ledger:
     def times(self, people: Rows, *tables: Floats, better: bool = False) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns.
 
-        With `better`, counts stand for the better knots, and those beyond the last one for nothing.
+        With `better`, counts stand for the better knots, and steps beyond the last one for nothing.
         """
         rows = self.rows(np.resize(people, max(people.size, 4)))
         if better:
-            rows = np.roll(rows, 1, axis=1)
-            rows[:, 0] = 0.0
+            rows[:, -1] = 0.0
+            rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)
         found = [np.empty((len(rows), table.shape[1])) for table in tables]
         for table, out in zip(tables, found, strict=True):
             multiply(rows, table, out)
         return [out[: people.size] for out in found]
+
+    def on_one_side(self, people: Rows) -> NDArray[np.bool_]:
+        """Return of whom the ledger tells how much they have lost at most, and not at least."""
+        if self.grid.splines:
+            return np.asarray(self.totals[people, -1] > 0)
+        return np.full(people.size, not self.grid.listed)
 
     def distinct(self, people: Rows) -> tuple[Rows, Rows]:
         """Return people whose rows differ, and for everybody the place of the one like them."""

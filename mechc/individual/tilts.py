@@ -62,7 +62,7 @@ class Members:
         self.values = grid.values(self.positions)
         self._brackets: dict[tuple[int, int], Brackets] = {}
         self._losses: dict[int, PrivacyLoss] = {}
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[tuple[int, float], Floats] = {}
 
     def loss(self, index: int) -> PrivacyLoss:
         """Return the law of one member, with nodes of its own.
@@ -74,10 +74,10 @@ class Members:
         return self._losses[index].fork()
 
     def row(self, index: int, reach: float) -> Floats:
-        """Return K, its error and K'' of one member at useful tilts up to `reach` or further."""
-        if index not in self._rows:
-            self._rows[index] = _Row(self.loss(index))
-        return self._rows[index].up_to(reach)
+        """Return K, its error and K'' of one member at useful tilts up to `reach`."""
+        if (index, reach) not in self._rows:
+            self._rows[index, reach] = _at_tilts(self.loss(index), reach)
+        return self._rows[index, reach]
 
     def needed(self, span: tuple[int, int], reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for buckets between these two depend on."""
@@ -252,37 +252,27 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-class _Row:
-    """K, its error and K'' of one member at its useful tilts, as far as somebody asked.
+def _at_tilts(loss: PrivacyLoss, reach: float) -> Floats:
+    """Return K, its error and K'' of a member at tilts of its strip, before K exceeds `TOO_FAR`.
 
-    Useful are the tilts within the strip before K(t) exceeds `TOO_FAR`. The law is widened in
-    strides until they are covered; a stride for which the quadrature gives up is halved.
+    The law is widened in strides; one for which the quadrature gives up is halved.
     """
-
-    def __init__(self, loss: PrivacyLoss) -> None:
-        self._loss = loss
-        self._t = TILTS[loss.strip[1] * (1.0 - 1e-6) > TILTS]
-        self.values = np.empty((3, 0))
-
-    def up_to(self, reach: float) -> Floats:
-        """Return shape (3, useful tilts), at least those up to `reach`."""
-        stride = _STRIDE
-        while (begin := self.values.shape[1]) < self._t.size and self._t[begin] <= reach:
-            far = max(stride * float(self._t[begin]), _NEAR)
-            end = max(int(np.searchsorted(self._t, far, side="right")), begin + 1)
-            try:
-                loss = self._loss.covering(-1.0, float(self._t[end - 1]))
-            except NumericError:
-                if stride > _LEAST and begin:
-                    stride = math.sqrt(stride)
-                else:
-                    self._t = self._t[:begin]
-                continue
-            self._loss, stride = loss, _STRIDE
-            k, _, bend, error = loss.generating_function.at(self._t[begin:end])
-            part = np.stack([k, error + loss.tolerance, bend])
-            useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
-            self.values = np.append(self.values, part[:, :useful], axis=1)
-            if useful < end - begin:
-                self._t = self._t[: begin + useful]
-        return self.values
+    t = TILTS[(loss.strip[1] * (1.0 - 1e-6) > TILTS) & (reach >= TILTS)]
+    found, stride = np.empty((3, 0)), _STRIDE
+    while (begin := found.shape[1]) < t.size:
+        far = max(stride * float(t[begin]), _NEAR)
+        end = max(int(np.searchsorted(t, far, side="right")), begin + 1)
+        try:
+            loss = loss.covering(-1.0, float(t[end - 1]))
+        except NumericError:
+            if stride <= _LEAST or not begin:
+                break
+            stride = math.sqrt(stride)
+            continue
+        k, _, bend, error = loss.generating_function.at(t[begin:end])
+        part, stride = np.stack([k, error + loss.tolerance, bend]), _STRIDE
+        useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
+        found = np.append(found, part[:, :useful], axis=1)
+        if useful < end - begin:
+            break
+    return found

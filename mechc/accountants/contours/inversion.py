@@ -24,7 +24,6 @@ import math
 import numpy as np
 
 from mechc.accountants.contours.trapezoid import (
-    LESS,
     LOG_M,
     MEAN,
     NOISE_M,
@@ -149,8 +148,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period  # times Chernoff's bound
         error /= total
         slope = -c - h * last[TURNING] / total
-    low = 1.0 - facts[LESS] / total
-    found = conclude(n, epsilon, log_s, low, 1.0, error, facts, images)
+    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 

@@ -404,9 +404,9 @@ def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floa
 
 # places of a contour's constants in the array `facts`; all of one repetition
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
-LESS, UNRESOLVED = 9, 10  # by how much more the sum may be too large than too small
-OFFSET, STEP, STRAYED, STRAYED_MOST = range(11, 15)  # of a lattice
-FACTS = 15
+UNRESOLVED = 9
+OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
+FACTS = 14
 
 
 @plain("float64(float64)")
