@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple
 
 import sympy as sp
@@ -165,115 +166,84 @@ Signs = frozenset[int]
 
 ANY: Signs = frozenset({-1, 0, 1})
 POSITIVE: Signs = frozenset({1})
-NEGATIVE: Signs = frozenset({-1})
 NONNEGATIVE: Signs = frozenset({0, 1})
-ALWAYS_POSITIVE = ("cosh", "sech", "erfc", "erfc_rate", "erfc_bend")
+ALWAYS_POSITIVE = ("exp", "cosh", "sech", "erfc", "erfc_rate", "erfc_bend")
 ODD = ("sinh", "tanh", "asinh", "atan", "erf")  # with the sign of their argument
 SMOOTH = ("sin", "cos", "log_erfc")
 
 
 def of_derivative(f: Expr, line: Line, lo: Any, hi: Any) -> int | None:
     """The sign of f' for lo < x < hi; None where the rules do not tell, or f may be singular."""
-    rules = _Rules(line, lo, hi)
+
+    @cache
+    def signs(expr: Expr) -> Signs:
+        return _signs(expr, line, (lo, hi), signs)
+
     try:
-        rules.of(f)
+        signs(f)
         for form in (sp.diff(f, line.x), sp.factor_terms(sp.diff(f, line.x))):
-            found = rules.of(form)
-            if len(found) == 1:
+            if len(found := signs(form)) == 1:
                 return next(iter(found))
     except Open:
         pass
     return None
 
 
-class _Rules:
-    """One interval."""
-
-    def __init__(self, line: Line, lo: Any, hi: Any) -> None:
-        self.line, self.x, self.ends = line, line.x, (lo, hi)
-        self.known: dict[Expr, Signs] = {}
-
-    def of(self, expr: Expr) -> Signs:
-        if expr not in self.known:
-            self.known[expr] = self._of(expr)
-        return self.known[expr]
-
-    def _of(self, expr: Expr) -> Signs:
-        if not expr.has(self.x):
-            return _of_ball(self.line.at(expr))
-        if len(affine := self._affine(expr)) == 1 or expr == self.x:
-            return affine
-        if isinstance(expr, Add):
-            return _combined([self.of(a) for a in expr.args], _sum)
-        if isinstance(expr, Mul):
-            return _combined([self.of(a) for a in expr.args], lambda a, b: {a * b})
-        if isinstance(expr, exp):
-            self.of(expr.args[0])
-            return POSITIVE
-        if isinstance(expr, Pow) and not expr.exp.has(self.x):
-            return self._power(self.of(expr.base), expr.exp)
-        return self._function(expr)
-
-    def _affine(self, expr: Expr) -> Signs:
-        """Signs of c1 x + c0, from its values at the ends, which it does not reach."""
-        if not isinstance(expr, (Symbol, Add, Mul)) or (slope := expr.diff(self.x)).has(self.x):
-            return ANY
-        rising = _of_ball(self.line.at(slope))
-        found = frozenset[int]()
-        for end, side in zip(self.ends, (-1, 1), strict=True):
-            towards = frozenset(side * s for s in rising)
-            if end.is_finite():
-                here = expr.xreplace({**self.line.exact, self.x: expressions.rational(end)})
-                sign = _of_ball(expressions.constant(here, {}))
-                found |= frozenset(-s for s in towards) if sign == {0} else sign
-            else:
-                found |= towards
-        return found if len(found) == 1 else ANY
-
-    def _power(self, base: Signs, exponent: Expr) -> Signs:
-        if exponent.is_Integer:
-            if exponent.is_negative and 0 in base:
-                raise Open("a quotient may be singular")
-            return frozenset(s ** abs(int(exponent)) for s in base)
-        if base == POSITIVE:
-            return POSITIVE
-        if base <= NONNEGATIVE and self.line.at(exponent) > 0:
-            return NONNEGATIVE
-        raise Open("a power may be singular")
-
-    def _function(self, expr: Expr) -> Signs:
-        name = type(expr).__name__
-        if len(expr.args) != 1:
-            raise Open(f"{name} has no rule")
-        inner = self.of(expr.args[0])
+def _signs(expr: Expr, line: Line, ends: Box, of: Callable[[Expr], Signs]) -> Signs:
+    """The signs that an expression may have between two ends, by those of its parts."""
+    if not expr.has(line.x):
+        return _of_ball(line.at(expr))
+    if len(affine := _of_affine(expr, line, ends)) == 1 or expr == line.x:
+        return affine
+    if isinstance(expr, (Add, Mul)):
+        rule = _sum if isinstance(expr, Add) else _product
+        found = of(expr.args[0])
+        for part in expr.args[1:]:
+            found = frozenset().union(*(rule(a, b) for a in found for b in of(part)))
+        return found
+    inner, name = of(expr.args[0]), type(expr).__name__
+    if isinstance(expr, Pow) and not expr.exp.has(line.x):
+        if expr.exp.is_Integer and not (expr.exp.is_negative and 0 in inner):
+            return frozenset(s ** abs(int(expr.exp)) for s in inner)
+        if inner == POSITIVE or (inner <= NONNEGATIVE and line.at(expr.exp) > 0):
+            return inner
+    elif len(expr.args) == 1:
         if name in ALWAYS_POSITIVE:
             return POSITIVE
         if name in ODD:
             return inner
-        if name in SMOOTH:
+        if name in SMOOTH or (isinstance(expr, log) and inner == POSITIVE):
             return ANY
-        if isinstance(expr, log) and inner == POSITIVE:
-            return ANY
-        raise Open(f"{name} has no rule")
+    raise Open(f"{name} has no rule")
+
+
+def _of_affine(expr: Expr, line: Line, ends: Box) -> Signs:
+    """Signs of c1 x + c0, from its values at the ends, which it does not reach."""
+    if not isinstance(expr, (Symbol, Add, Mul)) or (slope := expr.diff(line.x)).has(line.x):
+        return ANY
+    rising, found = _of_ball(line.at(slope)), frozenset[int]()
+    for end, side in zip(ends, (-1, 1), strict=True):
+        sign = towards = frozenset(side * s for s in rising)
+        if end.is_finite():
+            here = expr.xreplace({**line.exact, line.x: expressions.rational(end)})
+            sign = _of_ball(expressions.constant(here, {}))
+            sign = frozenset(-s for s in towards) if sign == {0} else sign
+        found |= sign
+    return found if len(found) == 1 else ANY
 
 
 def _of_ball(value: Any) -> Signs:
-    if value > 0:
-        return POSITIVE
-    if value < 0:
-        return NEGATIVE
-    return frozenset({0}) if value.is_zero() else ANY
-
-
-def _combined(parts: list[Signs], rule: Callable[[int, int], set[int]]) -> Signs:
-    found = parts[0]
-    for part in parts[1:]:
-        found = frozenset().union(*(rule(a, b) for a in found for b in part))
-    return found
+    if value > 0 or value < 0 or value.is_zero():
+        return frozenset({_sign(value)})
+    return ANY
 
 
 def _sum(a: int, b: int) -> set[int]:
     return {-1, 0, 1} if a * b < 0 else {a or b}
+
+
+def _product(a: int, b: int) -> set[int]:
+    return {a * b}
 
 
 Ends = tuple[float, float]
@@ -419,16 +389,13 @@ def noise_of(declaration: Declaration) -> Declaration | None:
 
 def unimodal_verdict(noise: Oracle) -> tuple[str | None, str | None]:
     """(what contradicts unimodality of P, why it is not proved): both None where it is proved."""
-    with ctx.workprec(BITS):
-        rising = True
-        try:
-            for direction in _directions(noise):
-                if direction == UP and not rising:
-                    return "the density rises again after it fell", None
-                rising = rising and direction != DOWN
-        except (Open, UnsupportedError) as reason:
-            return None, str(reason)
-    return None, None
+    try:
+        with ctx.workprec(BITS):
+            found = [direction for direction in _directions(noise) if direction != FLAT]
+    except (Open, UnsupportedError) as reason:
+        return None, str(reason)
+    broken = found != sorted(found, reverse=True)
+    return ("the density rises again after it fell" if broken else None), None
 
 
 def _directions(noise: Oracle) -> Iterator[int]:
@@ -514,45 +481,44 @@ def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
 def _inside(f: Expr, part: Part, line: Line, a: Any, b: Any) -> list[int]:
     """Directions between two finite places: one of them, or a peak."""
     slope, bend = (line.on(sp.diff(f, line.x, n)) for n in (1, 2))
-    inner = ((a + (b - a) * MARGIN).mid(), (b - (b - a) * MARGIN).mid())
-    turns = [_sign(slope(end, False)) for end in inner]
+    near = (b - a) * MARGIN  # an end of the piece, where the derivative may have no sign
+    left = (a + near).mid() if part.lo.is_finite() else a
+    right = (b - near).mid() if part.hi.is_finite() else b
+    turns = [_sign(slope(end, False)) for end in (left, right)]
     if FLAT in turns:
         raise Open("the derivative has no sign next to an end")
     if turns[0] == turns[1]:
-        _prove(f, part, line, (a, b), inner, turns[0])
-        return [turns[0]]
+        _prove(f, part, line, (a, b), (left, right), turns[0])
+        return turns[:1]
     if turns == [DOWN, UP]:
         return turns
-    left, right = inner
+    below, above = left, right
     for _ in range(BISECTIONS):
-        middle = ((left + right) / 2).mid()
-        left, right = (middle, right) if slope(middle, False) > 0 else (left, middle)
+        middle = ((below + above) / 2).mid()
+        below, above = (middle, above) if slope(middle, False) > 0 else (below, middle)
     reach = (b - a) / 2
     for _ in range(NARROWINGS):
-        box = (left - reach).union(right + reach)
+        box = (below - reach).union(above + reach)
         if a < box.lower() and box.upper() < b and bend(box, False) < 0:
             break
         reach = reach * 3 / 4
     else:
         raise Open("no concave neighbourhood of the mode")
-    top = (left - reach).mid(), (right + reach).mid()
-    _prove(f, part, line, (a, top[0]), (inner[0], top[0]), UP)
-    _prove(f, part, line, (top[1], b), (top[1], inner[1]), DOWN)
-    return [UP, DOWN]
+    first, last = (below - reach).mid(), (above + reach).mid()
+    _prove(f, part, line, (a, first), (left, first), UP)
+    _prove(f, part, line, (last, b), (last, right), DOWN)
+    return turns
 
 
 def _prove(f: Expr, part: Part, line: Line, whole: Box, inner: Box, wanted: int) -> None:
-    """The sign of the derivative up to the ends: by boxes, as one fraction, next to zeros."""
-    if line.rises(f, *whole, wanted) > 0:
-        return
-    if not line.sign(sp.diff(f, line.x), *inner, wanted) > 0:
+    """The sign of the derivative by boxes, and by zeros of it between these and ends of a piece."""
+    if not line.rises(f, *inner, wanted) > 0:
         raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
                    f"{inner[1].str(6)}")  # fmt: skip
-    for end, side, gap in (
-        (part.piece.lo, 1, (whole[0], inner[0])), (part.piece.hi, -1, (whole[1], inner[1]))
+    for end, side, one, other in (
+        (part.piece.lo, 1, whole[0], inner[0]), (part.piece.hi, -1, whole[1], inner[1])
     ):  # fmt: skip
-        if gap[0].overlaps(gap[1]):
-            continue
-        box = gap[0].union(gap[1])
-        if integral.rises_from(part.piece.p, line.x, end, line.values, box, side) != side * wanted:
-            raise Open("next to an end the derivative has no sign")
+        if not one.overlaps(other):
+            box, values = one.union(other), line.values
+            if integral.rises_from(part.piece.p, line.x, end, values, box, side) != side * wanted:
+                raise Open("next to an end the derivative has no sign")

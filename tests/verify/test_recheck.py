@@ -291,13 +291,17 @@ def test_borders_a_little_too_far_out_are_refused(name, old, new, says, certifie
 
 
 LOOP = "    for i in range(xs.size):\n        x = xs[i]\n"
+LAST = "            out[i] = c0 - x / scale\n"
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [("x / scale + c0\n", "x / scale + c0 + math.exp(-1e12 * (x + 3.123) * (x + 3.123))\n"),
      (LOOP, f"    n = 1e-300\n{LOOP}        c0, n = c0 + n, n * 1.5\n"),
-     (LOOP, f"{LOOP}        c0 = c0 + 1e-13\n")],
+     (LOOP, f"{LOOP}        c0 = c0 + 1e-13\n"),
+     (LAST, f"{LAST}    else:\n        out[i] = out[i] + 1e-13\n"),
+     (LAST, f"{LAST}    out[i] = out[i] + 1e-13\n"),
+     (LAST, f"{LAST}        out[i] = out[i] + 1e-3 * (xs[i] - x)\n")],
 )  # fmt: skip
 def test_array_forms_have_no_smooth_window_and_pass_nothing_on(old, new):
     text = mechc.load("laplace").source

@@ -10,6 +10,7 @@ step is integrated by its branches, atoms are composed exactly, few steps lie be
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 from flint import arb, ctx
@@ -54,28 +55,18 @@ class Certified:
         self.count = sum(law.count for law in self.laws)
         self._line: Contour | None = None
 
-    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Return a ball that contains the exact value at epsilon, and how it was found.
-
-        Args:
-            epsilon: any finite number.
-            enough: an exact ball; a value proved to be below it need not be known better.
-        """
+    def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found."""
         if not self.laws:
             return arb(0).max(1 - arb(epsilon).exp()), {"route": "identity"}
         tilt, size = self._guess(epsilon)
         with ctx.workprec(self._bits(size)):
             infinite = self._infinite()
-            found = self._below(epsilon, tilt, size, enough, infinite)
-            finite, detail = found or self._finite(epsilon, tilt, size)
+            finite, detail = self._finite(epsilon, tilt, size)
             value = infinite + finite
             floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
             low, high = value.lower().max(floor), value.upper().min(arb(1))
             return low.union(high), {**detail, "direction": self.direction}
-
-    def size(self, epsilon: float) -> float:
-        """About log delta at finite losses, in floating point."""
-        return self._guess(epsilon)[1]
 
     def slope(self, epsilon: float) -> float:
         """How fast log delta falls with epsilon, in floating point."""
@@ -112,18 +103,6 @@ class Certified:
                 )
                 rest *= least.union(most)
         return (1 - rest) - rest * log_finite.expm1()
-
-    def _below(
-        self, epsilon: float, tilt: float, size: float, enough: Any, infinite: Any
-    ) -> tuple[Any, dict[str, Any]] | None:
-        """One Chernoff bound where it proves that delta is below `enough`."""
-        if enough is None or not arb(size).exp() + infinite < enough:
-            return None
-        try:
-            bound = self._contour().chernoff(epsilon, [tilt])
-        except MechcError:
-            return None
-        return (bound, {"route": "Chernoff"}) if bound + infinite < enough else None
 
     def _finite(self, epsilon: float, tilt: float, size: float) -> tuple[Any, dict[str, Any]]:
         """The part of delta at finite losses."""
@@ -234,15 +213,7 @@ class Answers:
     def _worst(self, epsilon: float, log: bool) -> Bound:
         if math.isinf(epsilon):
             raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
-        found: Bound | None = None
-        enough = arb(0)
-        for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
-            ball, detail = one.delta(epsilon, enough)
-            enough = enough.max(ball.lower()).lower()
-            here = _bound(ball, detail, log)
-            found = here if found is None else worse(found, here)
-        assert found is not None
-        return found
+        return reduce(worse, (_bound(*one.delta(epsilon), log) for one in self.directions))
 
     def epsilon(self, log_delta: float, guess: float) -> Bound:
         """Bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_delta.

@@ -13,11 +13,15 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from operator import add, mul, sub
 
 PRIME = 2**61 - 1
 Names = dict[str, int]
+EXACT: dict[type, Callable[[int, int], int]] = {
+    ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: lambda a, b: a * pow(b, -1, PRIME),
+}  # fmt: skip
 BRANCH = r"(el)?if branch == (?P<n>\d+):\s+loss_inverse_(?P=n)_many\(ells, theta, out\)\s+"
 SELECTED = rf"({BRANCH})*(else:\s+)?for i in range\(ells\.size\):\s+out\[i\] = math\.nan"
 
@@ -36,10 +40,10 @@ def is_same(array: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) ->
         array: a function of an array of outputs or losses, theta and out.
         functions: all of the kernel by name, with the scalar one.
     """
+    xs, thetas, out = (a.arg for a in array.args.args)
+    here = _Point(ast.unparse(array), functions, xs, out)  # so that no text knows its own point
+    x, theta = here.drawn("x"), here.drawn("theta")
     try:
-        here = _Point(ast.unparse(array), functions)  # so that no text knows its own point
-        xs, thetas, out = (a.arg for a in array.args.args)
-        x, theta = here.drawn("x"), here.drawn("theta")
         found, _ = here.follow(array.body, {xs: x, thetas: theta, out: here.drawn("out")})
         return found[out] == here.called(array.name.removesuffix("_many"), [x, theta])
     except (KeyError, TypeError, ArithmeticError, ValueError):  # a statement that no form has
@@ -49,8 +53,10 @@ def is_same(array: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) ->
 class _Point:
     """Random residues for names, comparisons and functions that are not followed."""
 
-    def __init__(self, seed: str, functions: Mapping[str, ast.FunctionDef]) -> None:
-        self._seed, self._functions = seed, functions
+    def __init__(
+        self, seed: str, functions: Mapping[str, ast.FunctionDef], xs: str, out: str
+    ) -> None:
+        self._seed, self._functions, self._xs, self._out = seed, functions, xs, out
 
     def called(self, name: str, given: Sequence[int]) -> int:
         """What a function answers."""
@@ -76,10 +82,13 @@ class _Point:
             if isinstance(node, ast.Assign):
                 self._assign(node, names)
             elif isinstance(node, ast.For):  # over the elements, all of which are x
-                if any(isinstance(n.ctx, ast.Store) and n.id in names for n in ast.walk(node)
-                       if isinstance(n, ast.Name)):  # fmt: skip
+                bound = [n.id for part in node.body for n in ast.walk(part)
+                         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]  # fmt: skip
+                loop = f"for i in range({self._xs}.size)", ast.unparse(node).partition(":")[0]
+                if not {"i", *names}.isdisjoint(bound) or node.orelse or loop[0] != loop[1]:
                     raise ValueError("an element depends on those before it")
-                names, _ = self.follow(node.body, names)
+                names, _ = self.follow(node.body, {**names, "i": self.drawn("i")})
+                del names["i"]
             elif isinstance(node, ast.If):
                 test, rest = self.value(node.test, names), body[number + 1 :]
                 (a, yes), (b, no) = (
@@ -110,40 +119,33 @@ class _Point:
         targets = target.elts if several else [target]  # type: ignore[attr-defined]
         found = [self.value(value, names) for value in values]
         for one, value in zip(targets, found, strict=True):
-            name = one.value if isinstance(one, ast.Subscript) else one
-            names[name.id] = value  # type: ignore[union-attr]
+            if isinstance(one, ast.Name):
+                if one.id in ("i", self._xs, self._out):
+                    raise ValueError(f"{one.id} is bound again")
+                names[one.id] = value
+            elif ast.unparse(one) == f"{self._out}[{'i' if 'i' in names else ':'}]":
+                names[self._out] = value
+                names.pop(self._xs, None)  # who calls may write where it reads
+            else:
+                raise ValueError("another element")
 
     def value(self, node: ast.expr, names: Names) -> int:
         """The number of an expression."""
-        match node:
-            case ast.Name():
-                return names[node.id]
-            case ast.Constant(value=bool()):
-                return self.drawn(node.value)
-            case ast.Constant(value=int() | float()):
-                top, bottom = Fraction(node.value).as_integer_ratio()  # type: ignore[arg-type]
-                return top * pow(bottom, -1, PRIME) % PRIME
-            case ast.UnaryOp(op=ast.USub()):
-                return -self.value(node.operand, names) % PRIME
-            case ast.BinOp(op=ast.Add()):
-                return (self.value(node.left, names) + self.value(node.right, names)) % PRIME
-            case ast.BinOp(op=ast.Sub()):
-                return (self.value(node.left, names) - self.value(node.right, names)) % PRIME
-            case ast.BinOp(op=ast.Mult()):
-                return self.value(node.left, names) * self.value(node.right, names) % PRIME
-            case ast.BinOp(op=ast.Div()):
-                below = pow(self.value(node.right, names), -1, PRIME)
-                return self.value(node.left, names) * below % PRIME
-            case ast.Subscript(value=ast.Name(id=of), slice=ast.Name(id="i")):
-                return names[of]  # an element
-            case ast.Call():
-                return self.called(
-                    ast.unparse(node.func), [self.value(a, names) for a in node.args]
-                )
-            case ast.Attribute():
-                return self.drawn(ast.unparse(node))
-        parts = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.Load)]
-        return self.drawn(
-            type(node).__name__,
-            *(self.value(p, names) if isinstance(p, ast.expr) else type(p).__name__ for p in parts),
-        )
+        if isinstance(node, ast.Name):
+            return names[node.id]
+        if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
+            top, bottom = Fraction(node.value).as_integer_ratio()  # type: ignore[arg-type]
+            return top * pow(bottom, -1, PRIME) % PRIME
+        if isinstance(node, ast.Constant | ast.Attribute):
+            return self.drawn(ast.unparse(node))
+        if isinstance(node, ast.Call):
+            return self.called(ast.unparse(node.func), [self.value(a, names) for a in node.args])
+        if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "i" in names:
+            return self.value(node.value, names)  # an element
+        parts = [self.value(p, names) if isinstance(p, ast.expr) else type(p).__name__
+                 for p in ast.iter_child_nodes(node) if not isinstance(p, ast.Load)]  # fmt: skip
+        if isinstance(node, ast.BinOp) and (exact := EXACT.get(type(node.op))):
+            return exact(parts[0], parts[2]) % PRIME
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -parts[1] % PRIME
+        return self.drawn(type(node).__name__, *parts)

@@ -233,13 +233,8 @@ class Kernel:
                 problems.append(f"{name} is declared to be of other types")
             if shared and self.fingerprints[name] not in SHARED:
                 problems.append(f"{name} is not the function that mechc ships under this name")
-            if name.endswith("_many") and not _is_elementwise(node):
-                problems.append(f"{name} does more than answer element by element")
-            same = True
-            if name == "loss_inverse_many":
-                same = forms.is_selection(node)
-            elif name.endswith("_many"):
-                same = forms.is_same(node, self.functions)
+            same = forms.is_selection(node) if name == "loss_inverse_many" else (
+                not name.endswith("_many") or forms.is_same(node, self.functions))  # fmt: skip
             if not same:
                 problems.append(f"{name} is not the scalar function written for arrays")
         needed = [*VALUES, *(f"{v}_many" for v in VALUES), "loss_inverse_many", *OF_THETA]
@@ -366,19 +361,3 @@ def _fingerprint(node: ast.FunctionDef, types: str) -> str:
     numbered = r"\b(solve|residual|root|sum|((one|term|tail)_of_)?series)_\d+\b"
     text = types + re.sub(numbered, r"\1", ast.unparse(node))
     return sha256(text)[:12]
-
-
-def _is_elementwise(node: ast.FunctionDef) -> bool:
-    """Whether arrays are used at the loop's index only, and the index for nothing else."""
-    xs, out = [a.arg for a in node.args.args if a.arg not in ("theta", "branch")]
-    loop, body = f"for i in range({xs}.size):", ast.unparse(node).partition("\n")[2]
-    whole = f"{out}[:] = {xs} "  # moved by numbers, all at once
-    rest = body.replace(loop, "").replace(f"{xs}[i]", "").replace(f"{out}[i]", "")
-    others = rf"loss_inverse_\d+_many\({xs}, theta, {out}\)|log_q_many\({out}, theta, {out}\)"
-    rest = re.sub(others, "", rest)  # that is looked at too
-    if whole in body and not re.search(r"\btheta\b(?!\[\d+\])", rest):
-        loop, rest = whole, rest.replace(whole, "")
-    parts = [n for n in ast.walk(node) if isinstance(n, ast.Subscript)]
-    written = {ast.unparse(n) for n in parts if isinstance(n.ctx, ast.Store)}
-    element = {f"{out}[:]" if loop == whole else f"{out}[i]"}
-    return loop in body and written == element and not re.search(rf"\b({xs}|{out}|i)\b", rest)
