@@ -12,11 +12,9 @@ sides) and a refusal prove nothing and are passed over.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise, product
-from operator import add
 from typing import Any, NamedTuple
 
 from mechc.accountants.registry import methods
@@ -108,12 +106,12 @@ def check(run: Run, epsilons: Sequence[float] = EPSILONS, certified: bool = Fals
         epsilons: where.
         certified: include the certified answer (slower; needs python-flint).
     """
-    made = [
-        *(c for e in epsilons for c in _methods(run, e, certified)),
-        *(c for e in epsilons for c in _statements(run, e)),
-        *(c for pair in pairwise(sorted(epsilons)) for c in _falling(run, *pair)),
-        *comparisons(run, epsilons, _ask),
-    ]
+    made = [*comparisons(run, epsilons, _ask)]
+    for epsilon in epsilons:
+        made += [*_methods(run, epsilon, certified), *_statements(run, epsilon)]
+    for low, high in pairwise(sorted(epsilons)):
+        where = f"{run!r}; epsilon={low} and {high}"
+        made += _at_most("delta falls with epsilon", _ask(run, high), _ask(run, low), where)
     return Report(len(made), tuple(one for one in made if not one.fine))
 
 
@@ -149,33 +147,28 @@ def _methods(run: Run, epsilon: float, certified: bool) -> Iterator[Comparison]:
             yield from _at_most("bounds overlap", known[one], known[other], where, words)
 
 
-def _falling(run: Run, low: float, high: float) -> Iterator[Comparison]:
-    where = f"{run!r}; epsilon={low} and {high}"
-    yield from _at_most("delta falls with epsilon", _ask(run, high), _ask(run, low), where)
-
-
 def _statements(run: Run, epsilon: float) -> Iterator[Comparison]:
     """Delta rises with the steps, has no order of parts, and is the maximum of the directions."""
     where = f"{run!r}; epsilon={epsilon}"
     for name in ("auto", "renyi"):
         once, twice = (_ask(each, epsilon, method=name) for each in (run, 2 * run))
         yield from _at_most("delta rises with the number of steps", once, twice, where, name + ": ")
-    first = _ask(run, epsilon)
-    same = [_sum(run, (n * event for event, n in reversed(run.parts)))]
+    first, (remove, add) = _ask(run, epsilon), (_ask(run, epsilon, d) for d in ("remove", "add"))
+    same = [(n * event for event, n in reversed(run.parts))]
     if run.count <= LOOP:
-        same.append(_sum(run, (1 * event for event, count in run.parts for _ in range(count))))
-    for found in (_ask(other, epsilon) for other in same):
-        statement = "order and counting are irrelevant"
+        same.append(1 * event for event, count in run.parts for _ in range(count))
+    statement = "order and counting are irrelevant"
+    for found in (_ask(sum(parts, 0 * run), epsilon) for parts in same):
         if first is None or found is None:
             yield Comparison(statement, first is found, f"{first} and {found}", where)
-        yield from _at_most(statement, first, found, where)
-        yield from _at_most(statement, found, first, where)
-    remove, add = (_ask(run, epsilon, direction) for direction in ("remove", "add"))
+        yield from _equal(statement, first, found, where)
     if remove and add:
         both = max(remove[0], add[0]), max(remove[1], add[1])
-        yield from _at_most("both is the maximum of the directions", first, both, where)
-        yield from _at_most("both is the maximum of the directions", both, first, where)
+        yield from _equal("both is the maximum of the directions", first, both, where)
 
 
-def _sum(run: Run, parts: Iterable[Run]) -> Run:
-    return reduce(add, parts, 0 * run)
+def _equal(
+    statement: str, one: Interval | None, other: Interval | None, where: str
+) -> Iterator[Comparison]:
+    yield from _at_most(statement, one, other, where)
+    yield from _at_most(statement, other, one, where)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -107,33 +105,31 @@ def compare(kernel: Any, where: Iterable[Place], full: bool, runner: Runner) -> 
     """Run every check of a kernel that looks at its functions."""
     for place in where:
         runner.far = place.of_values
-        for row in itertools.chain(_functions(kernel, place, full), _facts(kernel, place, full)):
-            runner(*row)
+        for name, kind, tolerance, run in (
+            *_functions(kernel, place, full), *_facts(kernel, place, full)
+        ):  # fmt: skip
+            runner(name, kind, tolerance, run)
 
 
 def _functions(kernel: Any, place: Place, full: bool) -> Iterator[Row]:
     """Functions against their enclosures."""
     oracle, xs, thorough = place.oracle, place.outputs, place.thorough
+    theta = np.array(oracle.theta)
     if xs:
         for name in ("log_p", "log_q", "loss"):
             yield name, "values", VALUES, partial(kernel_checks.values, kernel, oracle, xs, name)
         run = partial(kernel_checks.inverses, kernel, oracle, xs)
         yield "loss_inverse", "values", VALUES, run
     if is_closed(kernel, "cgf"):
-        lo, hi = map(float, kernel.strip(np.array(oracle.theta)))
-        zs = kernel_checks.tilts((lo, hi), full)
+        zs = kernel_checks.tilts(kernel.strip(theta), full)
         zs = zs[:1] if place.of_values else zs if thorough else zs[::2]
-        zs = [*zs, *place.tilts]
-        yield "cgf", "values", CGF, partial(kernel_checks.generating_function, kernel, oracle, zs)
+        run = partial(kernel_checks.generating_function, kernel, oracle, [*zs, *place.tilts])
+        yield "cgf", "values", CGF, run
     if xs and oracle.measure is not Measure.FINITE and is_closed(kernel, "cdf"):
         shares = (*SHARES, *(MORE_SHARES if full else ())) if thorough else (0.66,)
-        some = [xs[int(s * len(xs))] for s in shares]
-        ends = kernel.breakpoints(np.array(oracle.theta))  # where formulas for outputs beyond begin
-        some += [x for x in (xs[0], xs[-1])
-                 if x in ends or oracle.log_density("p", x) == -math.inf]  # fmt: skip
-        # between branches distribution functions change
-        rows = np.asarray(kernel.branches(np.array(oracle.theta)))
-        inside = [[x for x in xs if lo < x < hi] for lo, hi, *_ in rows]
+        # between branches, and at their ends, distribution functions change
+        inside = [[x for x in xs if lo < x < hi] for lo, hi, *_ in kernel.branches(theta)]
+        some = [xs[int(s * len(xs))] for s in shares] + [xs[0], xs[-1]]
         some += [points[len(points) // 2] for points in inside if points]
         yield "cdf", "values", CDF, partial(kernel_checks.distributions, kernel, oracle, some)
 

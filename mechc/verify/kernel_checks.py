@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from sympy.core.relational import Relational
 
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
-from mechc.errors import MechcError, NumericError
+from mechc.errors import MechcError
 from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
@@ -35,7 +34,6 @@ NEAR_ENDS = 4  # units in the last place within which an end of a branch may be 
 MOMENT_BITS = 72
 SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
 ACCURATE_BITS = 52
-LOST = -90.0  # nats below M(Re z) at which |M| takes too many digits
 
 Raw = Callable[[Oracle, Any], Any]
 
@@ -158,36 +156,21 @@ def listed(oracle: Oracle, error: float, x: float, found: float, check: Check) -
 
 def generating_function(kernel: Any, oracle: Oracle, zs: Sequence[complex], check: Check) -> None:
     """The closed `cgf` against rigorous quadrature at complex z."""
-    theta = np.array(oracle.theta)
-    for z in dict.fromkeys(_within_reach(kernel, z, theta) for z in zs):
-        found = complex(kernel.cgf(z, theta))
-        truth = log_moment(oracle, z)
-        nothing = False
-        with contextlib.suppress(NumericError):  # no enclosure, however wide
-            nothing = truth is None and bool(oracle.moment(acb(z)).is_zero())
-        if nothing:
-            truth, error = arb.neg_inf(), 0.0 if found.real == -math.inf else math.inf
-        elif truth is None:
+    for z in dict.fromkeys(zs):
+        found, truth = complex(kernel.cgf(z, np.array(oracle.theta))), log_moment(oracle, z)
+        if truth is None:
             check.note(f"no enclosure of M({z})")
             continue
+        if nothing := not truth.is_finite():
+            error = 0.0 if found.real == -math.inf else math.inf
         else:
             error = _complex_error(found, truth, oracle, z, check.tolerance)
         where = {"theta": oracle.theta, "found": str(found), "enclosure": text(truth)}
         check.record(error, nothing=nothing, z=str(z), **where)
 
 
-def _within_reach(kernel: Any, z: complex, theta: Any) -> complex:
-    """The place z, or one below it where |M| is not too small for quadrature."""
-    for _ in range(20):
-        gap = complex(kernel.cgf(z, theta)).real - complex(kernel.cgf(z.real, theta)).real
-        if not gap < LOST:
-            break
-        z = complex(z.real, z.imag / 2)
-    return z
-
-
 def log_moment(oracle: Oracle, z: complex, accurate: int = ACCURATE_BITS) -> Any:
-    """Ball around log M(z), None where quadrature does not converge; so many bits are enough."""
+    """Ball around log M(z), -inf where M is none, None where quadrature does not converge."""
     found = None
     for bits in SHARPER:
         with ctx.workprec(bits):
@@ -195,6 +178,8 @@ def log_moment(oracle: Oracle, z: complex, accurate: int = ACCURATE_BITS) -> Any
                 moment = oracle.moment(acb(z))
             except MechcError:
                 break
+            if moment.is_zero():
+                return arb.neg_inf()
             found = None if moment.contains(0) else moment.log()
             if found is not None and moment.rel_accuracy_bits() >= accurate:
                 break
@@ -224,39 +209,30 @@ def _complex_error(found: complex, truth: Any, oracle: Oracle, z: complex, enoug
 
 def distributions(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> None:
     """cdf_p, sf_p, cdf_q, sf_q against rigorous integrals."""
-    theta = np.array(oracle.theta)
-    for law in "pq":
-        for x, below, above in _cumulative(oracle, law, sorted(set(xs))):
-            for name, truth in ((f"cdf_{law}", below), (f"sf_{law}", above)):
-                found = float(getattr(kernel, name)(x, theta))
-                change = partial(_change_of_mass, oracle, law, name, x, truth)
-                error = point_error(found, truth, check.tolerance, change)
-                check.record(error, function=name, x=x, theta=oracle.theta, found=found,
-                             enclosure=text(truth))  # fmt: skip
+    for law, name, x in itertools.product("pq", ("cdf", "sf"), sorted(set(xs))):
+        found = float(getattr(kernel, f"{name}_{law}")(x, np.array(oracle.theta)))
+        with ctx.workprec(MOMENT_BITS):
+            truth, error = _tail_error(oracle, law, name, x, found, check.tolerance)
+        check.record(error, function=f"{name}_{law}", x=x, theta=oracle.theta, found=found,
+                     enclosure=text(truth))  # fmt: skip
 
 
-def _cumulative(oracle: Oracle, law: str, xs: Sequence[float]) -> list[tuple[float, Any, Any]]:
-    """(x, mass at or below x, mass above x): two tails, and the stretches between neighbours."""
-    with ctx.workprec(MOMENT_BITS):
-        between = [oracle.mass(law, a, b) for a, b in itertools.pairwise(xs)]
-        below = list(itertools.accumulate([oracle.mass(law, hi=xs[0]), *between]))
-        above = list(itertools.accumulate([oracle.mass(law, lo=xs[-1]), *reversed(between)]))
-    return list(zip(xs, below, reversed(above), strict=True))
-
-
-def _change_of_mass(oracle: Oracle, law: str, name: str, x: float, truth: Any) -> float:
-    """A mass, and what one relative unit in the input does to it."""
+def _tail_error(
+    oracle: Oracle, law: str, name: str, x: float, found: float, enough: float
+) -> tuple[Any, float]:
+    """A mass, and the error of an answer beside what one relative unit in the input does to it."""
 
     def mass(one: Oracle) -> Any:
-        return one.mass(law, hi=x) if name.startswith("cdf") else one.mass(law, lo=x)
+        return one.mass(law, hi=x) if name == "cdf" else one.mass(law, lo=x)
 
-    with ctx.workprec(MOMENT_BITS):
+    def change() -> float:
         scale = abs(float(truth.mid())) + oracle.integral_sensitivity(mass)
-        if oracle.measure is Measure.DENSITY:
-            height = oracle.log_density(law, x)
-            if height.is_finite():
-                scale += abs(x) * math.exp(float(height.mid()))
-    return scale
+        height = oracle.log_density(law, x)
+        moves = oracle.measure is Measure.DENSITY and height.is_finite()
+        return scale + (abs(x) * math.exp(float(height.mid())) if moves else 0.0)
+
+    truth = mass(oracle)
+    return truth, point_error(found, truth, enough, change)
 
 
 def text(ball: Any) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
-from flint import acb, arb
+from flint import arb
 from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
 
 from mechc.calculus.terms import Term
 from mechc.verify.balls import expressions
 from mechc.verify.balls.functions import log_of
-
-_MARKS = sorted([0.0, *(s * 2.0 ** (k / 4) for s in (-1, 1) for k in range(-40, 160))])
-_BETWEEN = [(a + b) / 2 for a, b in pairwise(_MARKS)]
 
 
 class Law:
@@ -35,8 +30,6 @@ class Law:
         self.exprs: list[Expr] = [e for _, e in kept]
         self.weights = [w for w, _ in kept]
         self.logs = [expressions.function(e, x, values) for e in self.exprs]
-        self._beside: dict[int, Callable[[Any, bool], Any]] = {}
-        self._tops: dict[int, int] = {}  # the dominating term at places of _MARKS
 
     @property
     def is_zero(self) -> bool:
@@ -45,49 +38,32 @@ class Law:
 
     def log(self, x: Any, analytic: bool) -> Any:
         """Log density at a ball."""
-        i = self.top(x)
-        value = self.logs[i](x, analytic) + self.beside(i)(x, analytic)
+        value = self.logs[0](x, analytic) + self.beside(x, analytic)
         if len(self.logs) == 1 or value.is_finite():
             return value
         # a term vanishes, and has no logarithm, but not all of them do
-        return log_of(self.density(x, analytic), analytic)
-
-    @cached_property
-    def is_algebraic(self) -> bool:
-        """Whether densities are powers of polynomials, which need no logarithm and exponential."""
-        return all(exp(e).is_algebraic_expr(self.x) for e in self.exprs)
-
-    def density(self, x: Any, analytic: bool) -> Any:
-        """Density at a ball."""
-        return sum((w * f(x, analytic) for w, f in self._densities), start=arb(0))
+        return log_of(sum((w * f(x, analytic) for w, f in self._densities), start=arb(0)), analytic)
 
     @cached_property
     def _densities(self) -> list[tuple[Any, Callable[[Any, bool], Any]]]:
         rows = zip(self.weights, self.exprs, strict=True)
         return [(w.exp(), expressions.function(exp(e), self.x, self.values)) for w, e in rows]
 
-    def top(self, x: Any) -> int:
-        """The term that dominates around a ball, roughly: any choice would be right."""
-        if len(self.logs) == 1:
-            return 0
-        middle = (x.real if isinstance(x, acb) else x).mid()
-        i = bisect(_BETWEEN, float(middle))
-        if i not in self._tops:
-            terms = [self.term(k, arb(_MARKS[i])) for k in range(len(self.logs))]
-            heights = [float(v.mid()) if v.is_finite() else -math.inf for v in terms]
-            self._tops[i] = max(range(len(heights)), key=heights.__getitem__)
-        return self._tops[i]
+    @cached_property
+    def beside(self) -> Callable[[Any, bool], Any]:
+        """Log of the density over exp of the first term, of expanded differences."""
+        base, *others = self.exprs
+        gaps = [expressions.function(difference(e, base, self.x), self.x, self.values)
+                for e in others]  # fmt: skip
+        if not gaps:
+            return lambda x, analytic: self.weights[0]
 
-    def beside(self, i: int) -> Callable[[Any, bool], Any]:
-        """Log of the density over exp of term i, of expanded differences: little cancels."""
-        if i not in self._beside:
-            base = self.exprs[i]
-            rest = [
-                (w, expressions.function(difference(e, base, self.x), self.x, self.values))
-                for k, (w, e) in enumerate(zip(self.weights, self.exprs, strict=True)) if k != i
-            ]  # fmt: skip
-            self._beside[i] = _log_of_sum(self.weights[i], rest)
-        return self._beside[i]
+        def log_sum(x: Any, analytic: bool) -> Any:
+            rows = zip(self.weights[1:], gaps, strict=True)
+            rises = ((w + f(x, analytic)).exp() for w, f in rows)
+            return log_of(sum(rises, start=self.weights[0].exp()), analytic)
+
+        return log_sum
 
     def term(self, i: int, x: Any) -> Any:
         """Log of one term at a real ball."""
@@ -132,15 +108,3 @@ def difference(one: Expr, other: Expr, x: Symbol) -> Expr:
             rest += share * log(1 + (a - b).as_expr() / bottom)
             shares[top] = shares[bottom] = S.Zero
     return rest + Add(*(share * log(inside) for inside, share in shares.items()))
-
-
-def _log_of_sum(weight: Any, rest: list[Any]) -> Callable[[Any, bool], Any]:
-    """Log of exp(weight) + sum of exp(w + f(x)) over (w, f) in `rest`."""
-    if not rest:
-        return lambda x, analytic: weight
-
-    def log_sum(x: Any, analytic: bool) -> Any:
-        rises = ((w + f(x, analytic)).exp() for w, f in rest)
-        return log_of(sum(rises, start=weight.exp()), analytic)
-
-    return log_sum

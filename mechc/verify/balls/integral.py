@@ -1,8 +1,8 @@
 """Rigorous integrals over one piece of a pair: masses and moments of exp(L).
 
 On a piece, p = sum a_i and q = sum b_j with a_i = w_i exp(f_i(x)). The integrand p^(1+z) q^(-z) is
-integrated in closed form where f and g are affine, and by `acb.integral` otherwise; an infinite
-end is cut where the majorants of mechc.verify.balls.infinity fall below the working precision.
+integrated by `acb.integral`; an infinite end is cut where the majorants of
+mechc.verify.balls.infinity fall below the working precision.
 
 Next to a finite end where a density falls to zero log p has no enclosure, but a power has: if the
 derivatives of p below the m-th vanish at the end and the m-th does not on the distance u from it,
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from math import factorial
 from typing import Any
 
@@ -131,19 +131,6 @@ def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, boo
     return derivative, sp.simplify(derivative.subs(x, end)) == 0
 
 
-def _exponential_integral(exponent: tuple[Any, Any], lo: Any, hi: Any) -> Any:
-    """int_lo^hi exp(kx + c) dx, None where it is not decided."""
-    k, c = exponent
-    if lo.is_finite() and hi.is_finite():
-        middle, half = (lo + hi) / 2, (hi - lo) / 2
-        return (k * middle + c).exp() * 2 * half * (acb(0, 1) * k * half).sinc()
-    if hi.is_finite() and k.real > 0:
-        return (k * hi + c).exp() / k
-    if lo.is_finite() and k.real < 0:
-        return -(k * lo + c).exp() / k
-    return None
-
-
 LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
@@ -228,9 +215,6 @@ class PieceIntegral(Part):
 
     def integral(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b."""
-        affine = self._affine(a, b)
-        if affine is not None and (closed := _exponential_integral(affine, lo, hi)) is not None:
-            return closed
         lo, hi, beyond = self.within(a, b, lo, hi)
         total = acb(arb(0, beyond), arb(0, beyond))
         if lo < 0 and hi > 0:
@@ -273,34 +257,20 @@ class PieceIntegral(Part):
             raise UnsupportedError(f"p^{a.str(5)} q^{b.str(5)} next to a finite end: {reason}")
         return best
 
-    def _affine(self, a: Any, b: Any) -> Any:
-        """(slope, intercept) of the logarithm of the integrand where it is affine."""
-        slopes, intercept = acb(0), acb(0)
-        for exponent, law in ((a, self.p), (b, self.q)):
-            if exponent.is_zero():
-                continue
-            if len(law.exprs) != 1:
-                return None
-            poly = law.exprs[0].as_poly(self.x)
-            if poly is None or poly.degree() > 1 or poly.free_symbols_in_domain & {self.x}:
-                return None
-            k, c = poly.coeff_monomial(self.x), poly.coeff_monomial(1)
-            slopes += exponent * expressions.constant(k, self.values)
-            intercept += exponent * (law.weights[0] + expressions.constant(c, self.values))
-        return slopes, intercept
-
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
-        integrand = self._integrand(a, b)
+        exponent = self.exponent(a, b)
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
         size, bulk = self.rough_size(a.real, b.real, lo, hi)
         side = 1 if lo >= 0 else -1
         near, far = (lo, hi) if side > 0 else (-hi, -lo)
         turn = near.max(bulk * BULKS).mid()
 
+        def integrand(x: Any, analytic: bool) -> Any:
+            return exponent(x, analytic).exp()
+
         def stretched(u: Any, analytic: bool) -> Any:
-            x = u.exp()
-            return integrand(side * x, analytic) * x
+            return (exponent(side * u.exp(), analytic) + u).exp()
 
         parts: list[tuple[Callable[[Any, bool], Any], Any, Any]] = [(integrand, lo, hi)]
         if near >= 0 and turn > 0 and far > turn * STRETCHED:
@@ -312,14 +282,6 @@ class PieceIntegral(Part):
         if not total.is_finite():
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
         return total
-
-    def _integrand(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
-        """p^a q^b, without logarithms where it is a density of powers."""
-        for one, none, law in ((a, b, self.p), (b, a, self.q)):
-            if one == 1 and none.is_zero() and law.is_algebraic:
-                return law.density
-        exponent = self.exponent(a, b)
-        return lambda x, analytic: exponent(x, analytic).exp()
 
     def rough_size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
@@ -350,12 +312,11 @@ class PieceIntegral(Part):
             return lambda x, analytic: b * self.q.log(x, analytic)
         if b.is_zero():
             return lambda x, analytic: a * self.p.log(x, analytic)
-        both = a + b
 
         def exponent(x: Any, analytic: bool) -> Any:
-            i, j = self.p.top(x), self.q.top(x)
-            beside = a * self.p.beside(i)(x, analytic) + b * self.q.beside(j)(x, analytic)
-            value = both * self.p.logs[i](x, analytic) + b * self._apart(i, j)(x, analytic) + beside
+            beside = a * self.p.beside(x, analytic) + b * self.q.beside(x, analytic)
+            apart = b * self._apart(x, analytic)
+            value = (a + b) * self.p.logs[0](x, analytic) + apart + beside
             if value.is_finite():
                 return value
             return a * self.p.log(x, analytic) + b * self.q.log(x, analytic)
@@ -363,10 +324,10 @@ class PieceIntegral(Part):
         return exponent
 
     @cached_property
-    def _apart(self) -> Callable[[int, int], Callable[[Any, bool], Any]]:
-        """Term j of q minus term i of p, for i and j."""
-        p, q, x, values = self.p.exprs, self.q.exprs, self.x, self.values
-        return cache(lambda i, j: expressions.function(difference(q[j], p[i], x), x, values))
+    def _apart(self) -> Callable[[Any, bool], Any]:
+        """The first term of q minus that of p."""
+        gap = difference(self.q.exprs[0], self.p.exprs[0], self.x)
+        return expressions.function(gap, self.x, self.values)
 
     def cut(self, a: Any, b: Any, side: int, other: Any = None) -> tuple[Any, Any]:
         """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond.
