@@ -113,7 +113,8 @@ class Certified:
         if self._is_above_all(epsilon):
             return arb(0), {"route": "largest loss"}
         try:
-            return self._atoms(exact, tilt, (arb(size).exp() * self.rtol / self.count).lower())
+            smallest = (arb(size).exp() * self.rtol / self.count).lower()
+            return discrete.finite_part(self.laws, exact, tilt, smallest), {"route": "atoms"}
         except UnsupportedError:
             return self._densities(epsilon, tilt)
 
@@ -133,10 +134,6 @@ class Certified:
             except (NumericError, UnsupportedError):
                 return False
         return bool(total <= epsilon)
-
-    def _atoms(self, epsilon: Any, tilt: float, smallest: Any) -> tuple[Any, dict[str, Any]]:
-        atoms = [discrete.atoms_of(law.oracle, smallest) for law in self.laws]
-        return discrete.finite_part(self.laws, atoms, epsilon, tilt), {"route": "atoms"}
 
     def _densities(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         """Meshes where steps are few, the contour where they are many, the other where it is wide.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
-from flint import arb, arb_poly, ctx
+from flint import arb, arb_poly, ctx, fmpz_poly
 
 from mechc.errors import NumericError, UnsupportedError
-from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import mesh
 from mechc.verify.certified.contour import Law
 
@@ -23,26 +23,46 @@ MAX_DEGREE = 200_000
 MAX_POINTS = 20_000
 
 
-class Atoms(NamedTuple):
-    """Finite losses with their masses, and a bound on the mass left out."""
+class Placed(NamedTuple):
+    """Atoms, each within `radius` of first + place * step: (place, loss, mass)."""
 
-    rows: list[tuple[Any, Any]]
-    missing: Any
+    rows: list[tuple[int, Any, Any]]
+    first: Any
+    step: Any
+    radius: Any
 
 
-def atoms_of(oracle: Oracle, smallest: Any) -> Atoms:
-    """The finite losses of a pair; an infinite lattice lacks at most a mass of `smallest` under P.
+def finite_part(laws: Sequence[Law], epsilon: Any, tilt: float, smallest: Any) -> Any:
+    """Ball around the part of delta at finite losses; long sums are tilted.
+
+    An infinite lattice lacks at most a mass of `smallest` under P.
 
     Raises:
-        UnsupportedError: some losses have a density, or there are too many integers.
+        UnsupportedError: some losses have a density, there are too many integers, or the atoms lie
+            on no common lattice.
+        NumericError: they lie on one, and sums have too many points.
     """
-    try:
-        rows, missing, densities = oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
-    except NumericError as e:
-        raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
-    if densities:
-        raise UnsupportedError("certified: a density among the laws")
-    return Atoms(_merged(rows), missing.upper())
+    atoms, missing, counts = [], arb(0), [law.count for law in laws]
+    for law in laws:
+        try:
+            rows, rest, densities = law.oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
+        except NumericError as e:
+            raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
+        if densities:
+            raise UnsupportedError("certified: a density among the laws")
+        atoms.append(_merged(rows))
+        missing += law.count * rest.upper()
+    if not all(atoms):
+        return arb(0)  # P and Q share no outcome of some step
+    step = _common_step(atoms)
+    if step is None:
+        raise UnsupportedError("certified: atoms on no common lattice")
+    placed = [_on_lattice(rows, step.mid()) for rows in atoms]
+    if sum(n * one.rows[-1][0] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
+        c = arb(tilt)
+        whole = [_whole_numbers(one, c) for one in placed]
+        return mesh.composed_part(whole, counts, epsilon, c) + arb(0).union(missing)
+    return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
 
 
 def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -57,106 +77,57 @@ def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return merged
 
 
-def finite_part(laws: Sequence[Law], atoms: Sequence[Atoms], epsilon: Any, tilt: float) -> Any:
-    """Ball around the part of delta at finite losses; long sums are tilted.
-
-    Raises:
-        UnsupportedError: the atoms lie on no common lattice.
-        NumericError: they lie on one, and sums have too many points.
-    """
-    missing = sum((law.count * a.missing for law, a in zip(laws, atoms, strict=True)), start=arb(0))
-    if not all(one.rows for one in atoms):
-        return arb(0)  # P and Q share no outcome of some step
-    step = _common_step(atoms)
-    if step is None:
-        raise UnsupportedError("certified: atoms on no common lattice")
-    placed = [_on_lattice(one, step.mid()) for one in atoms]
-    counts = [law.count for law in laws]
-    if sum(n * one.places[-1] for n, one in zip(counts, placed, strict=True)) > MAX_DEGREE:
-        c = arb(tilt)
-        whole = [_whole_numbers(one, c) for one in placed]
-        found = mesh.composed_part(whole, counts, step.mid(), epsilon, c)
-        return found + arb(0).union(missing)
-    return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
+def _common_step(atoms: Sequence[list[tuple[Any, Any]]]) -> Any:
+    """A step of which all differences are multiples, to working accuracy."""
+    gaps = [b[0] - a[0] for rows in atoms for a, b in itertools.pairwise(rows)]
+    least = min(gaps, key=lambda g: float(g.mid()), default=arb(1))
+    for step in (least / divisor for divisor in range(1, 7)):
+        shares = [gap / step for gap in gaps]
+        misses = [abs(share - round(float(share.mid()))) for share in shares]
+        if all(miss < arb(2) ** (40 - ctx.prec) for miss in misses):
+            return step
+    return None
 
 
-def _payoff(epsilon: Any, loss: Any) -> Any:
-    return (-(epsilon - loss).expm1()).max(arb(0))
-
-
-class Placed(NamedTuple):
-    """Atoms within `radius` of first + place * step."""
-
-    atoms: Atoms
-    first: Any
-    step: Any
-    places: list[int]
-    radius: Any
-
-
-def _on_lattice(atoms: Atoms, step: Any) -> Placed:
-    first = atoms.rows[0][0]
-    places = [round(float(((loss - first) / step).mid())) for loss, _ in atoms.rows]
-    radius = arb(0)
-    for place, (loss, _) in zip(places, atoms.rows, strict=True):
-        radius = radius.max(abs(loss - first.mid() - place * step).upper())
-    return Placed(atoms, first.mid(), step, places, radius)
+def _on_lattice(atoms: list[tuple[Any, Any]], step: Any) -> Placed:
+    first = atoms[0][0].mid()
+    rows = [(round(float(((loss - first) / step).mid())), loss, mass) for loss, mass in atoms]
+    misses = (abs(loss - first - place * step).upper() for place, loss, _ in rows)
+    return Placed(rows, first, step, reduce(arb.max, misses))
 
 
 def _by_polynomials(placed: Sequence[Placed], counts: Sequence[int], epsilon: Any) -> Any:
-    power, offset, radius = arb_poly([1]), arb(0), arb(0)
+    power, offset, radius, total = arb_poly([1]), arb(0), arb(0), arb(0)
     for one, count in zip(placed, counts, strict=True):
-        table = [arb(0)] * (one.places[-1] + 1)
-        for place, (_, mass) in zip(one.places, one.atoms.rows, strict=True):
+        table = [arb(0)] * (one.rows[-1][0] + 1)
+        for place, _, mass in one.rows:
             table[place] += mass
         radius += count * one.radius
         offset += count * one.first
         power *= arb_poly(table) ** count
-    total = arb(0)
     for n in range(power.length()):
         loss = offset + n * placed[0].step + arb(0, radius.upper())
         if not loss < epsilon:
-            total += power[n] * _payoff(epsilon, loss)
+            total += power[n] * (-(epsilon - loss).expm1()).max(arb(0))
     return total
 
 
 def _whole_numbers(one: Placed, c: Any) -> mesh.Law:
     """Masses times e^(c loss) as whole numbers, below and above."""
-    losses = [one.first + place * one.step for place in one.places]
-    tilted = [
-        mass * (c * loss).exp() for loss, (_, mass) in zip(losses, one.atoms.rows, strict=True)
-    ]
+    points = [one.first + place * one.step for place, *_ in one.rows]
+    tilted = [m * (c * point).exp() for point, (*_, m) in zip(points, one.rows, strict=True)]
     total = sum(tilted, start=arb(0))
     scale = float(total.log().mid())
     unit = arb(2) ** mesh.WORD * (-arb(scale)).exp()
-    lower, tested, upper = ([0] * (one.places[-1] + 1) for _ in range(3))
-    rows = zip(one.places, losses, tilted, one.atoms.rows, strict=True)
-    for place, point, weight, (loss, _) in rows:
-        lower[place] += int((weight * unit).lower().floor().unique_fmpz())
+    lower, tested, upper = ([0] * (one.rows[-1][0] + 1) for _ in range(3))
+    for (place, loss, _), point, weight in zip(one.rows, points, tilted, strict=True):
         under_q = weight * (point - loss).exp()
+        lower[place] += int((weight * unit).lower().floor().unique_fmpz())
         tested[place] += int((under_q * unit).upper().ceil().unique_fmpz())
         upper[place] += int((weight * unit).upper().ceil().unique_fmpz())
-    return mesh.Law(
-        mesh.Weights(0, one.first, lower), mesh.Weights(0, one.first, tested),
-        mesh.Weights(0, arb(one.first, one.radius), upper),
-        scale, arb(0), total.upper(),
-    )  # fmt: skip
-
-
-def _common_step(atoms: Sequence[Atoms]) -> Any:
-    """A step of which all differences are multiples, to working accuracy."""
-    gaps = [b[0] - a[0] for one in atoms for a, b in itertools.pairwise(one.rows)]
-    if not gaps:
-        return arb(1)
-    step = min(gaps, key=lambda g: float(g.mid()))
-    for divisor in (1, 2, 3, 4, 5, 6):
-        trial = step / divisor
-        if all(_is_multiple(gap, trial) for gap in gaps):
-            return trial
-    return None
-
-
-def _is_multiple(gap: Any, step: Any) -> bool:
-    share = gap / step
-    near = round(float(share.mid()))
-    return bool(abs(share - near) < arb(2) ** (40 - ctx.prec))
+    around = arb(one.first, one.radius)
+    below, test, above = (
+        mesh.Weights(0, first, one.step, fmpz_poly(weights))
+        for first, weights in ((one.first, lower), (one.first, tested), (around, upper))
+    )
+    return mesh.Law(below, test, above, scale, arb(0), total.upper())

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,11 +222,31 @@ def _masses(values: list[Any], cells: int, error: float) -> tuple[Floats, float]
 
 
 class Weights(NamedTuple):
-    """A law on offset + (first + n) step: integers, tilted and times 2^WORD exp(-scale)."""
+    """A law on offset + (first + n) step: integers, tilted and times 2^WORD exp(-scale).
+
+    Attributes:
+        lost: bound on the weight that it lacks.
+    """
 
     first: int
     offset: Any
-    values: list[int]
+    step: Any
+    values: fmpz_poly
+    lost: Any = 0
+
+    def gap(self, n: int, epsilon: Any) -> Any:
+        """Point n above epsilon."""
+        return self.offset + n * self.step - epsilon
+
+    def above(self, start: int, epsilon: Any, c: Any) -> Any:
+        """A ball around the sum of weights times e^(-c gap) over the points from start on."""
+        last = self.first + self.values.length()
+        end = max(start, min(start + math.ceil(DEEP / float(c * self.step)), last))
+        some, others = ([self.values[n - self.first] for n in range(*ends)]
+                        for ends in ((start, end), (end, last)))  # fmt: skip
+        total = arb_poly(some)((-c * self.step).exp()) * (-c * self.gap(start, epsilon)).exp()
+        rest = sum(others) * (-c * self.gap(end, epsilon)).exp()
+        return arb(total.lower()).union((total + rest).upper())
 
 
 class Law(NamedTuple):
@@ -266,7 +287,7 @@ def law_of(cells: Cells, step: float, offset: float, c: Any) -> Law:
     apart = APART * (1.0 + max(abs(low), abs(high)))
     lower, tested = _Placed(blocks, step, offset - apart, c, scale).below()
     upper = _Placed(blocks, step, offset + apart, c, scale).above()
-    moment = (arb(scale).exp() * sum(upper.values) / 2**WORD).upper() + cells.left_out
+    moment = (arb(scale).exp() * upper.values(1) / 2**WORD).upper() + cells.left_out
     return Law(lower, tested, upper, scale, cells.left_out, moment)
 
 
@@ -302,7 +323,8 @@ class _Placed:
         whole = np.floor(scaled) if side < 0.0 else np.ceil(np.nextafter(scaled, np.inf))
         kept = np.flatnonzero(within > 0.0)
         a, b = (int(kept[0]), int(kept[-1]) + 1) if kept.size else (0, 1)
-        return Weights(self.first + a, self.offset, [int(v) for v in whole[a:b]])
+        values = fmpz_poly([int(v) for v in whole[a:b]])
+        return Weights(self.first + a, self.offset, arb(self.step), values)
 
     def above(self) -> Weights:
         """Weights under P of a law above."""
@@ -368,7 +390,7 @@ def finite_part(
                 found = [
                     law_of(one, step, offset, c) for one, offset in zip(cells, offsets, strict=True)
                 ]
-                value = composed_part(found, counts, arb(step), arb(epsilon), c)
+                value = composed_part(found, counts, arb(epsilon), c)
             except NumericError:
                 if best is None:
                     raise
@@ -380,7 +402,7 @@ def finite_part(
             if width <= 3.0 * AIM:
                 break
             h *= max(0.8 * math.sqrt(AIM / width), 0.2)
-    return best, {"route": "meshes", "step": step, "points": len(found[0].upper.values)}
+    return best, {"route": "meshes", "step": step, "points": found[0].upper.values.length()}
 
 
 def _mesh(cells: Sequence[Cells], h: float, tilt: float) -> tuple[float, list[float]]:
@@ -413,17 +435,7 @@ def _atoms(cells: Cells, tilt: float) -> list[tuple[float, float]]:
     return sorted(rows, key=lambda row: -row[1])[:HEAVIEST]
 
 
-class Sum(NamedTuple):
-    """Weights of a composition from point `first` on, and a bound on the mass that they lack."""
-
-    first: int
-    weights: fmpz_poly
-    lost: Any
-
-
-def composed_part(
-    laws: Sequence[Law], counts: Sequence[int], step: Any, epsilon: Any, c: Any
-) -> Any:
+def composed_part(laws: Sequence[Law], counts: Sequence[int], epsilon: Any, c: Any) -> Any:
     """Ball around the part of delta at finite losses of laws on one mesh, tilted by c.
 
     Raises:
@@ -434,9 +446,10 @@ def composed_part(
         scale += count * arb(law.scale)
         whole *= law.moment**count
         share += count * law.left_out / law.moment
-    lower, tested, upper = (_Points(laws, counts, side, step) for side in Law._fields[:3])
+    rows = zip(*((law.lower, law.tested, law.upper) for law in laws), strict=True)
+    lower, tested, upper = (_composed(row, counts) for row in rows)
     # P(A) - e^eps Q(A) for the sums above a point, next to the best one
-    near, low = upper.place(epsilon), arb(0)
+    near, low = math.floor(float(-upper.gap(0, epsilon) / upper.step)), arb(0)
     for start in range(near, near + 3):
         lost = tested.lost * (-(c + 1) * tested.gap(start, epsilon)).exp()
         gained = lower.above(start, epsilon, c) - tested.above(start, epsilon, c + 1) - lost
@@ -445,7 +458,7 @@ def composed_part(
     start, high = near - 1, upper.lost * contour.peak(c)
     while not upper.gap(start, epsilon) > 0:
         most = (1 - (-upper.gap(start, epsilon)).exp()).upper().max(arb(0))
-        high += upper.between(start, start + 1)[0] * most
+        high += upper.values[start - upper.first] * most
         start += 1
     high += upper.above(start, epsilon, c) - upper.above(start, epsilon, c + 1)
     front = (scale - c * epsilon).exp() / arb(2) ** WORD
@@ -453,29 +466,25 @@ def composed_part(
     return (front * low).lower().max(arb(0)).union((front * high + left_out).upper())
 
 
-def _composed(rows: Sequence[Weights], counts: Sequence[int]) -> Sum:
+def _composed(rows: Sequence[Weights], counts: Sequence[int]) -> Weights:
     """The law of a sum of steps."""
-    total: Sum | None = None
-    for row, count in zip(rows, counts, strict=True):
-        power = Sum(row.first, fmpz_poly(row.values), 0)
+    factors = []
+    for power, count in zip(rows, counts, strict=True):
         while count:
-            if count % 2:
-                total = power if total is None else _product(total, power)
+            factors += [power] * (count % 2)
             count //= 2
-            if count:
-                power = _product(power, power)
-    assert total is not None
-    return total
+            power = _product(power, power) if count else power
+    return reduce(_product, factors)
 
 
-def _product(a: Sum, b: Sum) -> Sum:
+def _product(a: Weights, b: Weights) -> Weights:
     """The sum of both, over 2^WORD: rounded down, ends of little weight cut off."""
     # Where the whole laws exceed a and b by masses of at most lost(a) and lost(b), their product
     # exceeds a * b by at most lost(a) |b| + |a| lost(b) + lost(a) lost(b).
-    if a.weights.length() + b.weights.length() > MOST_OF_SUM:
+    if a.values.length() + b.values.length() > MOST_OF_SUM:
         raise NumericError(f"sums on a mesh would take more than {MOST_OF_SUM} points")
-    of_a, of_b = a.weights(1), b.weights(1)
-    values = [v >> WORD for v in (a.weights * b.weights).coeffs()]
+    of_a, of_b = a.values(1), b.values(1)
+    values = [v >> WORD for v in (a.values * b.values).coeffs()]
     allowed, low, high = sum(values) >> SPARED, 0, len(values)
     below, above = fmpz(0), fmpz(0)
     while low < high and below + values[low] <= allowed:
@@ -484,39 +493,5 @@ def _product(a: Sum, b: Sum) -> Sum:
         above, high = above + values[high - 1], high - 1
     lost = (a.lost * of_b + of_a * b.lost + a.lost * b.lost) >> WORD
     lost += 1 + len(values) + below + above
-    return Sum(a.first + b.first + low, fmpz_poly(values[low:high]), lost)
-
-
-class _Points:
-    """Weights of a composition on points start + n step, and a bound on what they lack."""
-
-    def __init__(self, laws: Sequence[Law], counts: Sequence[int], side: str, step: Any) -> None:
-        rows = [getattr(law, side) for law in laws]
-        found = _composed(rows, counts)
-        offset = sum((r.offset * n for r, n in zip(rows, counts, strict=True)), start=arb(0))
-        self.offset, self.step, self.first, self.lost = offset, step, found.first, found.lost
-        self.values = found.weights.coeffs()
-        self.end = self.first + len(self.values)
-
-    def place(self, loss: Any) -> int:
-        """The point next to a loss, about."""
-        return math.floor(float((loss - self.offset) / self.step))
-
-    def gap(self, n: int, epsilon: Any) -> Any:
-        """Point n above epsilon."""
-        return self.offset + n * self.step - epsilon
-
-    def between(self, start: int, end: int) -> list[Any]:
-        """Weights of the points from start to end - 1."""
-        a, b = (min(max(n - self.first, 0), len(self.values)) for n in (start, end))
-        before = min(max(self.first - start, 0), end - start)
-        found = [fmpz(0)] * before + self.values[a:b]
-        return found + [fmpz(0)] * (end - start - len(found))
-
-    def above(self, start: int, epsilon: Any, c: Any) -> Any:
-        """A ball around the sum of weights times e^(-c gap) over the points from start on."""
-        end = max(start, min(start + math.ceil(DEEP / float(c * self.step)), self.end))
-        total = arb_poly(self.between(start, end))((-c * self.step).exp())
-        total *= (-c * self.gap(start, epsilon)).exp()
-        rest = sum(self.values[max(end - self.first, 0) :]) * (-c * self.gap(end, epsilon)).exp()
-        return arb(total.lower()).union((total + rest).upper())
+    first, offset = a.first + b.first + low, a.offset + b.offset
+    return Weights(first, offset, a.step, fmpz_poly(values[low:high]), lost)
