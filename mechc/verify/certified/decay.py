@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import acb, arb, ctx
-from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, expand_log, fraction, log, powsimp
+from sympy import Add, Expr, Symbol, cancel, diff, exp, expand, expand_log, fraction, log
 from sympy.polys.polyfuncs import horner
 
 from mechc.calculus.cases import Piece
@@ -91,10 +91,10 @@ def _piece(
     """(mass covered, root, slope) of the stretches of one piece within a window."""
     if window is None:
         return []
-    found, ends = [], [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
+    of_loss, found = _functions(part.piece, oracle, integrand.c, boxes), []
+    slopes = integrand.slopes(part, of_loss)
+    ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        of_loss = _functions(part.piece, oracle, integrand.c, (left + right) / 2, boxes)
-        slopes = integrand.slopes(part, of_loss)
         for lo, hi, critical in _stretches(of_loss.first, slopes.second, left, right):
             found += _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS)
     return found
@@ -123,14 +123,15 @@ def _covered(
     ]
 
 
-def _functions(piece: Piece, oracle: Oracle, c: Any, at: float, boxes: Iterator[int]) -> Slopes:
-    """The derivatives, written so that little cancels around x = `at`."""
-    x, values = oracle.declaration.variable, oracle.values
-    base = _largest([t.weight * exp(t.log_density) for t in piece.q], x, values, at)
-    term = next(t for t in piece.q if t.weight * exp(t.log_density) == base)
-    log_p, log_q = (_relative(side, term.log_density) for side in (piece.p, piece.q))
-    loss = expand(_balanced(log_p - log_q, x, values, at))
-    tilted = (1 + _C) * loss + _balanced(term.log_density + log_q, x, values, at)
+def _functions(piece: Piece, oracle: Oracle, c: Any, boxes: Iterator[int]) -> Slopes:
+    """The derivatives, of expanded differences from one term."""
+    x, values, base = oracle.declaration.variable, oracle.values, piece.q[0].log_density
+    log_p, log_q = (
+        log(Add(*(t.weight * exp(expand(t.log_density - base)) for t in side)))
+        for side in (piece.p, piece.q)
+    )
+    loss = expand_log(log_p, force=True) - expand_log(log_q, force=True)
+    tilted = (1 + _C) * loss + base + log_q
     first, second, steep = diff(loss, x), diff(loss, x, 2), diff(tilted, x)
     known = {**values, _C: c}
     forms = (first, second, steep, steep - second / first)
@@ -151,40 +152,6 @@ def _one_fraction(expr: Expr, x: Symbol, values: Any) -> Expr:
         return expr
     top, bottom = fraction(cancel(expr.xreplace(expressions.exact(values))))
     return horner(top, wrt=x) / horner(bottom, wrt=x)
-
-
-def _relative(terms: Any, base: Expr) -> Expr:
-    """Log of a density minus `base`."""
-    if len(terms) == 1:
-        return log(terms[0].weight) + expand(terms[0].log_density - base)
-    return log(Add(*(t.weight * exp(expand(t.log_density - base)) for t in terms)))
-
-
-def _largest(summands: Any, x: Symbol, values: Any, at: float) -> Expr:
-    """The summand of largest absolute value at a point."""
-    sizes = [abs(expressions.function(s, x, values)(arb(at), False)) for s in summands]
-    return summands[max(range(len(sizes)), key=lambda i: float(sizes[i].log().mid()))]
-
-
-def _balanced(expr: Expr, x: Symbol, values: Any, at: float) -> Expr:
-    """The same expression with the dominant summand taken out of every log of a sum."""
-
-    def taken_out(e: Expr) -> Expr:
-        summands = list(e.args[0].args)
-        top = _largest(summands, x, values, at)
-        if not top.has(exp):
-            return e
-        rest = Add(*(_tidy(s / top) for s in summands))
-        return expand_log(log(top), force=True) + log(rest)
-
-    return expr.replace(
-        lambda e: isinstance(e, log) and isinstance(e.args[0], Add) and e.has(x), taken_out
-    )
-
-
-def _tidy(quotient: Expr) -> Expr:
-    """exp(a)/exp(b) as one exponential of an expanded argument."""
-    return powsimp(quotient).replace(lambda e: isinstance(e, exp), lambda e: exp(expand(e.args[0])))
 
 
 def _windows(
