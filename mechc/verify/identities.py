@@ -75,7 +75,7 @@ def pieces(oracle: Oracle, xs: Sequence[float], check: Check) -> None:
             for law in "pq":
                 sides = [p.p if law == "p" else p.q for p in inside[:1]]
                 logs = [side.log(ball, False) for side in sides if not side.is_zero]
-                piece = logs[0] if logs else arb.neg_inf()
+                piece = (logs or [arb.neg_inf()])[0]
                 declared = oracle.raw_log_density(law, ball)
                 check.points += 1
                 if not (piece.overlaps(declared) or piece == declared or declared.is_nan()):
@@ -209,12 +209,12 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
         if math.isfinite(end):
             x = float(np.nextafter(end, x))
             near = oracle.loss(x)
-        elif abs(near - before) > SETTLED:
-            continue
         else:
-            before, x = near, FARTHER * x
+            x, inner = FARTHER * x, near
             near = oracle.loss(x)
-            if not abs(near - before) <= SETTLED * max(abs(limit), SETTLED):
+            if abs(inner - before) > SETTLED or not (
+                abs(near - inner) <= SETTLED * max(abs(limit), SETTLED)
+            ):
                 continue
         scale = max(abs(limit), oracle.sensitivity(Oracle.raw_loss, x), SETTLED)
         # the true end may be an ulp away from the double

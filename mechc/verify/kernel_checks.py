@@ -58,7 +58,6 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
     out = np.empty(len(xs))
     with np.errstate(all="ignore"):
         getattr(kernel, f"{name}_many")(np.array(xs), theta, out)
-    scalar = getattr(kernel, name)
 
     def raw(one: Oracle, x: Any) -> Any:
         return one.raw_loss(x) if name == "loss" else one.raw_log_density(name[-1], x)
@@ -68,7 +67,7 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
         truth = oracle.at(partial(raw, oracle, arb(x)))
         if truth.is_nan():
             continue  # neither law has mass here
-        for found in {float(scalar(x, theta)), float(many)}:
+        for found in {float(getattr(kernel, name)(x, theta)), float(many)}:
             error = _error(oracle, raw, x, found, ends, check)
             if name == "loss":
                 error = listed(oracle, error, x, found, check)
@@ -121,17 +120,14 @@ def point_error(
     `near_zero` are compared absolutely.
     """
     if not truth.is_finite():
-        if truth.is_nan():
-            return 0.0 if math.isnan(found) else math.inf
-        return 0.0 if found == (math.inf if truth > 0 else -math.inf) else math.inf
+        same = math.isnan(found) if truth.is_nan() else found == float(truth)
+        return 0.0 if same else math.inf
     if not math.isfinite(found):
         return math.inf
-    distance = float(abs(arb(found) - truth).upper())
-    size = float(abs(truth).mid())
-    if distance <= enough * size:
-        return distance / size if size else 0.0
-    if distance <= enough * near_zero:
-        return distance / near_zero
+    distance, size = float(abs(arb(found) - truth).upper()), float(abs(truth).mid())
+    for scale in (size, near_zero):
+        if distance <= enough * scale:
+            return distance / scale if scale else 0.0
     scale = max(size, near_zero, sensitivity())
     return distance / scale if scale else math.inf
 
@@ -255,14 +251,13 @@ def inverses(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
         targets = [float(oracle.loss(x).mid()) for x in xs if branch.lo < x < branch.hi]
         targets = [t for t in targets if lowest < t < highest and math.isfinite(t)]
         code = int(branch.code)
-        absent = not hasattr(kernel, f"loss_inverse_{code}")
-        if targets and absent and math.isnan(_solved(kernel, code, targets[:1], theta)[0]):
+        single = getattr(kernel, f"loss_inverse_{code}", None)
+        if targets and not single and math.isnan(_solved(kernel, code, targets[:1], theta)[0]):
             check.note(f"branch {code}: no closed inverse, bracketed at run time")
             continue
-        single = getattr(kernel, f"loss_inverse_{code}", None)
         for target in (*targets, *_doubtful(kernel, code, targets, theta)):
             answers = {float(_solved(kernel, code, [target], theta)[0])}
-            answers |= set() if single is None else {float(single(target, theta))}
+            answers |= {float(single(target, theta))} if single else set()
             for found in answers:
                 _inverse(kernel, oracle, branch, target, found, check)
 
@@ -299,12 +294,16 @@ def _inverse(
         if lo - reach <= found <= hi + reach:
             error = _error(oracle, branch.loss, found, target, (lo, hi), check)
             error = listed(oracle, error, found, target, check)
-    lowest, highest = sorted((left, right))
-    guarded = _critical(target, lowest, highest) and error > check.tolerance
-    if guarded and not _accepted(kernel, found, target, theta):
-        check.note("near loss 0 and the ends: rejected by the run-time round trip, "
-                   "bracketed instead")  # fmt: skip
-        return
+    # next to loss 0 and to the ends of the range formulas may lose digits: the numeric side holds
+    # every inverse against the kernel's own loss
+    reach, limits = min(abs(right - left), 1.0), [e for e in (left, right) if math.isfinite(e)]
+    critical = abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in limits)
+    if critical and error > check.tolerance:
+        back = float(kernel.loss(found, theta)) if math.isfinite(found) else math.nan
+        if not abs(back - target) <= 1e-12 * (abs(target) + abs(back)):
+            check.note("near loss 0 and the ends: rejected by the run-time round trip, "
+                       "bracketed instead")  # fmt: skip
+            return
     check.record(error, loss=target, branch=int(code), theta=oracle.theta, found=found)
 
 
@@ -329,21 +328,6 @@ def _doubtful(kernel: Any, code: int, targets: Sequence[float], theta: Any) -> l
     return [float(v) for v in losses[astray]]
 
 
-def _critical(target: float, lowest: float, highest: float) -> bool:
-    """Whether a loss is close to zero or to an end of its range, where formulas may lose digits."""
-    reach = min(highest - lowest, 1.0)
-    ends = (e for e in (lowest, highest) if math.isfinite(e))
-    return abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in ends)
-
-
-def _accepted(kernel: Any, found: float, target: float, theta: Any) -> bool:
-    """Whether the numeric side would use this inverse: it checks every one by the kernel's loss."""
-    if not math.isfinite(found):
-        return False
-    back = float(kernel.loss(found, theta))
-    return abs(back - target) <= 1e-12 * (abs(target) + abs(back))
-
-
 LOWEST_LOG = -700.0  # how deep into the tails
 CORNERS = 8
 # shares off the border between two cases; the first and last are an ulp or two
@@ -359,13 +343,7 @@ def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[f
     parameters = declaration.parameters
     found = [tuple(map(float, v)) for v in evaluate.typical_vectors(parameters, count)]
     ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
-    if corners:
-        found += ends[:CORNERS]
-    else:
-        rising = [ends[0], *(
-            tuple(p.typical[(i + side) % 2] for i, p in enumerate(parameters)) for side in (0, 1)
-        )]  # fmt: skip
-        found += [tuple(map(float, v)) for v in rising]
+    found += ends[:CORNERS] if corners else [ends[k * len(ends) // 3] for k in range(3)]
     conditions = [case.condition for case in by_cases(declaration)]
     for condition in conditions if len(conditions) > 1 else ():
         if not any(evaluate.holds_at(condition, parameters, v) for v in found):

@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -146,29 +147,27 @@ class Comparison:
         try:
             if name == "theta":
                 yield from self._theta(vector)
-            elif name == "cgf":
-                yield from self._moment(argument, vector)
-            elif name == "loss_inverse":
-                yield from self._inverse(argument, vector)
+            elif name in TAILS:
+                yield from self._tail(name, argument, vector)
             else:
-                yield from (self._tail if name in TAILS else self._value)(name, argument, vector)
+                ask = {"cgf": self._moment, "loss_inverse": self._inverse}
+                yield from ask.get(name, partial(self._value, name))(argument, vector)
         except (ArithmeticError, mpmath.libmp.NoConvergence) as error:
             if vector.typical:
                 yield f"{name}: {error}, at {vector.theta}"
 
     def _value(self, name: str, x: float, vector: Vector) -> Iterator[str]:
         """Densities and losses at one output."""
-        plain, found = name.removesuffix("_many"), self._answer(name, x, vector.theta)
+        plain, theta = name.removesuffix("_many"), vector.theta
+        many = plain != name
+        found = float(
+            self.kernel.many(name, [x], theta)[0] if many else self.kernel(name, x, theta)
+        )
         if not vector.typical and not math.isfinite(found):
             return
         if not self._fits(plain, x, vector, found):
             truth = mpmath.nstr(vector.at.value(plain, x), 17)
             yield f"{name}({x!r}) is {found!r}, not {truth}, at {vector.theta}"
-
-    def _answer(self, name: str, x: float, theta: Any) -> float:
-        if name.endswith("_many"):
-            return float(self.kernel.many(name, [x], theta)[0])
-        return float(self.kernel(name, x, theta))
 
     def _fits(self, name: str, x: float, vector: Vector, found: float) -> bool:
         at, enough = vector.at, vector.enough
@@ -186,12 +185,11 @@ class Comparison:
         near = [at.value(name, mpmath.mpf(x) + s * reach) for s in (-1, 1)]
         if any(abs(found - v) <= enough * abs(v) or found == v for v in near):
             return True
-        if math.isinf(found) and found * truth > 0 and abs(truth) * (1 + enough) > LARGEST:
-            return True
-        if math.isinf(found) and found * truth > 0:  # a zero, up to the digits of pi
-            with mpmath.workdps(2 * mpmath.mp.dps):
-                again = At(at.pair, at.theta).value(name, x)
-                return bool(abs(again) > abs(truth) + 1)
+        if math.isinf(found) and found * truth > 0:
+            if abs(truth) * (1 + enough) > LARGEST:
+                return True
+            with mpmath.workdps(2 * mpmath.mp.dps):  # a zero, up to the digits of pi
+                return bool(abs(At(at.pair, at.theta).value(name, x)) > abs(truth) + 1)
         return bool(min(near) < found < max(near))
 
     def _inverse(self, at: tuple[float, int], vector: Vector) -> Iterator[str]:
@@ -203,6 +201,9 @@ class Comparison:
             answers = [several, kernel(single, level, theta)] if single in kernel else []
             if not answers and not math.isnan(several):
                 yield f"loss_inverse_many answers on the branch {index}, which has none"
+            # there inverses may lose digits, and those who ask hold each against the loss itself
+            reach = 1e-3 * min(abs(right - left), 1.0)
+            critical = any(abs(level - e) <= reach for e in (0.0, left, right) if math.isfinite(e))
             for found in map(float, answers):
                 if not (math.isfinite(found) or vector.typical):
                     continue
@@ -210,17 +211,10 @@ class Comparison:
                 inside = math.isfinite(found) and lo - room <= found <= hi + room
                 if inside and self._fits("loss", found, vector, level):
                     continue
-                if not self._is_critical(level, (left, right), found, theta):
-                    what = f"the inverse of the loss {level!r} on branch {index}"
-                    yield f"{what} is {found!r}, at {theta}"
-
-    def _is_critical(self, level: float, limits: Sequence[float], found: float, theta: Any) -> bool:
-        """Where inverses may lose digits, and those who ask hold each against the loss itself."""
-        reach = 1e-3 * min(abs(limits[1] - limits[0]), 1.0)
-        if not any(abs(level - e) <= reach for e in (0.0, *limits) if math.isfinite(e)):
-            return False
-        back = float(self.kernel("loss", found, theta))
-        return not abs(back - level) <= 1e-12 * (abs(level) + abs(back))
+                back = float(kernel("loss", found, theta))
+                if not critical or abs(back - level) <= 1e-12 * (abs(level) + abs(back)):
+                    yield (f"the inverse of the loss {level!r} on branch {index} is {found!r}, "
+                           f"at {theta}")  # fmt: skip
 
     def _theta(self, vector: Vector) -> Iterator[str]:
         """What the kernel says of parameters alone."""
@@ -280,11 +274,10 @@ class Comparison:
         known = [(x, p - q, abs(p) + abs(q)) for x, p, q in self._along(lo, hi, vector)]
         finite = [(x, loss, vector.enough * (abs(loss) + size) + 1e-15)
                   for x, loss, size in known if mpmath.isfinite(loss)]  # fmt: skip
-        if kind in (2.0, 3.0):
-            if any(loss != (mpmath.inf if kind == 2.0 else -mpmath.inf) for _, loss, _ in known):
-                yield f"{what}: one law has no mass there, it says"
-            return
-        if kind not in (1.0, -1.0, 0.0, 4.0):
+        sure = {2.0: mpmath.inf, 3.0: -mpmath.inf}.get(kind)
+        if sure is not None and any(loss != sure for _, loss, _ in known):
+            yield f"{what}: one law has no mass there, it says"
+        if kind not in (1.0, -1.0, 0.0, 2.0, 3.0, 4.0):
             yield f"{what}: there is no such kind"
         if kind not in (1.0, -1.0, 0.0):
             return

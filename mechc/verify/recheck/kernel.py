@@ -185,7 +185,7 @@ class Kernel:
 
     def __contains__(self, name: str) -> bool:
         """Whether there is such a function."""
-        return name in self.functions or name in self.fingerprints
+        return name in self.fingerprints
 
     def offers(self, name: str) -> bool:
         """Whether a closed form is stated."""
