@@ -127,27 +127,16 @@ class Compiler:
         return self._apply(expr)
 
     def _fold(self, expr: Add | Mul, join: Callable[[Ball, Ball], Ball]) -> Function:
-        """A sum or a product, what does not depend on the variable joined last."""
-        fixed, (first, *rest) = self._split(expr)
-        if fixed is not None and not rest:
-            return lambda x, analytic: join(first(x, analytic), fixed)
+        """A sum or a product."""
+        first, *rest = (self.compile(a) for a in expr.args)
 
         def fold(x: Ball, analytic: bool) -> Ball:
             total = first(x, analytic)
             for part in rest:
                 total = join(total, part(x, analytic))
-            return total if fixed is None else join(total, fixed)
+            return total
 
         return fold
-
-    def _split(self, expr: Add | Mul) -> tuple[Any, list[Function]]:
-        """What does not depend on the variable as one ball (None: nothing), and the other parts."""
-        fixed, moving = expr.as_independent(self.variable, as_Add=isinstance(expr, Add))
-        if self.variable is None or not moving.has(self.variable):
-            return None, [self.compile(a) for a in expr.args]
-        parts = moving.args if type(moving) is type(expr) else (moving,)
-        known = None if fixed == expr.identity else self.ball(fixed)
-        return known, [self.compile(a) for a in parts]
 
     def _power(self, expr: Pow) -> Function:
         base = self.compile(expr.base)

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import And, Expr, Piecewise, oo
+from sympy import And, Piecewise, oo
 
 from mechc.calculus.cases import Case, by_cases
 from mechc.declare.declaration import Declaration
@@ -109,17 +109,14 @@ class Oracle:
     @staticmethod
     def at(make: Any) -> Any:
         """Evaluate with enough precision for POINT_BITS correct bits."""
-        precision = 160
-        while True:
+        for precision in (160 << k for k in range(6)):
             with ctx.workprec(precision):
                 value = make()
-                settled = not value.is_finite() and value.rad() == 0 and not value.is_nan()
                 small = value.is_finite() and value.rad() < arb(2) ** -ABSOLUTE_BITS
-            if settled or small or (value.is_finite() and value.rel_accuracy_bits() >= POINT_BITS):
-                return value
-            if precision >= 5120:
-                return value
-            precision *= 2
+                infinite = value.rad() == 0 and not (value.is_finite() or value.is_nan())
+            if infinite or small or (value.is_finite() and value.rel_accuracy_bits() >= POINT_BITS):
+                break
+        return value
 
     def raw_log_density(self, law: str, x: Any) -> Any:
         """Log density at a ball, at the current precision; log mass on a finite set."""
@@ -157,34 +154,28 @@ class Oracle:
         On a lattice x is exact and left out. `f` is a function such as `Oracle.raw_loss`.
         """
         with ctx.workprec(240):
-            here = f(self, arb(x))
-            moved = [f(other, arb(x)) for other in self.neighbours(STEP)]
-            if self.measure is Measure.DENSITY:
-                moved.append(f(self, arb(x) * (1 - arb(STEP))))
-            total = sum((abs(m - here) for m in moved), start=arb(0)) / STEP
-        return float(total.mid()) if total.is_finite() else 0.0
+            change = self.integral_sensitivity(lambda one: f(one, arb(x)), STEP)
+            moved = abs(f(self, arb(x) * (1 - arb(STEP))) - f(self, arb(x))) / STEP
+        counts = self.measure is Measure.DENSITY and moved.is_finite()
+        return change + float(moved.mid()) if counts else change
 
     def integral_sensitivity(self, f: Callable[[Oracle], Any], step: float = COARSE_STEP) -> float:
         """Sum |t df/dt| over the parameters, for a function such as log M(z)."""
         here = f(self)
-        gaps = (abs(f(other) - here) for other in self.neighbours(step))
-        total = sum(gaps, start=arb(0)) / step
+        total = sum((abs(f(one) - here) for one in self.neighbours(step)), start=arb(0)) / step
         return float(total.mid()) if total.is_finite() else 0.0
 
     def end_rounding(self, end: float) -> float:
         """What one ulp of every parameter does to a rounded end of a piece, 0 if it is none."""
-        exprs = {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}
-        moved = 0.0
+        found = [0.0]
         with ctx.workprec(ATOM_BITS):
-            for expr in (e for e in exprs if e.free_symbols):
-
-                def value(one: Oracle, expr: Expr = expr) -> Any:
-                    return expressions.constant(expr, one.values)
-
-                change = EPS * self.integral_sensitivity(value, STEP)
-                if abs(value(self) - end) <= change + math.ulp(end):
-                    moved = max(moved, change)
-        return moved
+            for expr in {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}:
+                places = {one: expressions.constant(expr, one.values)
+                          for one in (self, *self.neighbours(STEP))}  # fmt: skip
+                change = EPS * self.integral_sensitivity(places.__getitem__, STEP)
+                if abs(places[self] - end) <= change + math.ulp(end):
+                    found.append(change)
+        return max(found)
 
     # -- atoms --------------------------------------------------------------------------------
 

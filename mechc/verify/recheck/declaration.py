@@ -121,52 +121,25 @@ def _affine(expr: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def function(expr: Any, theta: Any) -> Any:
-    """An expression as a function of x in mpmath: what is free of x is evaluated once."""
-    compiled, names, parts = _compiled(expr)
-    known = [theta[_index(s)] for s in names] + [number(part, theta) for part in parts]
-    return lambda at: compiled(at, *known)
+    """An expression as a function of x in mpmath, its sums added up once, term by term."""
+    compiled, names, sums = _compiled(expr)
+    known = [theta[_index(s)] for s in names] + [_total(node, theta) for node in sums]
+    return lambda at: mpmath.mpf(compiled(at, *known))
+
+
+def number(expr: Any, theta: Any) -> Any:
+    """The value of an expression without x."""
+    return function(expr, theta)(0)
 
 
 @lru_cache(maxsize=1024)
 def _compiled(expr: Any) -> Any:
-    parts: dict[Any, Any] = {}
-    body = _split(expr, parts)
+    sums = {node: sympy.Dummy() for node in sorted(expr.atoms(sympy.Sum), key=str)}
+    body = expr.xreplace(sums)
     x = next((s for s in body.free_symbols if s.name == "x_"), sympy.Symbol("x_"))
-    names = sorted(body.free_symbols - {x, *parts.values()}, key=str)
-    return _lambda([x, *names, *parts.values()], body), names, list(parts)
-
-
-def _split(expr: Any, parts: dict[Any, Any]) -> Any:
-    """The expression with a symbol for each part that is free of x and not a number or symbol."""
-    if expr.is_Atom or not (expr.free_symbols or expr.has(sympy.Sum)):
-        return expr
-    if not any(s.name == "x_" for s in expr.free_symbols):
-        return parts.setdefault(expr, sympy.Dummy(real=True))
-    args = expr.args
-    if expr.is_Add or expr.is_Mul:
-        free = [a for a in args if all(s.name != "x_" for s in a.free_symbols)]
-        args = [expr.func(*free), *(a for a in args if a not in free)] if len(free) > 1 else args
-    return expr.func(*(_split(a, parts) for a in args))
-
-
-def number(expr: Any, theta: Any) -> Any:
-    """The value of an expression without x, its sums added up term by term."""
-    compiled, names, sums = _constant(expr)
-    return compiled(*(theta[_index(s)] for s in names), *(_total(node, theta) for node in sums))
-
-
-@lru_cache(maxsize=1024)
-def _constant(expr: Any) -> Any:
-    sums = sorted(expr.atoms(sympy.Sum), key=str)
-    names = sorted(expr.free_symbols, key=str)
-    dummies = {node: sympy.Dummy() for node in sums}
-    return _lambda([*names, *dummies.values()], expr.xreplace(dummies)), names, sums
-
-
-def _lambda(arguments: Any, expr: Any) -> Any:
-    """A function that answers numbers of mpmath."""
-    made = sympy.lambdify(arguments, expr, [{"exp": _exp}, "mpmath"])
-    return lambda *values: mpmath.mpf(made(*values))
+    names = sorted(body.free_symbols - {x, *sums.values()}, key=str)
+    arguments = [x, *names, *sums.values()]
+    return sympy.lambdify(arguments, body, [{"exp": _exp}, "mpmath"]), names, list(sums)
 
 
 def _index(symbol: Any) -> int:
