@@ -299,8 +299,8 @@ def _inverse(
     reach, limits = min(abs(right - left), 1.0), [e for e in (left, right) if math.isfinite(e)]
     critical = abs(target) <= 1e-3 * reach or any(abs(target - e) <= 1e-6 * reach for e in limits)
     if critical and error > check.tolerance:
-        back = float(kernel.loss(found, theta)) if math.isfinite(found) else math.nan
-        if not abs(back - target) <= 1e-12 * (abs(target) + abs(back)):
+        again = float(kernel.loss(found, theta)) if math.isfinite(found) else math.nan
+        if not abs(again - target) <= 1e-12 * (abs(target) + abs(again)):
             check.note("near loss 0 and the ends: rejected by the run-time round trip, "
                        "bracketed instead")  # fmt: skip
             return

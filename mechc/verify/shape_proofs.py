@@ -38,7 +38,7 @@ from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
 from mechc.protocol import Measure
-from mechc.verify.balls import expressions, integral
+from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Box, Boxes, Open
 from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erfc
 from mechc.verify.balls.oracle import Oracle
@@ -371,10 +371,9 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
 
 UP, DOWN, FLAT = 1, -1, 0
 DOUBLINGS = 40
-NARROWINGS = 60  # of the box around a mode
-BISECTIONS = 80
-MARGIN = 2.0**-40  # share of a piece next to an end where the derivative has no sign
+NARROWINGS, NARROW = 60, 2.0**-40  # of the box around a mode, and the first one
 MAX_POINTS = 4000
+NEAREST = 4  # units in the last place, from an end
 
 
 def noise_of(declaration: Declaration) -> Declaration | None:
@@ -419,7 +418,7 @@ def _sign(change: Any) -> int:
 def _steps(part: Part, line: Line) -> Iterator[int]:
     """Directions between neighbouring integers, tails by their order at infinity."""
     (first, before), (last, after) = _ends(part, line)
-    start, stop = (int(float(e.mid())) for e in (first, last))
+    start, stop = (int(float(end.mid())) for end in (first, last))
     if stop - start > MAX_POINTS:
         raise Open(f"more than {MAX_POINTS} points")
     yield from before
@@ -432,7 +431,7 @@ def _steps(part: Part, line: Line) -> Iterator[int]:
 
 
 def _pieces(part: Part, line: Line) -> Iterator[int]:
-    """Directions on one interval."""
+    """Directions on one interval, as verdicts about log p: one of them, or a peak."""
     f = log_sum(part.piece.p)
     if f is None or not f.has(part.x):
         return
@@ -440,9 +439,40 @@ def _pieces(part: Part, line: Line) -> Iterator[int]:
     if known is not None:
         yield known
         return
-    (a, before), (b, after) = _ends(part, line)
+    piece = replace(part.piece, q=(Term(S.One, S.Zero),))
+    (first, before), (last, after) = _ends(part, line)
+    lo, hi = float(first.mid()), float(last.mid())
+    near = NEAREST * math.ulp(max(abs(lo), abs(hi)))  # of an end of the piece
+    inner = lo if before else lo + near, hi if after else hi - near
+    away = [(hi - lo) * 0.5**k for k in range(1, DOUBLINGS)]
+    places = {v for a in away for v in (lo + a, hi - a) if inner[0] < v < inner[1]}
+    points = sorted({*inner, *places})
     yield from before
-    yield from _inside(f, part, line, a, b)
+    density, slope, bend = (line.on(sp.diff(f, part.x, n)) for n in range(3))
+    top = max(range(len(points)), key=lambda i: float(density(arb(points[i]), False).mid()))
+    if 0 < top < len(points) - 1:
+        below, above = points[top - 1], points[top + 1]
+        while above - below > NARROW * (hi - lo):
+            middle = (below + above) / 2
+            rises = slope(arb(middle), False) > 0
+            below, above = (middle, above) if rises else (below, middle)
+        reach = hi - lo
+        for _ in range(NARROWINGS):
+            left, right = below - reach, above + reach
+            if lo < left and right < hi and bend(arb(left).union(arb(right)), False) < 0:
+                break
+            reach *= 0.75
+        else:
+            raise Open("no concave neighbourhood of the mode")
+        stretches = [(lo, left, UP), (right, hi, DOWN)]
+    else:
+        stretches = [(lo, hi, UP if top else DOWN)]
+    for a, b, wanted in stretches:
+        ends = {v for v in (a, b) if v not in (lo, hi)}
+        inside = sorted({v for v in points if a <= v <= b} | ends)
+        if verdict(piece, line, inside, (a, b), wanted) != Verdict.PROVED:
+            raise Open(f"the sign of the derivative stays open between {a:g} and {b:g}")
+        yield wanted
     yield from after
 
 
@@ -450,18 +480,14 @@ def _ends(part: Part, line: Line) -> list[tuple[Any, list[int]]]:
     """Finite places to go on from at either end, with the directions of all terms beyond them."""
     found: list[tuple[Any, list[int]]] = []
     for side, end in ((-1, part.lo), (1, part.hi)):
-        if end.is_finite():
-            found.append((end, []))
-            continue
-        for y in (arb(2) ** k for k in range(-4, DOUBLINGS)):
-            rises = next((s for s in (UP, DOWN) if all(
-                _rises_beyond(f, line, y, side, s) for f in part.p.exprs
-            )), None)  # fmt: skip
-            if rises is not None and part.lo < side * y and side * y < part.hi:
-                found.append((side * y, [rises]))
-                break
-        else:
+        places = [] if end.is_finite() else [arb(2) ** k for k in range(-4, DOUBLINGS)]
+        inside = [y for y in places if part.lo < side * y and side * y < part.hi]
+        proved = ((side * y, [s]) for y in inside for s in (UP, DOWN) if all(
+            _rises_beyond(f, line, y, side, s) for f in part.p.exprs))  # fmt: skip
+        place = (end, []) if end.is_finite() else next(proved, None)
+        if place is None:
             raise Open(f"no direction towards {side * float('inf')}")
+        found.append(place)
     return found
 
 
@@ -476,49 +502,3 @@ def _rises_beyond(f: Expr, line: Line, y: Any, side: int, wanted: int) -> bool:
         return False
     m = outward * line.on(order)(side * y, False)
     return bool(m >= 0 and line.at(argument) < 2 * (m + 1))
-
-
-def _inside(f: Expr, part: Part, line: Line, a: Any, b: Any) -> list[int]:
-    """Directions between two finite places: one of them, or a peak."""
-    slope, bend = (line.on(sp.diff(f, line.x, n)) for n in (1, 2))
-    near = (b - a) * MARGIN  # an end of the piece, where the derivative may have no sign
-    left = (a + near).mid() if part.lo.is_finite() else a
-    right = (b - near).mid() if part.hi.is_finite() else b
-    turns = [_sign(slope(end, False)) for end in (left, right)]
-    if FLAT in turns:
-        raise Open("the derivative has no sign next to an end")
-    if turns[0] == turns[1]:
-        _prove(f, part, line, (a, b), (left, right), turns[0])
-        return turns[:1]
-    if turns == [DOWN, UP]:
-        return turns
-    below, above = left, right
-    for _ in range(BISECTIONS):
-        middle = ((below + above) / 2).mid()
-        below, above = (middle, above) if slope(middle, False) > 0 else (below, middle)
-    reach = (b - a) / 2
-    for _ in range(NARROWINGS):
-        box = (below - reach).union(above + reach)
-        if a < box.lower() and box.upper() < b and bend(box, False) < 0:
-            break
-        reach = reach * 3 / 4
-    else:
-        raise Open("no concave neighbourhood of the mode")
-    first, last = (below - reach).mid(), (above + reach).mid()
-    _prove(f, part, line, (a, first), (left, first), UP)
-    _prove(f, part, line, (last, b), (last, right), DOWN)
-    return turns
-
-
-def _prove(f: Expr, part: Part, line: Line, whole: Box, inner: Box, wanted: int) -> None:
-    """The sign of the derivative by boxes, and by zeros of it between these and ends of a piece."""
-    if not line.rises(f, *inner, wanted) > 0:
-        raise Open(f"the sign of the derivative stays open between {inner[0].str(6)} and "
-                   f"{inner[1].str(6)}")  # fmt: skip
-    for end, side, one, other in (
-        (part.piece.lo, 1, whole[0], inner[0]), (part.piece.hi, -1, whole[1], inner[1])
-    ):  # fmt: skip
-        if not one.overlaps(other):
-            box, values = one.union(other), line.values
-            if integral.rises_from(part.piece.p, line.x, end, values, box, side) != side * wanted:
-                raise Open("next to an end the derivative has no sign")

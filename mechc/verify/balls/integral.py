@@ -103,27 +103,6 @@ def _zero(base: Expr, x: Symbol, end: Expr, values: Any, box: Any) -> Any:
     raise Unknown("the order of a zero at a finite end")
 
 
-def rises_from(
-    terms: tuple[Term, ...], x: Symbol, end: Expr, values: Any, box: Any, side: int
-) -> int:
-    """The sign of side * p' on a box that begins at an end and lies on one side of it, 0: open.
-
-    By Taylor it is that of the first derivative that does not vanish at the end, where this one has
-    a sign on the whole box.
-    """
-    (_, constant), *powers = _factors(terms, x)
-    single = len(powers) == 1 and not constant.has(x) and powers[0][0].is_positive
-    density = powers[0][1] if single else _density(terms)  # a power moves with its base
-    for m in range(1, HIGHEST + 1):
-        derivative, vanishes = _derivative(density, x, end, m)
-        value = expressions.function(derivative, x, values)(box, False) * side**m
-        if value > 0 or value < 0:
-            return 1 if value > 0 else -1
-        if not vanishes:
-            break
-    return 0
-
-
 @lru_cache(maxsize=256)
 def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, bool]:
     """The m-th derivative of a function, and whether it is zero at the end."""

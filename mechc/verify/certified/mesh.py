@@ -323,8 +323,8 @@ class _Placed:
         whole = np.floor(scaled) if side < 0.0 else np.ceil(np.nextafter(scaled, np.inf))
         kept = np.flatnonzero(within > 0.0)
         a, b = (int(kept[0]), int(kept[-1]) + 1) if kept.size else (0, 1)
-        values = fmpz_poly([int(v) for v in whole[a:b]])
-        return Weights(self.first + a, self.offset, arb(self.step), values)
+        weights = fmpz_poly([int(v) for v in whole[a:b]])
+        return Weights(self.first + a, self.offset, arb(self.step), weights)
 
     def above(self) -> Weights:
         """Weights under P of a law above."""

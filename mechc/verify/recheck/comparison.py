@@ -6,7 +6,7 @@ import cmath
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -128,6 +128,7 @@ def _ball(text: str) -> tuple[Any, Any]:
 
 
 SLOW = {*TAILS, "cgf"}
+Ask = Callable[[Any, Vector], Iterator[str]]
 
 
 class Comparison:
@@ -150,8 +151,8 @@ class Comparison:
             elif name in TAILS:
                 yield from self._tail(name, argument, vector)
             else:
-                ask = {"cgf": self._moment, "loss_inverse": self._inverse}
-                yield from ask.get(name, partial(self._value, name))(argument, vector)
+                known: dict[str, Ask] = {"cgf": self._moment, "loss_inverse": self._inverse}
+                yield from known.get(name, partial(self._value, name))(argument, vector)
         except (ArithmeticError, mpmath.libmp.NoConvergence) as error:
             if vector.typical:
                 yield f"{name}: {error}, at {vector.theta}"

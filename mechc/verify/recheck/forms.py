@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from operator import add, mul, sub
+from typing import Any
 
 PRIME = 2**61 - 1
 Names = dict[str, int]
@@ -142,10 +143,10 @@ class _Point:
             return self.called(ast.unparse(node.func), [self.value(a, names) for a in node.args])
         if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "i" in names:
             return self.value(node.value, names)  # an element
-        parts = [self.value(p, names) if isinstance(p, ast.expr) else type(p).__name__
+        parts: list[Any] = [self.value(p, names) if isinstance(p, ast.expr) else type(p).__name__
                  for p in ast.iter_child_nodes(node) if not isinstance(p, ast.Load)]  # fmt: skip
         if isinstance(node, ast.BinOp) and (exact := EXACT.get(type(node.op))):
-            return exact(parts[0], parts[2]) % PRIME
+            return int(exact(parts[0], parts[2]) % PRIME)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -parts[1] % PRIME
+            return int(-parts[1] % PRIME)
         return self.drawn(type(node).__name__, *parts)
