@@ -20,17 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct, log1mexp
 from mechc.composition.evaluation import Evaluation
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.moments import log_total
-from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.truncated_loss import is_resolved
+from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import OutOfWorkError, share
 from mechc.numeric.rounding import EPS
 
@@ -153,8 +149,6 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
         if least == most:
             return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
         return _next_to_infinite_mass(evaluation, log_target, highest)
-    if evaluation.method == "auto" and _is_small_by_parts(evaluation, log_target):
-        return _exact(0.0, evaluation, "the steps' deltas at epsilon 0 add up to less than delta")
     first, *others = evaluation.directions
     with share(MAIN if others else 1.0):
         answer = _in_direction(evaluation, first, log_target)
@@ -173,32 +167,6 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
         elif side == "estimate" and math.isnan(float(curve.at(at).estimate)):
             answer.detail["no answer"] = f"{direction}: {curve.at(at).status}"
     return answer
-
-
-def _is_small_by_parts(evaluation: Evaluation, log_target: float) -> bool:
-    """Whether delta(0), a total variation distance and so subadditive, is below the target."""
-    for direction, steps in evaluation.steps.items():
-        if not all(is_resolved(step.loss) for step in steps):
-            return False
-        about = [math.log(s.count) + _log_distance(s.loss) for s in steps if s.count]
-        if not log_total(np.array(about)) < log_target:  # as their nodes have it
-            return False
-        proven = [
-            math.log(s.count) + float(evaluation.of_step(direction, s).log_delta(0.0).upper)
-            for s in steps
-            if s.count
-        ]
-        if not log_total(np.array(proven)) < log_target * (1.0 + EPS):
-            return False
-    return True
-
-
-def _log_distance(law: PrivacyLoss) -> float:
-    """Log of delta(0) of one step, by its nodes."""
-    loss = np.concatenate([law.loss, law.atom_loss])
-    log_mass = np.concatenate([law.log_weight, law.atom_log_mass])
-    up = loss > 0.0
-    return log_total(np.append(log_mass[up] + np.log(-np.expm1(-loss[up])), law.log_infinite))
 
 
 def _exact(value: float, evaluation: Evaluation, why: str, rounding: float = 0.0) -> Bound:

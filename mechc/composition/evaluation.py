@@ -29,17 +29,13 @@ from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.rounding import EPS
 
-NEAREST = 1e-290  # closer ones have too few digits to be halved
 FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
-STEERS = 1e-6  # the same where an answer steers a search
 OWN_WIDTH = 0.02  # the same, of its own width
-AWAY, HALVINGS = 16.0, 2  # of a loss, or its distance from the largest: how far below it that is
-RESOLVED = 1e5  # roundings from the largest loss where answers have digits of their own
 
 
 class Known(NamedTuple):
@@ -115,7 +111,6 @@ class Evaluation:
         self.rtol, self._options = rtol, options
         self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._known: dict[str, Known] = {}
-        self._above: dict[tuple[str, float], float] = {}
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants: dict[str, registry.Accountant] = {}
@@ -232,10 +227,6 @@ class Evaluation:
         pairs.no_lower, pairs.beneath = "", None
         return pairs
 
-    def of_step(self, direction: str, step: Step) -> Evaluation:
-        """Return what answers about one use of one of the steps."""
-        return Evaluation({direction: (Step(step.loss, 1),)}, self.method, self.rtol)
-
     def of_mechanisms(self, answer: Bound, lower: Callable[[Evaluation], Bound]) -> Bound:
         """Return an answer about pairs as one about the mechanisms that they bound.
 
@@ -349,57 +340,30 @@ class Evaluation:
     ) -> Bound:
         """An answer that holds for all losses within their rounding r of those that were composed.
 
-        Delta is between those at epsilon + r and epsilon - r, at most r P(L > epsilon - r) away.
-        One step's own sum over atoms has counted their digits.
+        Delta is between those at epsilon + r and epsilon - r, and at most r away from either. One
+        step's own sum over atoms has counted their digits.
         """
         counted = self._single and answer.method == "direct"
         shift = self._loss_shift(direction, epsilon, not counted)
         lower, upper = float(answer.lower), float(answer.upper)
         if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
             return answer
-        moved = math.log(shift)
         free = max(FREE, OWN_WIDTH * (upper - lower)) if lower > -math.inf else FREE
-        if moved <= math.log(free) + lower:
-            return outward(answer, moved)
-        moved += self._log_above(direction, epsilon - shift, None if target is None else math.nan)
-        if moved <= math.log(free if target is None else max(STEERS, free)) + lower:
-            return outward(answer, moved)
+        if math.log(shift) <= math.log(free) + lower:
+            return outward(answer, math.log(shift))
         lower = min(float(self._ask(direction, epsilon + shift, target).lower), lower)
         upper = max(float(self._ask(direction, epsilon - shift, target).upper), upper)
         return replace(answer, lower=lower, upper=upper)
 
-    def _log_above(self, direction: str, loss: float, target: float | None) -> float:
-        """Log of a bound on P(L > loss), by delta at a place below it that all nearby share."""
-        room = min(abs(loss) / AWAY, self.largest_loss_in(direction)[0] - loss)
-        if not NEAREST < room < FARTHEST:
-            return 0.0
-        step = math.ldexp(1.0, math.frexp(room)[1] - HALVINGS)
-        place = direction, (math.floor(loss / step) - 1.0) * step
-        if place not in self._above:
-            try:
-                self._above[place] = float(self._ask(*place, target).upper)
-            except MechcError:
-                self._above[place] = 0.0
-        return min(0.0, self._above[place] - log1mexp(place[1] - loss))
-
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
-        """Log of how far rounding of the largest losses moves delta(epsilon), perhaps all of it."""
-        # Moving all losses by r moves delta by at most r P(L > epsilon - r), and the probability is
-        # at most delta(epsilon - s) / (1 - exp(r - s)) for every s > r. Beyond the largest loss and
-        # its rounding there is nothing to move.
+        """Log of how far rounding of the largest losses may move delta(epsilon)."""
+        # Moving all losses by r moves delta by at most r. Beyond the largest loss and its rounding
+        # there is nothing to move.
         top, beyond = self.largest_loss_in(direction)
         rounding = max(beyond, TOP_ERROR * abs(top))
         if not abs(epsilon - top) < NEXT * rounding or epsilon >= top + beyond:
             return -math.inf
-        found = 0.0
-        for below in (max(top - epsilon, RESOLVED * rounding), 1.0):
-            try:
-                least = float(self._ask(direction, epsilon - below, None).upper)
-            except MechcError:
-                continue
-            if least <= 0.0:
-                found = min(found, least - log1mexp(rounding - below))
-        return math.log(2.0 * rounding) + found
+        return math.log(2.0 * rounding)
 
     def renyi(self, direction: str, order: float) -> Bound:
         """Return bounds on the Rényi divergence of one order in one direction."""
