@@ -87,7 +87,10 @@ class CacheError(MechcError, OSError):
     """The kernel cache cannot be read or written."""
 
 
-def check_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> None:
+def check_one_of(
+    name: str, value: object, known: Iterable[str], owner: str = "",
+    meant: Mapping[str, str] = MEANT,
+) -> None:  # fmt: skip
     """Refuse what is none of the known words, of whatever type it is.
 
     Args:
@@ -95,6 +98,7 @@ def check_one_of(name: str, value: object, known: Iterable[str], owner: str = ""
         value: what was given for it.
         known: the words that would be accepted.
         owner: what the argument is of, for the message.
+        meant: words of others, and what they are here.
 
     Raises:
         DeclarationError: it is none of them.
@@ -102,7 +106,8 @@ def check_one_of(name: str, value: object, known: Iterable[str], owner: str = ""
     known = list(known)
     if isinstance(value, str) and value in known:
         return
-    hint = suggestion(value, known) if isinstance(value, str) else ""
+    near = known if meant is MEANT else [*known, *meant.values()]
+    hint = suggestion(value, near, meant) if isinstance(value, str) else ""
     about = f"{owner}: {name}" if owner else name
     raise DeclarationError(
         f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"

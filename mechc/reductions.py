@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.composition import allocation, inputs
-from mechc.composition.events import Composition, Event
+from mechc.composition.events import Composition, Event, as_event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
@@ -239,11 +239,7 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     name = "drawn_with_replacement"
     n = inputs.size(name, "dataset_size", dataset_size)
     m = inputs.size(name, "batch_size", batch_size)
-    if not isinstance(event, Event):
-        raise DeclarationError(
-            f"{name}: event={event!r} is not one use of a mechanism (expected an event: a "
-            "mechanism with its parameters)"
-        )
+    event = as_event(f"{name}: event", event)
     law = binom(m, 1.0 / n)
     rate = float(law.sf(0))
     first, last = (int(end) for end in (law.ppf(UNLIKELY), law.isf(UNLIKELY * rate)))

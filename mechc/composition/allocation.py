@@ -22,7 +22,13 @@ from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.evaluation import Evaluation
-from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
+from mechc.composition.events import (
+    Composition,
+    Event,
+    as_event,
+    compose,
+    unsupported_on_composition,
+)
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table
@@ -150,11 +156,7 @@ def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> A
             f"{NAME}: steps={steps} and a list of {len(events)} events (expected one for each step)"
         )
     for event in events:
-        if not isinstance(event, Event):
-            raise DeclarationError(
-                f"{NAME}: {event!r} is not one use of a mechanism (expected a list of events)"
-            )
-        _check(event)
+        _check(as_event(f"{NAME}: event", event))
     parts = Composition((event, 1) for event in events).parts
     if len(parts) == 1:
         return allocated(parts[0][0], steps, selected, epochs)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -43,7 +44,7 @@ NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is a
 DEEP = -50.0  # log of a target that may lie where laws on grids are not resolved
 AT_TOP, NEAR_TOP = 1e-10, 1e-6  # where searches end there, and where delta is still told from 0
 LARGE = 100.0  # the same where losses have no end
-HALVED, NEAR = 60, 1e-5  # halvings of a step towards a lower side, the last relative to that
+HALVED = 25  # halvings of a step towards a lower side
 ROUGHEST = 0.3  # nats, the same where a rough answer is wider
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
@@ -179,16 +180,12 @@ def _next_to_infinite_mass(evaluation: Evaluation, log_target: float, highest: f
     """Answer where delta is the mass at infinite loss up to what is known of that."""
     curve = Curve(evaluation.log_delta, log_target)
     top = evaluation.largest_loss()[0]
-    lower, step = 0.0, min(top, LARGE, highest)
+    step = min(top, LARGE, highest)
     for _ in range(HALVED):  # down to where delta is proven to exceed the target, and up again
-        try:
-            if curve.excess("lower", lower + step) > 0:
-                lower += step
-        except (UnsupportedError, NumericError):  # a method may refuse so far out
-            pass
+        with suppress(UnsupportedError, NumericError):  # a method may refuse so far out
+            curve.at(curve.most_proven() + step)
         step *= 0.5
-        if lower > 0.0 and step < NEAR * lower:
-            break
+    lower = curve.most_proven()
     why = {"reason": "delta is the mass at infinite loss, as far as that is known"}
     return Bound(lower, top, math.inf, evaluation.method, "proven", why)
 

@@ -166,26 +166,17 @@ class Event(Queries):
         tag = self.mechanism.tag_kernel
         if tag is not None:
             kernel = cast(Hashable, self.mechanism.kernel)
+            key = kernel, cast(Hashable, tag), self.theta
             try:
-                key = kernel, cast(Hashable, tag), self.theta
                 law = kept(key, lambda: _first_tagged_loss(*key).fork())
             except (UnsupportedError, DeclarationError) as error:
-                raise UnsupportedError(f"{self!r}: {self._far_values()}{error}") from error
+                raise UnsupportedError(f"{self!r}: {error}") from error
             return law.reversed() if direction == "add" else law
         reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
         if reverse_kernel is not None:
             return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
         kernel = cast(Hashable, self.mechanism.law_kernel)
         return _privacy_loss(kernel, self.theta, direction == "add")
-
-    def _far_values(self) -> str:
-        """Words about parameters outside their typical ranges, for messages."""
-        far = [
-            f"{p.name}={value:g} (typical {p.typical[0]:g} to {p.typical[1]:g})"
-            for p, value in zip(self.mechanism.parameters, self.theta, strict=True)
-            if p.typical is not None and not p.typical[0] <= value <= p.typical[1]
-        ]
-        return f"doubles do not hold the masses at {', '.join(far)}: " if far else ""
 
     def loss_or_stand_in(self, direction: str) -> Any:
         """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
@@ -513,6 +504,16 @@ def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacenc
                 f"{words} that comes or goes, but neighbours here replace one (expected "
                 "sensitivity= of replacing it, twice a clipping norm)"
             )
+
+
+def as_event(owner: str, value: Any) -> Event:
+    """Return what is one use of a mechanism; anything else is refused."""
+    if not isinstance(value, Event):
+        raise DeclarationError(
+            f"{owner}={value!r} is not one use of a mechanism (expected an event: a mechanism with "
+            "its parameters; a composition is several)"
+        )
+    return value
 
 
 def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:

@@ -17,7 +17,13 @@ import scipy
 
 from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import inputs
-from mechc.composition.events import Composition, Event, compose, unsupported_on_composition
+from mechc.composition.events import (
+    Composition,
+    Event,
+    as_event,
+    compose,
+    unsupported_on_composition,
+)
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
@@ -415,13 +421,8 @@ def truncated_poisson(
     name = "truncated_poisson"
     n = inputs.size(name, "dataset_size", dataset_size)
     most = inputs.size(name, "batch_cap", batch_cap)
-    if not isinstance(event, (Event, Real)):
-        raise DeclarationError(
-            f"{name}: event={event!r} is not one use of a mechanism (expected an event, that is a "
-            "mechanism with its parameters, or a noise multiplier)"
-        )
-    if not isinstance(event, Event):
-        event = load("gaussian")(sigma=event)
+    event = load("gaussian")(sigma=event) if isinstance(event, Real) else event
+    event = as_event(f"{name}: event", event)
     _opened(name, event)  # a table has no mechanism to be sampled
     plain = poisson(event, sampling_rate)
     q = plain.parameters[plain.mechanism.rates[-1]]

@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
-from mechc.composition.events import Event, require_sensitivities
+from mechc.composition.events import Event, as_event, require_sensitivities
 from mechc.composition.inputs import as_array
 from mechc.errors import (
     LONGEST_NAME,
     DeclarationError,
     NumericError,
     UnsupportedError,
+    as_flag,
     check_text,
     public,
 )
@@ -201,8 +202,7 @@ def from_losses(
             the masses under Q, mass * exp(-loss), sum to more than one: losses were rounded down.
     """
     claim = _claim(name, adjacency, because)
-    if not isinstance(symmetric, bool):
-        raise DeclarationError(f"{name}: symmetric={symmetric!r} (expected True or False)")
+    symmetric = as_flag("symmetric", symmetric)
     if add is not None and not (isinstance(add, (tuple, list)) and len(add) == 3):
         raise DeclarationError(f"{name}: add={add!r} (expected losses, masses and infinite_mass)")
     first = _law(name, losses, masses, infinite_mass, step)
@@ -424,11 +424,7 @@ def mixture(
     shares = inputs.probabilities("mixture", "weights", given)[: asked.size]
     parts = list(events) if isinstance(events, Iterable) else [events]
     for part in parts:
-        if not isinstance(part, Event):
-            raise DeclarationError(
-                f"mixture: events: {part!r} is not one use of a mechanism (expected events; a "
-                "mechanism first needs its parameters, a composition is several uses)"
-            )
+        as_event("mixture: event", part)
     if len(shares) != len(parts):
         raise DeclarationError(f"mixture: {len(parts)} events and {len(shares)} weights")
     step = inputs.check("mixture", STEP, step)
@@ -442,9 +438,8 @@ def mixture(
     claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
     require_sensitivities("mixture", [event for event, _ in used], claim.adjacency)
     if beneath is not None:
-        if not isinstance(beneath, Event):
-            raise DeclarationError(f"mixture: beneath={beneath!r} is not one use of a mechanism")
-        joined([("the mixture", claim), (str(beneath), beneath.claim)], "mixture")
+        below = as_event("mixture: beneath", beneath)
+        joined([("the mixture", claim), (str(below), below.claim)], "mixture")
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{w:g} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
@@ -456,8 +451,8 @@ def mixture(
         same = symmetric and up  # rounding down is not the same for both
         laws.append(laws[0] if same else _mixed(used, "add", step, name, revealing, up))
     if lower:
-        below = Table(f"{name} rounded down", digest("mixture", claim, *lower), False, claim)
-        beneath = NumericEvent(below, *lower)
+        table = Table(f"{name} rounded down", digest("mixture", claim, *lower), False, claim)
+        beneath = NumericEvent(table, *lower)
     key = digest(f"mixture above {beneath and beneath.key}", claim, *upper)
     why = ROUNDED if smooth or beneath is not None else ""
     table = Table(name, key, symmetric, claim, upper_only=why, beneath=beneath)

@@ -27,7 +27,7 @@ from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, truncated_poisson, without_replacement
 from mechc.declare.transforms import Shuffled
-from mechc.errors import DeclarationError, UnsupportedError, public, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public, suggestion
 from mechc.protocol import ParameterInfo
 
 ASKED = ("delta", "epsilon", "target_delta", "target_epsilon", "eps")  # not words of a run
@@ -132,15 +132,7 @@ def dpsgd(
             hint = "; the run that is returned is asked: .epsilon(delta=...), .delta(epsilon=...)"
         listed = "" if hint else f"; expected {', '.join(WORDS)}"
         raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
-    if not isinstance(sampler, str) or sampler not in SAMPLERS:
-        hint = (
-            suggestion(sampler, (*SAMPLERS, *DRAWN.values()), DRAWN)
-            if isinstance(sampler, str)
-            else ""
-        )
-        raise DeclarationError(
-            f"dpsgd: sampler={sampler!r} is not known{hint} (expected one of {', '.join(SAMPLERS)})"
-        )
+    check_one_of("sampler", sampler, SAMPLERS, "dpsgd", DRAWN)
     if (sampler == "truncated") != (batch_cap is not None):
         raise DeclarationError(
             f"dpsgd: sampler={sampler!r} with batch_cap={batch_cap!r} (expected a largest batch "

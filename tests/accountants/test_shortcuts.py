@@ -58,10 +58,10 @@ def test_a_direction_is_called_smaller_only_where_it_is(name):
             evaluation = run.evaluation("auto", "both")
             evaluation.log_delta_in(direction, epsilon)
             for gap in (-3.0, -0.1, 0.5, 3.0):
-                promised = evaluation.is_at_most(direction, epsilon, truth.estimate + gap)
-                assert not promised or gap > 0.0
-            assert evaluation.is_at_most(direction, epsilon, truth.estimate + 30.0)
-            assert not evaluation.is_at_most(direction, epsilon, float("nan"))
+                promised = evaluation.bounded(direction, epsilon, truth.estimate + gap)
+                assert promised is None or gap > 0.0
+            assert evaluation.bounded(direction, epsilon, truth.estimate + 30.0) is not None
+            assert evaluation.bounded(direction, epsilon, float("nan")) is None
 
 
 @pytest.mark.parametrize("count, sigma, epsilon", [(2, 1.0, 1.0), (3, 2.0, -0.4), (2, 12.0, 0.3)])
