@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
@@ -20,7 +21,7 @@ from mechc import __version__
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import MARK, seal
-from mechc.kernel.ir import Check, Function, Inverse, Module, Root, Series, Table
+from mechc.kernel.ir import Check, Function, Module, Root, Series, Table
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
@@ -194,44 +195,26 @@ class Writer:
         yield from indent([*assigned, *self.printer.block(body, "out[i] = {}")])
 
     def _inverses(self) -> Iterator[str]:
+        """The inverse on each branch, then on any."""
         if any(inverse.body is None for inverse in self.module.inverses):
             yield jitted(SOLVER, solver_text("solve_loss", "loss"))
         for inverse in self.module.inverses:
-            yield self._inverse(inverse)
-            yield self._inverse_array(inverse)
-        yield self._inverse_many()
-
-    def _inverse(self, inverse: Inverse) -> str:
-        head = f"loss_inverse_{inverse.index}(ell, theta)"
-        if inverse.body is not None:
-            lines = self._returned(inverse.body)
-        else:
-            lines = self._bracket(inverse.lo, inverse.hi)
-            lines.append(
-                f"return solve_loss(ell, lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
-            )
-        return self._define(SCALAR, head, inverse.doc, lines)
-
-    def _bracket(self, lo: ir.Block, hi: ir.Block) -> list[str]:
-        lines = self._unpack(lo, hi)
-        for name, block in (("lo", lo), ("hi", hi)):
-            lines += self.printer.block(share(block), f"{name} = {{}}")
-        return lines
-
-    def _inverse_array(self, inverse: Inverse) -> str:
-        """The inverse on one branch, compiled only if that is asked for."""
-        name = f"loss_inverse_{inverse.index}"
-        if inverse.body is None:
-            lines = self._bracket(inverse.lo, inverse.hi)
-            value = f"solve_loss(ells[i], lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
-            lines += ["for i in range(ells.size):", f"    out[i] = {value}"]
-        else:
-            lines = [*self._unpack(inverse.body), *self._loops(inverse.body, "ell")]
-        doc = f"Write {name} of each element to out."
-        return self._define(ARRAY, f"{name}_many(ells, theta, out)", doc, lines)
-
-    def _inverse_many(self) -> str:
-        """The inverse on any branch."""
+            name, body = f"loss_inverse_{inverse.index}", inverse.body
+            if body is not None:
+                lines = self._returned(body)
+                loop = [*self._unpack(body), *self._loops(body, "ell")]
+            else:
+                ends = self._bracket(inverse.lo, inverse.hi)
+                found = f"solve_loss({{}}, lo, hi, {1.0 if inverse.rising else -1.0}, theta)"
+                lines = [*ends, f"return {found.format('ell')}"]
+                loop = [
+                    *ends,
+                    "for i in range(ells.size):",
+                    f"    out[i] = {found.format('ells[i]')}",
+                ]
+            yield self._define(SCALAR, f"{name}(ell, theta)", inverse.doc, lines)
+            doc = f"Write {name} of each element to out."
+            yield self._define(ARRAY, f"{name}_many(ells, theta, out)", doc, loop)
         arms: list[tuple[ir.Expr | None, list[str]]] = [
             (
                 ir.Compare("==", ir.Var("branch"), ir.Local(str(inverse.index))),
@@ -239,11 +222,16 @@ class Writer:
             )
             for inverse in self.module.inverses
         ]
-        nowhere = ["for i in range(ells.size):", "    out[i] = math.nan"]
-        lines = list(self.printer.chain([*arms, (None, nowhere)]))
+        arms.append((None, ["for i in range(ells.size):", "    out[i] = math.nan"]))
         head = "loss_inverse_many(branch, ells, theta, out)"
         doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
-        return self._define(SELECTED_ARRAY, head, doc, lines, plain=True)
+        yield self._define(SELECTED_ARRAY, head, doc, self.printer.chain(arms), plain=True)
+
+    def _bracket(self, lo: ir.Block, hi: ir.Block) -> list[str]:
+        lines = self._unpack(lo, hi)
+        for name, block in (("lo", lo), ("hi", hi)):
+            lines += self.printer.block(share(block), f"{name} = {{}}")
+        return lines
 
     def _root(self, helper: Root) -> Iterator[str]:
         suffix = helper.name.removeprefix("root_")
@@ -412,11 +400,12 @@ def _constants(module: Module) -> str:
     }
     lines = [f"{name} = {_pretty(value)}" for name, value in values.items()]
     lines.insert(4, "# name, lo, hi, lo open, hi open, integer, default, typical range")
-    lines.insert(5, _parameters(module))
+    rows = [f"    {_plain(row)}," for row in module.parameters]
+    lines.insert(5, "\n".join(["PARAMETERS = (", *rows, ")"]))
     return "\n".join(lines)
 
 
-def _pretty(value: object, indentation: int = 0) -> str:
+def _pretty(value: object, indentation: float = 0) -> str:
     """A constant as text: one line if it fits, otherwise one entry a line."""
     if isinstance(value, dict):
         entries = [f"{_pretty(k)}: {_pretty(v, indentation + 4)}" for k, v in value.items()]
@@ -424,30 +413,21 @@ def _pretty(value: object, indentation: int = 0) -> str:
     elif isinstance(value, tuple):
         entries = [_pretty(v, indentation + 4) for v in value]
         opening, closing = "(", ",)" if len(value) == 1 else ")"
+    elif isinstance(value, str):
+        # quoted, in ASCII, with one escape a character: JSON has two beyond 16 bits
+        return json.dumps(value, ensure_ascii=False).encode("ascii", "backslashreplace").decode()
     else:
-        return _quoted(value) if isinstance(value, str) else repr(value)
+        return literal(value)[0] if isinstance(value, float) else repr(value)
     line = f"{opening}{', '.join(entries)}{closing}"
     if len(line) + indentation < WIDTH - 20:
         return line
-    inner = " " * (indentation + 4)
-    lines = "".join(f"{inner}{entry},\n" for entry in entries)
-    return f"{opening}\n{lines}{' ' * indentation}{closing[-1]}"
-
-
-def _quoted(text: str) -> str:
-    """A string in quotes and ASCII, with one escape a character: JSON has two beyond 16 bits."""
-    return json.dumps(text, ensure_ascii=False).encode("ascii", "backslashreplace").decode()
-
-
-def _parameters(module: Module) -> str:
-    rows = [f"    ({', '.join(map(_plain, row))})," for row in module.parameters]
-    return "\n".join(["PARAMETERS = (", *rows, ")"])
+    outer = " " * int(indentation)
+    lines = "".join(f"{outer}    {entry},\n" for entry in entries)
+    return f"{opening}\n{lines}{outer}{closing[-1]}"
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_plain, value))}{',' * (len(value) == 1)})"
-    return literal(value)[0] if isinstance(value, float) else _pretty(value)
+    return _pretty(value, -math.inf)
 
 
 def _checks(checks: Sequence[Check]) -> str:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
 import mpmath
 from mpmath import mp
 from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, oo, true
 
-from mechc.calculus.cases import Case, Pair
+from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
@@ -24,12 +24,11 @@ from mechc.kernel.lower.chains import X, density_chain, loss_chain, mass_chain
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
-from mechc.kernel.lower.samples import DIGITS
+from mechc.kernel.lower.samples import DIGITS, vectors
 from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
 from mechc.protocol import Measure
-from mechc.symbolic.evaluate import evaluate, typical_values
-from mechc.symbolic.facts import eliminations
+from mechc.symbolic.evaluate import evaluate
 from mechc.symbolic.rewrite import factored
 
 READABLE = 600  # characters of a formula that somebody reads
@@ -39,9 +38,9 @@ NAMED = 12  # characters beyond which a factor that is often repeated has a name
 
 def densities(chooser: Chooser) -> list[Function]:
     """log_q and log_p, callees first."""
-    pair, found = chooser.context.calculus.pair, []
-    word = "density" if pair.measure is Measure.DENSITY else "mass"
-    move = _move(pair)
+    calculus, found = chooser.context.calculus, []
+    word = "density" if calculus.pair.measure is Measure.DENSITY else "mass"
+    move = _move(calculus)
     sides: tuple[Literal["p", "q"], ...] = ("q", "p")
     for side in sides:
         doc = f"Log {word} of {side.upper()} at x."
@@ -51,15 +50,17 @@ def densities(chooser: Chooser) -> list[Function]:
     return found
 
 
-def _move(pair: Pair) -> Expr | None:
+def _move(calculus: Calculus) -> Expr | None:
     """How far P is Q moved, where x - move may be rounded: not next to a jump of a density."""
-    smooth = pair.measure is not Measure.DENSITY or all(_continuous(c, pair) for c in pair.cases)
-    return pair.move if smooth else None
+    pair = calculus.pair
+    if pair.measure is Measure.DENSITY and not all(_continuous(c, calculus) for c in pair.cases):
+        return None
+    return pair.move
 
 
-def _continuous(case: Case, pair: Pair) -> bool:
+def _continuous(case: Case, calculus: Calculus) -> bool:
     """Whether Q has the whole line and jumps at most at 0, where x - move is exact."""
-    x, pieces = pair.variable, case.pieces
+    x, pieces = calculus.pair.variable, case.pieces
     if pieces[0].lo != -oo or pieces[-1].hi != oo:
         return False
     joined = list(pairwise(pieces))
@@ -67,7 +68,7 @@ def _continuous(case: Case, pair: Pair) -> bool:
         if left.hi != right.lo or not left.q or not right.q:
             return False
     with mp.workdps(DIGITS):
-        for theta in _vectors(case, pair):
+        for theta in vectors(calculus, case, 2):
             for left, right in joined:
                 if left.q != right.q and left.hi != 0:
                     here = {**theta, x: evaluate(left.hi, theta)}
@@ -75,11 +76,6 @@ def _continuous(case: Case, pair: Pair) -> bool:
                     if not abs(below - above) <= CONTINUOUS * abs(above):
                         return False
     return True
-
-
-def _vectors(case: Case, pair: Pair) -> list[dict[Symbol, Any]]:
-    given = typical_values(pair.parameters, case.condition, eliminations(case.condition))
-    return list(islice(given, 2))
 
 
 def _moved(name: str, move: Expr, chooser: Chooser) -> ir.Block:
@@ -97,19 +93,19 @@ def _density(side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
         cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
     else:
         if pair.measure is Measure.DENSITY:
-            zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, pair))
+            zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, context.calculus))
         cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
     body = context.by_case(cases)
     return ir.map_block(body, _up_to_zero) if zeros else body
 
 
-def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Expr, Expr]]:
+def _zeros(case: Case, side: Literal["p", "q"], calculus: Calculus) -> Iterator[tuple[Expr, Expr]]:
     """Logs of what falls to zero at a rounded end of a piece, which doubles may pass."""
     # With each the same log with its argument as a product, if it is a polynomial: next to such an
     # end a sum has lost its digits.
-    x = pair.variable
+    x = calculus.pair.variable
     with mp.workdps(DIGITS):
-        vectors = _vectors(case, pair)
+        places = vectors(calculus, case, 2)
         for piece in case.pieces:
             ends = [e for e in (piece.lo, piece.hi) if not (e.is_infinite or e.is_Integer)]
             for node in {
@@ -120,7 +116,7 @@ def _zeros(case: Case, side: Literal["p", "q"], pair: Pair) -> Iterator[tuple[Ex
             }:
                 (inside,) = node.args
                 if any(
-                    all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in vectors)
+                    all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in places)
                     for end in ends
                 ):
                     product = factored(inside) if inside.is_polynomial(x) else inside
@@ -231,7 +227,7 @@ def distribution_functions(chooser: Chooser, capabilities: dict[str, str]) -> li
 
 
 def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
-    blocks, move = [], _move(chooser.context.calculus.pair)
+    blocks, move = [], _move(chooser.context.calculus)
     name, word = ("sf", "(x, inf)") if above else ("cdf", "(-inf, x]")
     doc = f"Probability of {word} under {side.upper()}."
     if side == "p" and move is not None:

@@ -20,6 +20,7 @@ import mpmath
 from mpmath import mp, mpf
 from sympy import Abs, Add, Dummy, Expr, Function, Mul, Piecewise, Pow, Sum, Symbol, besseli
 
+from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
@@ -44,7 +45,7 @@ FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97)
 Values = Mapping[Symbol, Any]
 
 
-def vectors(calculus: Calculus, case: CalculusCase, count: int) -> list[dict[Symbol, Any]]:
+def vectors(calculus: Calculus, case: Case | CalculusCase, count: int) -> list[dict[Symbol, Any]]:
     """Irrational typical parameter vectors of a case, rounded to doubles."""
     with mp.workprec(53):  # whatever precision the caller has set, the same vectors
         fixed = eliminations(case.condition)

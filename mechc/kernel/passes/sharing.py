@@ -1,8 +1,7 @@
 """Common subexpressions get a name; what does not depend on x leaves the loop.
 
 `share` works within one guard: an operation is named where it is first certainly evaluated, never
-in front of a guard or a `Select` that might protect it, but for ends of intervals, which are chosen
-among parameters and protect nothing. `hoist` moves expressions in parameters
+in front of a guard or a `Select` that might protect it. `hoist` moves expressions in parameters
 alone out of the loop of an array function. That may evaluate one that its guard would have
 skipped, which costs a little time and nothing else: kernels are compiled without exceptions.
 """
@@ -18,71 +17,18 @@ from mechc.kernel.ir import Block, Expr
 LEAVES = (ir.Number, ir.Constant, ir.Param, ir.Var, ir.Local)
 
 LARGE = 11  # nodes that a part of an expression may have before it gets a line of its own
+
 Lets = tuple[tuple[ir.Local, Expr], ...]
 
 
 @lru_cache(maxsize=64)
-def share(block: Block, prefix: str = "t", lifted: int = 0) -> Block:
-    """Name every operation that occurs twice within one guard, and large ones of all arms.
-
-    Args:
-        block: a block in printable form.
-        prefix: of the names of the temporaries.
-        lifted: how many operations of all arms have names already.
-    """
+def share(block: Block) -> Block:
+    """Name every operation that occurs twice within one guard, and parts of long lines."""
     if isinstance(block.tail, ir.Chain):
-        ends, block = _ends_named(block, lifted)
-        lifted += len(ends)
-        several = len(block.tail.arms) > 1  # type: ignore[union-attr]
-        common = sorted(_everywhere(block), key=_largest_first) if several else []
-        names: dict[Expr, ir.Local] = {}
-        inside: set[Expr] = set()
-        for value in common:
-            if value not in inside:
-                names[value] = ir.Local(f"u{lifted + len(names)}")
-                inside.update(ir.walk(value))
-        renamed = ir.map_block(block, lambda expr: ir.replaced(expr, names))
-        assert isinstance(renamed.tail, ir.Chain)
-        arms = tuple(
-            (guard, share(arm, prefix, lifted + len(names))) for guard, arm in renamed.tail.arms
-        )
-        inner, values = share_all(tuple(names), "v")
-        large = zip(names.values(), values, strict=True)
-        return Block((*block.lets, *ends, *inner, *large), ir.Chain(arms))
-    lets, (tail,) = share_all((block.tail,), prefix)
+        arms = tuple((guard, share(arm)) for guard, arm in block.tail.arms)
+        return Block(block.lets, ir.Chain(arms))
+    lets, (tail,) = share_all((block.tail,))
     return Block((*block.lets, *lets), tail)
-
-
-def _ends_named(block: Block, lifted: int) -> tuple[Lets, Block]:
-    """Names for the choices among parameters alone that guards compare with, and the block then."""
-    assert isinstance(block.tail, ir.Chain)
-    choices = {
-        node
-        for guard, _ in block.tail.arms
-        for node in ir.walk(guard or ir.ZERO)
-        if isinstance(node, ir.Select) and not any(isinstance(n, ir.Var) for n in ir.walk(node))
-    }
-    names: dict[Expr, ir.Local] = {}
-
-    for value in sorted(choices, key=lambda value: (_size(value), repr(value))):
-        names[ir.replaced(value, names)] = ir.Local(f"u{lifted + len(names)}")
-    renamed = ir.map_block(block, lambda expr: ir.replaced(expr, names))
-    return tuple((name, value) for value, name in names.items()), renamed
-
-
-def _everywhere(block: Block) -> set[Expr]:
-    """Large operations that are certainly evaluated in every arm of a block."""
-    if isinstance(block.tail, ir.Chain):
-        first, *others = (_everywhere(arm) for _, arm in block.tail.arms)
-        return first.intersection(*others)
-    certain: set[Expr] = set()
-    _count(block.tail, Counter(), certain)
-    return {expr for expr in certain if _size(expr) > LARGE and not isinstance(expr, ir.Neg)}
-
-
-def _largest_first(expr: Expr) -> tuple[int, str]:
-    """A key to sort by, the same in every process."""
-    return -_size(expr), repr(expr)
 
 
 @lru_cache(maxsize=2**16)
@@ -90,9 +36,9 @@ def _size(expr: Expr) -> int:
     return 1 + sum(map(_size, ir.children(expr)))
 
 
-def share_all(values: tuple[Expr, ...], prefix: str = "t") -> tuple[Lets, tuple[Expr, ...]]:
+def share_all(values: tuple[Expr, ...]) -> tuple[Lets, tuple[Expr, ...]]:
     """Assignments for what is shared among values that are all evaluated, and the values then."""
-    sharer = _Sharer(values, prefix)
+    sharer = _Sharer(values)
     rewritten = tuple(sharer.rewrite(value) for value in values)
     return tuple(sharer.take()), rewritten
 
@@ -104,7 +50,9 @@ class _Sharer:
     the line would be hard to read. `named` are operations that get a name from elsewhere.
     """
 
-    def __init__(self, values: tuple[Expr, ...], prefix: str, named: tuple[Expr, ...] = ()) -> None:
+    def __init__(
+        self, values: tuple[Expr, ...], prefix: str = "t", named: tuple[Expr, ...] = ()
+    ) -> None:
         self.prefix = prefix
         self.names: dict[Expr, ir.Local] = {}
         self._lets: list[tuple[ir.Local, Expr]] = []
