@@ -273,17 +273,3 @@ def test_hoisting_names_a_part_before_the_whole():
     for i, (_, value) in enumerate(before):
         used = {node.name for node in ir.walk(value) if isinstance(node, ir.Local)}
         assert used <= set(names[:i])
-
-
-def test_names_of_loops_and_of_what_all_arms_share_differ():
-    """A large part of both arms gets a name in front of them, beside those in front of the loop."""
-    square = ir.Pow(ir.add(X, ir.mul(ir.number(-1), S)), ir.number(2))
-    large = ir.add(ir.mul(square, ir.Pow(S, ir.number(-2))), log(S), ir.call("exp", square))
-    first, second = (ir.Block((), ir.mul(ir.call(name, X), large)) for name in ("sinh", "cosh"))
-    chain = ir.Chain(((ir.Compare("<", X, S), first), (None, second)))
-    before, inside = hoist(finish(ir.Block((), chain)), "x")
-    blocks = [inside, *(arm for _, arm in inside.tail.arms)]
-    assert inside.lets, "nothing was named in front of the arms"
-    names = [name for name, _ in (*before, *(let for block in blocks[:1] for let in block.lets))]
-    assert len(names) == len(set(names))
-    assert not {n for n, _ in before} & {n for block in blocks[1:] for n, _ in block.lets}

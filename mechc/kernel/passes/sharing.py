@@ -1,7 +1,8 @@
 """Common subexpressions get a name; what does not depend on x leaves the loop.
 
 `share` works within one guard: an operation is named where it is first certainly evaluated, never
-in front of a guard or a `Select` that might protect it. `hoist` moves expressions in parameters
+in front of a guard or a `Select` that might protect it, but for ends of intervals, which are chosen
+among parameters and protect nothing. `hoist` moves expressions in parameters
 alone out of the loop of an array function. That may evaluate one that its guard would have
 skipped, which costs a little time and nothing else: kernels are compiled without exceptions.
 """
@@ -22,13 +23,32 @@ Lets = tuple[tuple[ir.Local, Expr], ...]
 
 
 @lru_cache(maxsize=64)
-def share(block: Block) -> Block:
-    """Name every operation that occurs twice within one guard, and parts of long lines."""
-    if isinstance(block.tail, ir.Chain):
-        arms = tuple((guard, share(arm)) for guard, arm in block.tail.arms)
-        return Block(block.lets, ir.Chain(arms))
-    lets, (tail,) = share_all((block.tail,))
-    return Block((*block.lets, *lets), tail)
+def share(block: Block, ends: int = 0) -> Block:
+    """Name every operation that occurs twice within one guard, and parts of long lines.
+
+    Also the choices among parameters alone that guards compare with, of which `ends` have names.
+    """
+    if not isinstance(block.tail, ir.Chain):
+        lets, (tail,) = share_all((block.tail,))
+        return Block((*block.lets, *lets), tail)
+    choices = {
+        node
+        for guard, _ in block.tail.arms
+        for node in ir.walk(guard or ir.ZERO)
+        if isinstance(node, ir.Select) and not any(isinstance(n, ir.Var) for n in ir.walk(node))
+    }
+    names: dict[Expr, ir.Local] = {}
+    for value in sorted(choices, key=lambda value: (_size(value), repr(value))):
+        names[ir.replaced(value, names)] = ir.Local(f"u{ends + len(names)}")
+    arms = tuple(
+        (
+            guard and ir.replaced(guard, names),
+            share(ir.map_block(arm, lambda e: ir.replaced(e, names)), ends + len(names)),
+        )
+        for guard, arm in block.tail.arms
+    )
+    lets = tuple((name, value) for value, name in names.items())
+    return Block((*block.lets, *lets), ir.Chain(arms))
 
 
 @lru_cache(maxsize=2**16)
