@@ -59,14 +59,8 @@ def primitive(signature: str, *, inline: bool = False) -> Callable[[F], F]:
 def closure(names: Iterable[str]) -> list[Primitive]:
     """The named primitives and all they call, callees first."""
     ordered: dict[str, Primitive] = {}
-
-    def visit(name: str) -> None:
-        for callee in PRIMITIVES[name].calls:
-            visit(callee)
-        ordered.setdefault(name, PRIMITIVES[name])
-
-    for name in names:
-        visit(name)
+    for one in (PRIMITIVES[name] for name in names):
+        ordered.update((each.name, each) for each in (*closure(one.calls), one))
     return list(ordered.values())
 
 

@@ -68,7 +68,7 @@ def lower(calculus: Calculus) -> Module:
         functions=tuple(functions),
         inverses=found,
         tables=tables(chooser, inverse_of),
-        helpers=tuple(room.helpers.found),
+        helpers=tuple(room.constant.helpers.found),
         checks=checks(calculus, inverse_of),
     )
 

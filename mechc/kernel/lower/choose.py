@@ -34,9 +34,7 @@ from mechc.kernel.run import runnable
 from mechc.symbolic.evaluate import holds
 
 VECTORS = 3
-GOOD = 2.0**-50
-"""Errors up to this one are as good as none: the candidate with fewer operations is taken."""
-
+GOOD = 2.0**-50  # errors up to this one are as good as none: fewer operations decide
 ENOUGH = 3  # binary digits that may be lost before a probability is factored, which takes long
 LOST = 40  # binary digits that a loss may lose before it is computed as a difference of logs
 LONG = 500  # operations that a loss may take before a more accurate difference of logs replaces it

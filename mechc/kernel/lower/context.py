@@ -49,23 +49,15 @@ class Context:
     at_loss: Freezer
     at_z: Freezer
 
-    @property
-    def helpers(self) -> Helpers:
-        """The roots and series met so far."""
-        return self.constant.helpers
-
     def by_case(self, cases: Sequence[tuple[Basic, ir.Block]]) -> ir.Block:
-        """Choose between frozen blocks by parameter case, and run the passes."""
-        return finish(ir.Block((), ir.Chain(self.guarded(cases))))
+        """Choose between frozen blocks by parameter case, and run the passes.
 
-    def guarded(
-        self, cases: Sequence[tuple[Basic, ir.Block]]
-    ) -> tuple[tuple[ir.Expr | None, ir.Block], ...]:
-        """Guards for the cases; the last one, or what most of them have, needs none."""
+        The last one, or what most of them have, needs no guard.
+        """
         blocks = [block for _, block in cases]
         common = max(reversed(blocks), key=blocks.count)
-        rest = [(self.constant(condition), block) for condition, block in cases if block != common]
-        return (*rest, (None, common))
+        arms = [(self.constant(condition), block) for condition, block in cases if block != common]
+        return finish(ir.Block((), ir.Chain((*arms, (None, common)))))
 
 
 def context(calculus: Calculus) -> Context:

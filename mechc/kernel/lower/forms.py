@@ -25,11 +25,8 @@ from sympy.polys.polyerrors import PolynomialError
 from mechc.symbolic import rewrite
 from mechc.symbolic.functions import atan2, log_mix, spell_out
 
-Exponentials = dict[Expr, Expr]
-"""A sum of exponentials as exponent -> coefficient."""
-
-LARGEST = sp.Integer(700)
-"""Exponentials of larger numbers are outside the range of doubles."""
+Exponentials = dict[Expr, Expr]  # a sum of exponentials as exponent -> coefficient
+LARGEST = sp.Integer(700)  # exponentials of larger numbers are outside the range of doubles
 
 
 class log_ratio(sp.Function):  # type: ignore[misc]
@@ -52,12 +49,9 @@ class power_difference(sp.Function):  # type: ignore[misc]
 
 def candidates(expr: Expr, variable: Symbol) -> list[Expr]:
     """Forms of one real function, the given one first, without repetitions."""
-    forms = [expr]
-    for fold in (False, True):
-        rewritten = _Rewriter(variable, fold).rewrite(expr)
-        if rewritten not in forms:
-            forms.append(rewritten)
-    return list(dict.fromkeys([*forms, scaled_tails(expr, variable), completed(expr, variable)]))
+    forms = [_Rewriter(variable, fold).rewrite(expr) for fold in (False, True)]
+    forms += [scaled_tails(expr, variable), completed(expr, variable)]
+    return list(dict.fromkeys([expr, *forms]))
 
 
 def weights_factored(expr: Expr) -> Expr:
@@ -279,7 +273,8 @@ class _Rewriter:
         arms = []
         for larger, condition in ((first, sp.Ge(first, second)), (second, S.true)):
             n, d = shifted(top, -larger), shifted(bottom, -larger)
-            gap = factored_exponentials(shifted(_minus(top, bottom), -larger), self.variable)
+            difference = exponentials(total(top) - total(bottom))
+            gap = factored_exponentials(shifted(difference, -larger), self.variable)
             arms.append((log_ratio(total(n), total(d), gap), sp.And(condition, _representable(n))))
             arms.append((log(total(n)) - log(total(d)), condition))
         return sp.Piecewise(*arms)
@@ -357,13 +352,6 @@ def shifted(sum_: Exponentials, by: Expr) -> Exponentials:
 def total(sum_: Exponentials) -> Expr:
     """The sum as an expression."""
     return Add(*(coefficient * exp(exponent) for exponent, coefficient in sum_.items()))
-
-
-def _minus(left: Exponentials, right: Exponentials) -> Exponentials:
-    difference = dict(left)
-    for exponent, coefficient in right.items():
-        difference[exponent] = sp.expand(difference.get(exponent, S.Zero) - coefficient)
-    return {e: c for e, c in difference.items() if c != 0}
 
 
 def factored_exponentials(sum_: Exponentials, variable: Symbol) -> Expr:

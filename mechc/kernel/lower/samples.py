@@ -34,10 +34,7 @@ ROUGH = 20  # digits for choosing points
 NEGLIGIBLE = -1e4  # summands below exp(NEGLIGIBLE) of the largest are left out
 DEEPEST = -700.0  # points where both densities are below exp(DEEPEST) are of no interest
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
-
-BESIDE = 1.7e-5
-"""How far outputs beside a finite end of a region are from it, in widths of the density."""
-
+BESIDE = 1.7e-5  # how far outputs beside a finite end are from it, in widths of the density
 REMOTE = (31.0, 1.1e3, 1e5)
 NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))

@@ -18,8 +18,7 @@ from typing import TypeGuard
 from mechc.kernel import ir
 from mechc.kernel.ir import Expr
 
-LARGEST_CHAIN = 16
-"""Integer powers up to this one are multiplied out; beyond it `pow` is as accurate and shorter."""
+LARGEST_CHAIN = 16  # powers up to this are multiplied out; beyond, `pow` is as good and shorter
 
 
 def arithmetic(expr: Expr) -> Expr:
