@@ -1,8 +1,8 @@
 """Rewrites that keep digits: log1p, expm1, softplus, log_mix, log_add, erfc tails, differences.
 
 Input and output: one expression. Invariant: equal functions wherever the input is defined. Each
-rule is a small function that returns the better form or None; `RULES` is the list, applied to every
-node, outer ones first, until nothing changes.
+rule is a small function that returns the better form or None; `RULES` lists them by kinds of nodes,
+outer ones first, until nothing changes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from mechc.kernel import ir
 from mechc.kernel.ir import Expr
 
 LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
-Rule = Callable[[Expr], Expr | None]
+Rule = Callable[[Any], Expr | None]
 
 ONE_AND = {ir.ONE: "softplus", ir.number(-1): "log1mexp"}
 """Logs of one plus so many times an exponential."""
+
+COMPLEMENTS = (("erf", 1, 1, -1), ("erf", -1, -1, 1), ("erfc", -2, -1, -1))
+"""Functions f with a, b, s: a c + c f(u) = b c erfc(s u)."""
 
 LOG_OF = {
     "cosh": "log_cosh", "sinh": "log_sinh", "erfc": "log_erfc", "gamma": "lgamma",
@@ -28,7 +32,7 @@ LOG_OF = {
 
 def stabilise(expr: Expr) -> Expr:
     """Apply the rules to a node before its operands: a log must see the sum it is of."""
-    for rule in RULES:
+    for rule in RULES.get(type(expr), ()):
         better = rule(expr)
         if better is not None:
             return stabilise(better)
@@ -88,10 +92,8 @@ def log_of_function(expr: Expr) -> Expr | None:
     return None
 
 
-def log_of_probability(expr: Expr) -> Expr | None:
+def log_of_probability(expr: ir.Add) -> Expr | None:
     """log_erfc(u) - log(2), which may be nearly 0, or its negative."""
-    if not isinstance(expr, ir.Add):
-        return None
     for constant in expr.args:
         sign = -LOGS_OF_TWO.get(_constant(constant), 0)
         for term in expr.args:
@@ -190,10 +192,8 @@ def log1p_of_power(expr: Expr) -> Expr | None:
     return None
 
 
-def exponential_difference(expr: Expr) -> Expr | None:
+def exponential_difference(expr: ir.Add) -> Expr | None:
     """C exp(a) - c = c expm1(a), beside 1 a mixture; c exp(a) - c exp(b), of a pair of terms."""
-    if not isinstance(expr, ir.Add):
-        return None
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "exp"))]
     for term, (coefficient, exponent) in found:
         others = [t for t in expr.args if t is not term]
@@ -211,28 +211,23 @@ def exponential_difference(expr: Expr) -> Expr | None:
     return None
 
 
-def error_function_complement(expr: Expr) -> Expr | None:
+def error_function_complement(expr: ir.Add) -> Expr | None:
     """C - c erf(u) = c erfc(u), c + c erf(u) = c erfc(-u), 2c - c erfc(u) = c erfc(-u)."""
-    if not isinstance(expr, ir.Add) or len(expr.args) != 2:
+    if len(expr.args) != 2:
         return None
     for term, other in (expr.args, expr.args[::-1]):
-        if (found := _factor_out(term, "erf")) is not None:
-            coefficient, arg = found
-            if other == coefficient:
-                return ir.mul(coefficient, ir.call("erfc", ir.negate(arg)))
-            if other == ir.negate(coefficient):
-                return ir.mul(other, ir.call("erfc", arg))
-        if (found := _factor_out(term, "erfc")) is not None:
-            coefficient, arg = found
-            if other == ir.mul(ir.number(-2), coefficient):
-                return ir.mul(ir.negate(coefficient), ir.call("erfc", ir.negate(arg)))
+        for name, beside, times, sign in COMPLEMENTS:
+            found = _factor_out(term, name)
+            if found is not None and other == ir.mul(ir.number(beside), found[0]):
+                arg = found[1] if sign > 0 else ir.negate(found[1])
+                return ir.mul(ir.number(times), found[0], ir.call("erfc", arg))
     return None
 
 
-def common_denominator(expr: Expr) -> Expr | None:
+def common_denominator(expr: ir.Add) -> Expr | None:
     """C/d + e = (c + d e)/d where terms cancel above: 1/(1 - a) - 1 = a/(1 - a)."""
-    found = [(term, below) for term in _sum(expr) for below in _factors(term) if _divides(below)]
-    if not isinstance(expr, ir.Add) or len(found) != 1:
+    found = [(term, below) for term in expr.args for below in _factors(term) if _divides(below)]
+    if len(found) != 1:
         return None
     ((term, below),) = found
     above = [other for other in expr.args if other is not term]
@@ -293,10 +288,8 @@ def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
     return [ir.mul(ir.Number(coefficient), *others, term) for term in _sum(sums[0])]
 
 
-def cosine_sum(expr: Expr) -> Expr | None:
+def cosine_sum(expr: ir.Add) -> Expr | None:
     """C + c cos(a) = 2 c cos(a/2)^2, which keeps its digits where both vanish together."""
-    if not isinstance(expr, ir.Add):
-        return None
     for name in ("cos", "cos_quarters"):
         for term in expr.args:
             found = _factor_of(term, name)
@@ -311,10 +304,8 @@ def cosine_sum(expr: Expr) -> Expr | None:
     return None
 
 
-def gamma_difference(expr: Expr) -> Expr | None:
+def gamma_difference(expr: ir.Add) -> Expr | None:
     """C lgamma(a) - c lgamma(b), which cancels for large arguments."""
-    if not isinstance(expr, ir.Add):
-        return None
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "lgamma"))]
     for term, (coefficient, above) in found:
         for other, (opposite, below) in found:
@@ -325,18 +316,22 @@ def gamma_difference(expr: Expr) -> Expr | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (
-    exponential_product,
-    log_of_product,
-    log_of_function,
-    log_of_probability,
-    log_of_sum,
-    log1p_of_expm1,
-    log1p_of_power,
-    log_of_mixture,
-    exponential_difference,
-    error_function_complement,
-    common_denominator,
-    cosine_sum,
-    gamma_difference,
-)
+RULES: dict[type, tuple[Rule, ...]] = {
+    ir.Mul: (exponential_product,),
+    ir.Call: (
+        log_of_product,
+        log_of_function,
+        log_of_sum,
+        log1p_of_expm1,
+        log1p_of_power,
+        log_of_mixture,
+    ),
+    ir.Add: (
+        log_of_probability,
+        exponential_difference,
+        error_function_complement,
+        common_denominator,
+        cosine_sum,
+        gamma_difference,
+    ),
+}
