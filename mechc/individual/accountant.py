@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of, listed, public
+from mechc.errors import DeclarationError, UnsupportedError, as_flag, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
     Update,
@@ -46,14 +46,14 @@ from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
-from mechc.individual.tilts import Members, crowding
+from mechc.individual.tilts import Members
 from mechc.numeric.allowance import MAX_WORK
 from mechc.protocol import Floats
 
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
-BUCKETS = 160
+BUCKETS, CROWDING = 160, 10.0  # of knots for splines; it hardly matters but where noise is small
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
 # of whom some are composed for it
@@ -72,10 +72,13 @@ _KIND = "individual-ledger"
 @contextmanager
 def bar(label: str, total: int, shown: bool = True) -> Iterator[Callable[..., Any]]:
     """Show a bar while the body runs; yield what updates it, by `advance=` or `completed=`."""
+    if not shown:
+        yield lambda **_: None
+        return
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not shown) as progress:
+    with Progress(*columns) as progress:
         yield partial(progress.update, progress.add_task(label, total=total))
 
 
@@ -98,7 +101,7 @@ class IndividualAccountant(TakesTurns):
         span: tuple[float, float],
         rtol: float = 1e-4,
         buckets: int = BUCKETS,
-        spacing: str = "measured",
+        spacing: str = "geometric",
         splines: bool = True,
         settings: ArrayLike | None = None,
         storage: PathLike | None = None,
@@ -116,8 +119,8 @@ class IndividualAccountant(TakesTurns):
                 loss are refused, be it by a rounding; those on the other side count as its end.
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
-            spacing: "geometric", "linear", or "measured": geometric, with knots crowded towards
-                the revealing end as far as that makes splines follow the family better.
+            spacing: "geometric", with knots crowded towards the revealing end for splines, or
+                "linear".
             splines: keep spline weights, which make bounds sharp within buckets. Without them
                 steps are rounded to the safe side of their bucket, as in the paper.
             settings: the only values that steps will have, inside the span: a noise schedule that
@@ -140,21 +143,13 @@ class IndividualAccountant(TakesTurns):
         journal, self._meshed = integer("journal", journal), integer("mesh", mesh)
         self.rtol = self._tolerance(number("rtol", rtol))
         family = self.family = Family.of(mechanism, parameter, span)
-        check_one_of("spacing", spacing, ("geometric", "linear", "measured"))
-        if not isinstance(splines, (bool, np.bool_)):
-            raise DeclarationError(f"splines={splines!r} (expected True or False)")
-        measured = spacing == "measured"
-        spacing = "geometric" if measured else spacing
-        self.grid = Grid(family.worst, family.best, buckets, spacing, splines)
+        crowding = CROWDING if as_flag("splines", splines) and spacing == "geometric" else 0.0
+        self.grid = Grid(family.worst, family.best, buckets, spacing, bool(splines), crowding)
         if settings is not None:
             self.grid = self._listed(as_floats(real_array("settings", settings)))
-        elif measured and splines:
-            if crowding not in family.made:
-                family.made[crowding] = crowding(family)
-            self.grid = replace(self.grid, crowding=family.made[crowding])
-        splines = self.grid.splines
+        kept = journal if self.grid.splines else 0
         self._ledger = Ledger(people, self.grid, storage)
-        self._journal = Journal(self.people, journal if splines else 0, family.untouched)
+        self._journal = Journal(self.people, kept, family.untouched)
         self._tables = tables
 
     def _listed(self, values: Floats) -> Grid:
@@ -354,10 +349,7 @@ class IndividualAccountant(TakesTurns):
         same = np.bincount(self._ledger.distinct(some)[1])
         # who is like nobody in a sample stands for others like that outside of it
         different = same.size + int((same == 1).sum() * (people / some.size - 1.0))
-        known = any(
-            isinstance(e, Evaluator) and e.grid == self.grid and e.asked
-            for e in self.family.made.values()
-        )
+        known = any(e.grid == self.grid and e.asked for e in self.family.made.values())
         allowed = self._most if self._exact or not self.grid.splines else 0
         tables, size = not self._without_tables(different), self._ledger.nbytes
         about = (self.grid, people, different, size, allowed if tables else different)
@@ -411,17 +403,13 @@ class IndividualAccountant(TakesTurns):
             raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
         who = self._asked_for(rows)
         self._journal.follow(self._ledger.steps)
-        if method == "contour" and progress is True:
-            with bar("people", who.size) as tell:
-                query = replace(query, tell=lambda done, _: tell(completed=done))
-                found = self._by_contours(query, who)
-        elif method == "contour":
+        if method == "contour":
             told = None if isinstance(progress, bool) else progress
-            found = self._by_contours(replace(query, tell=told), who)
-        elif method == "renyi":
-            found = self._renyi(query, who)
+            with bar("people", who.size, progress is True) as tell:
+                shown = told or (lambda done, _: tell(completed=done))
+                found = self._by_contours(replace(query, tell=shown), who)
         else:
-            found = self._plancherel(query, who)
+            found = (self._renyi if method == "renyi" else self._plancherel)(query, who)
         return found.stands_for(self.family.claim, quantity)
 
     def _plancherel(self, query: Query, rows: Rows) -> Bound:

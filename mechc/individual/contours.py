@@ -5,8 +5,8 @@ of ledger rows with tables: with K at real tilts, an upper bound by Chernoff, a 
 for everybody; on each contour, with bounds on log |phi| beyond some frequencies, how many nodes are
 needed, and what is left out; for all who share contour and period, with log phi at the nodes, the
 trapezoid sum, and epsilon with both its ends (`inversion`), the errors of the tables between knots
-in bands of nodes. Those whose sum is not sharp yet get one more round with more nodes, unless they
-are `rare`.
+in bands of nodes. Those whose sum is not sharp yet get more rounds with more nodes, on contours for
+the answers that are known by then, unless they are `rare`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,20 +47,16 @@ SHELLS, SHELL = 48, 2.0**0.125  # frequencies beyond which phi is bounded, and t
 GRIDDED = 1 << 15  # nodes times frequencies from which phi is found by gridding
 FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
-SHARE, TAIL = 0.02, 0.1  # of the tolerance asked for, that images and truncation may take
+SHARE, TAIL = 0.02, 0.05  # of the tolerance asked for, that images and truncation may take
 REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
-PLAIN = 10.0  # nodes up to which a sum is near Gaussian: its saddle point says where the answer is
-PILOT = 128  # nodes of the sum that says so of others, before anything is proven
-FARTHER = 3  # times that a contour is made, each with twice the frequencies of the one before, ...
-OPEN_END, GAINED = 0.1, 0.5  # ... where more is lost beyond them, as long as there is less of it
-ROUNDS = (4.0, 8.0)  # frequencies resolved, as multiples of a guess by K''
+ROUNDS = (4.0, 8.0, 16.0)  # frequencies resolved, as multiples of a guess by K''
 RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
 PERIODS = 1.5  # periods are rounded up to powers of this
-FEW = 1 << 13  # people who do not get a period, or a contour, of their own
+FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
 BLOCKS = 8  # of them that a thread is given at a time
@@ -112,16 +107,13 @@ class Contour:
         at: int,
         frequency: float,
         span: tuple[int, int],
-        proven: bool = True,
         shelf: Shelf = NOWHERE,
     ) -> None:
-        """Remember what to tilt; knots between two buckets alone if nothing is proven."""
-        self.key = (tilts.span, tilts.t.size, at, frequency, span, proven)
-        self._span, self._proven, self._shelf = span, proven, shelf
+        """Remember what to tilt, and bound what lies beyond its frequencies."""
+        self.key = (tilts.span, tilts.t.size, at, frequency, span)
+        self._span, self._shelf, self.c = span, shelf, float(tilts.t[at])
         self.tilts, self.at, self.frequency = tilts, at, frequency
-        self.c, self.beyond = float(tilts.t[at]), np.empty(0)
-        if proven:
-            self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
+        self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
 
     @cached_property
     def _laws(self) -> tuple[dict[int, _Law], Floats]:
@@ -130,8 +122,8 @@ class Contour:
         index = np.arange(members.positions.size)
         near = ~np.isnan(tilts.k[:, 0, self.at])
         fades = ((index % self._stride == 0) & (index < n)) | (index == n)
-        fades &= near & members.needed(self._span, self._stride) & self._proven
-        wanted = near & members.needed(self._span) & (self._proven | (index <= n))
+        fades &= near & members.needed(self._span, self._stride)
+        wanted = near & members.needed(self._span)
         laws: dict[int, _Law] = {}
         at_knots = np.zeros((n + 1, SHELLS))
         for i in np.flatnonzero(wanted | fades).tolist():
@@ -164,11 +156,6 @@ class Contour:
         if self.tilts.members.grid.splines:
             columns = per_column(columns, self._span)
         return {"beyond": SAMPLED * np.append(columns, at_knots[n:], axis=0)}
-
-    @property
-    def size(self) -> int:
-        """Number of nodes of all members that are tilted."""
-        return sum(law.weight.size for law in self._laws[0].values())
 
     @property
     def frequencies(self) -> Floats:
@@ -212,11 +199,7 @@ class Contour:
         """Return the columns of `table`."""
         members, count = self.tilts.members, growth.size - 1
         values, errors = self.nodes(2.0 * math.pi / period, count)
-        if self._proven:
-            a, radius = members.columns(values, errors, self._span, growth)
-        else:
-            a = members.coefficients(values)
-            radius = np.zeros(a.shape)
+        a, radius = members.columns(values, errors, self._span, growth)
         gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
         log_m = self.tilts.columns[0][:, self._right]
         beside = np.concatenate([log_m, a[:, :1].real, gamma], axis=1)
@@ -388,12 +371,6 @@ class Evaluator(TakesTurns):
             self._made[key] = make()
         return self._made[key]
 
-    def tilts(self, span: tuple[int, int], reach: float) -> Tilts:
-        """Return K at real tilts up to `reach` of all members between two buckets."""
-        key = span, reach
-        found: Tilts = self._kept(key, lambda: Tilts(self.members, *key, self._shelf))
-        return found
-
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
@@ -401,7 +378,8 @@ class Evaluator(TakesTurns):
         """
         known = np.full(asked.rows.size, np.nan) if known is None else known
         for reach in REACHES:
-            tilts = self.tilts(asked.span, reach)
+            key = asked.span, reach
+            tilts: Tilts = self._kept(key, partial(Tilts, self.members, *key, self._shelf))
             how = _choose(asked, tilts, known, np.arange(tilts.t.size))
             far = (how[:, TILT] != -1.0) & (how[:, BEST] + inversion.ABOVE >= tilts.t.size)
             if tilts.complete or far.sum() <= asked.query.few:
@@ -409,92 +387,48 @@ class Evaluator(TakesTurns):
         return _chernoff(asked.query, how), asked._replace(how=how), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
-        """Answer for some people, of whom `first` has been asked.
-
-        A short sum of which nothing is proven says first where the answer of those is whose sum is
-        no `PLAIN` one: there the saddle point misses epsilon by a factor of up to five, and
-        contour, period and number of nodes depend on it.
-        """
-        size, tell = asked.rows.size, asked.query.tell
-        todo = np.flatnonzero(asked.tilts >= 0)
-        done, guess = size - todo.size, np.full(size, np.nan)
-        asked = _share(asked.some(todo), tilts, guess[todo])
-        unsure = np.flatnonzero(asked.column(NODES) > PLAIN)
-        guess[todo[unsure]] = self._guess(asked.some(unsure), tilts)
+        """Answer for some people, of whom `first` has been asked."""
+        size, tell, known = asked.rows.size, asked.query.tell, np.full(asked.rows.size, np.nan)
+        todo, done = np.arange(size), int((asked.tilts < 0).sum())
         for factor in ROUNDS:
-            told = np.flatnonzero(~np.isnan(guess[todo]))
-            if told.size:
-                _, again, other = self.first(asked.some(told), guess[todo[told]])
-                tilts, how = max(tilts, other, key=lambda a: a.t.size), np.array(asked.how)
-                how[told] = again.how
-                asked = asked._replace(how=how)
-            open_ = asked.tilts >= 0
-            todo = todo[open_]
-            asked = _share(asked.some(open_), tilts, guess[todo])
+            if factor > ROUNDS[0]:  # with what is known by now contours fit better
+                _, asked, tilts = self.first(asked, known[todo])
+            todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
+            asked = _share(asked, tilts, known[todo])
             for part, i in _groups(asked.tilts):
-                found = self._on_contour(asked.some(part), tilts, i, factor)
-                answers.meet(todo[part], found)
+                answers.meet(todo[part], self._on_contour(asked.some(part), tilts, i, factor))
                 done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
             open_ = answers.at(todo).gains(asked.column(ALLOWED))
             todo, asked = todo[open_], asked.some(open_)
-            guess[todo] = answers.estimate[todo]
+            known[todo] = answers.estimate[todo]
             if todo.size <= asked.query.few:
                 break
         return answers
-
-    def _guess(self, asked: Asked, tilts: Tilts) -> Floats:
-        """Return an estimate of everybody's answer, nan where none was found."""
-        found = Answers.none(asked.rows.size)
-        for who, i in _groups(asked.tilts):
-            some = asked.some(who)
-            h, step = _nodes_apart(some)
-            high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
-            contour = self._contour(some, tilts, i, high, proven=False)
-            count, lost = np.full(who.size, PILOT), np.zeros(who.size)
-            found.meet(who, self._solved(some, contour, step, count, lost, only=True))
-        return found.estimate
 
     def _on_contour(self, asked: Asked, tilts: Tilts, at: int, factor: float) -> Answers:
         """Answer for those who share a contour."""
         h, step = _nodes_apart(asked)
         wanted = np.clip(asked.column(NODES), LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
-        most, before = 2.0 ** math.ceil(math.log2(MOST * float(h.max()))), math.inf
-        for _ in range(FARTHER):
-            contour = self._contour(asked, tilts, at, min(high, most))
-            lost, shell = _reach(asked, contour, h)
-            # where nothing is proven yet, it may be farther out
-            far = np.sort(lost)[-1 - min(asked.query.few, lost.size - 1)]
-            if high >= most or not OPEN_END < far < GAINED * before:
-                break
-            high, before = 2.0 * high, far
+        most = 2.0 ** math.ceil(math.log2(MOST * float(h.max())))
+        about = at, min(high, most), asked.span
+        key = tilts.span, tilts.t.size, *about
+        contour = self._kept(key, partial(Contour, tilts, *about, self._shelf))
+        lost, shell = _reach(asked, contour, h)
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
-        return self._solved(asked, contour, step, count, lost)
-
-    def _solved(
-        self,
-        asked: Asked,
-        contour: Contour,
-        step: Rows,
-        count: Rows,
-        lost: Floats,
-        only: bool = False,
-    ) -> Answers:
-        """Solve for some people on a contour, each with a number of nodes."""
-        found = Answers.none(asked.rows.size)
+        found = Answers.none(lost.size)
         for members, j in _groups(step):
-            table = self._table(contour, j, int(count[members].max()))
+            nodes = PERIODS**j, int(count[members].max())
+            table = self._kept((*key, *nodes), partial(contour.table, *nodes))
             for some, n in _groups(count[members]):
                 mine = members[some]
-                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine], only))
+                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine]))
         return found
 
-    def _solve(
-        self, asked: Asked, table: ContourTable, count: int, lost: Floats, only: bool = False
-    ) -> Answers:
+    def _solve(self, asked: Asked, table: ContourTable, count: int, lost: Floats) -> Answers:
         """Solve for some people with one table."""
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
         start = asked.column(START)
@@ -506,26 +440,11 @@ class Evaluator(TakesTurns):
         def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
                 sums, beside, len(nodes), images.copy(), table.c, table.period, table.growth,
-                table.phase, table.band, lost[part], start[part], target, query.inverse, only,
-                out[part],
+                table.phase, table.band, lost[part], start[part], target, query.inverse, out[part],
             )  # fmt: skip
 
         asked.each(solve, nodes, table.beside)
         return Answers(*np.ascontiguousarray(out.T))
-
-    def _contour(
-        self, asked: Asked, tilts: Tilts, at: int, frequency: float, proven: bool = True
-    ) -> Contour:
-        """Tilt the members once for all periods that are needed on a contour."""
-        about = at, frequency, asked.span, proven
-        key = tilts.span, tilts.t.size, *about
-        found: Contour = self._kept(key, lambda: Contour(tilts, *about, self._shelf))
-        return found
-
-    def _table(self, contour: Contour, step: int, count: int) -> ContourTable:
-        key = *contour.key, step, count
-        found: ContourTable = self._kept(key, lambda: contour.table(PERIODS**step, count))
-        return found
 
 
 def _chernoff(query: Query, how: Floats) -> Answers:
@@ -592,14 +511,7 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
 
 def _nodes_apart(asked: Asked) -> tuple[Floats, Rows]:
     """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
-    # Few people take the next longer one of others: a table costs more than their further nodes.
     step = np.ceil(np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS)).astype(int)
-    room = np.log(MOST / (ROUNDS[0] * np.maximum(asked.column(NODES), 1.0))) / math.log(PERIODS)
-    longest = step + room
-    for own, next_one in pairwise(np.unique(step).tolist()):
-        few = step == own
-        if few.sum() < FEW and (longest[few] >= next_one).all():
-            step[few] = next_one
     return 2.0 * math.pi / np.float64(PERIODS) ** step, step
 
 

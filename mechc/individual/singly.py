@@ -123,13 +123,9 @@ def plancherel(
     query: Query,
     half_length: float,
 ) -> Floats:
-    """Return epsilon or delta of some people from their counts, an estimate.
+    """Return epsilon or delta of people from counts (people, buckets) and laws, an estimate.
 
-    Args:
-        counts: steps per bucket, shape (people, buckets).
-        losses: the laws of the buckets, for each direction.
-        query: what is asked.
-        half_length: of the grid, which is to hold everybody's loss but for little of delta.
+    Of the grid half the length is given, which is to hold all losses but for little of delta.
     """
     used, found = np.flatnonzero(counts.any(axis=0)), np.zeros(counts.shape[0])
     for laws in losses.values() if used.size else ():

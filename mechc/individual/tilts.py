@@ -14,17 +14,15 @@ that keeps every person who used them away from that tilt.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 
 from mechc.errors import NumericError
 from mechc.individual.family import Family
-from mechc.individual.splines import SHARE, Brackets, Grid, basis, spline_coefficients, subdivision
+from mechc.individual.splines import SHARE, Brackets, Grid, spline_coefficients, subdivision
 from mechc.individual.storage import NOWHERE, Shelf
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.protocol import Floats
@@ -38,10 +36,6 @@ TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
 _LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
-CROWDINGS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)  # tried for geometric knots
-_DENSE, _COARSE = 128, 32  # buckets of the members that are measured, and of the grids compared
-_PROBED = 0.5 * 2.0 ** np.arange(9.0)  # tilts at which they are
-_HEAVY = 10.0  # K of one step beyond which errors do not matter
 
 
 class Members:
@@ -132,44 +126,6 @@ class Members:
             out[first : last + 3] = spline_coefficients(table[first : last + 1])
         out[n + 3] = table[n]
         return out
-
-
-def crowding(family: Family) -> float:
-    """Return the crowding of geometric knots with which splines follow this family's K best.
-
-    Compared on coarse grids, at a few tilts, with K interpolated between many members.
-    """
-    dense = Grid(family.worst, family.best, _DENSE, "geometric", True)
-    k = np.zeros((_DENSE + 1, _PROBED.size))
-    for i, value in enumerate(dense.knots.tolist()):
-        loss = family.loss(value, family.directions[0])
-        for j, t in enumerate(_PROBED[loss.strip[1] > _PROBED].tolist()):
-            try:
-                found = loss.covering(-1.0, t).generating(t)[0]
-            except NumericError:
-                break
-            if found >= TOO_FAR:
-                break
-            k[i, j] = found
-    inside = np.arange(8.0 * _COARSE + 1.0) / 8.0
-    bucket = np.minimum(inside.astype(np.int64), _COARSE - 1)
-    weights, around = basis(inside - bucket), bucket[:, None] + np.arange(4)
-
-    def lost(crowding: float) -> tuple[float, float]:
-        grid, worst = replace(dense, buckets=_COARSE, crowding=crowding), 0.0
-        at = dense.position(grid.values(inside))
-        for column in k.T:
-            known = np.flatnonzero(column > 0.0)
-            if known.size < _DENSE // 2:
-                continue
-            log_k = CubicSpline(known, np.log(column[known]))
-            exact = np.exp(log_k(np.clip(at, known[0], known[-1])))
-            off = np.abs((weights * spline_coefficients(exact[::8])[around]).sum(axis=1) - exact)
-            fair = (at >= known[0] + 4 * _DENSE // _COARSE) & (exact <= _HEAVY)
-            worst = max(worst, float((off / np.maximum(exact, 1e-3))[fair].max(initial=0.0)))
-        return worst, crowding
-
-    return min(map(lost, CROWDINGS))[1]
 
 
 def per_column(buckets: Floats, span: tuple[int, int]) -> Floats:
