@@ -42,8 +42,9 @@ import numpy as np
 from mechc.accountants import bounds, registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import lacks_moments
-from mechc.accountants.convolution import STEPS, Nodes
+from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct
+from mechc.accountants.sparse import STEPS
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError, share

@@ -32,8 +32,8 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.convolution import STEPS
 from mechc.accountants.fft import log1mexp, log_add
+from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
@@ -45,7 +45,7 @@ Logs = tuple[float, float, float]  # lower side, estimate and upper side
 class Known(NamedTuple):
     """A contour that has answered, and how wide its first answer was."""
 
-    contour: Contour | Blurred
+    contour: Contour | Blurred | Jumps
     width: float
 
 
@@ -55,6 +55,7 @@ SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 BEFORE, JUMPS = 0.99, 1e3  # share of a saddle point, and factor by which curvature grows from there
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
 ALIKE = 1.2  # times its first width that an answer may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
@@ -64,7 +65,10 @@ REUSED = 1e-10  # width with which a contour answers for another epsilon
 FIRST = 64  # nodes to begin with
 BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
 BEYOND_SEVERAL = 2.0  # ... and for so many distinct steps, which are dear to resolve again
-CROWDED = 1600  # nodes beyond which many distinct steps are convolved term by term
+FEW_NODES = 160  # nodes that are cheaper than anything else
+CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
+QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
+GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
@@ -94,7 +98,7 @@ class Side(Columns):
 
     def finite(
         self, epsilon: float, whole: Callable[[Answer], Logs] | None = None
-    ) -> tuple[Contour | Blurred | None, Answer]:
+    ) -> tuple[Contour | Blurred | Jumps | None, Answer]:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered.
 
         `whole` makes log delta of it, of which H may be a small part.
@@ -136,11 +140,11 @@ class Side(Columns):
 
     def _at_hand(
         self, epsilon: float, whole: Callable[[Answer], Logs] | None
-    ) -> tuple[Contour | Blurred, Answer] | None:
+    ) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
         for known, width in self.contours:
             again = known.answer(epsilon)
-            share = KEPT if type(known) is Contour else 1.0
+            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
             alike = ALIKE * width  # another contour would be as wide ...
             if not isinstance(known, BesideAtoms):  # ... and is cheap but beside sums of atoms
                 alike = min(alike, self._rtol)
@@ -171,8 +175,8 @@ class Side(Columns):
         lower, root, upper = found.tolist()
         return None if np.isnan(found).any() else Answer(lower, root, upper, answer.detail)
 
-    def _fresh(self, epsilon: float) -> tuple[Contour | Blurred | None, Answer]:
-        """H(epsilon) on a contour of its own."""
+    def _fresh(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
+        """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
         where = self.choose(epsilon)
         one_scale = math.isfinite(self._payoff.edge) or (
             self._has_sums and Tilted(self._law, where.c).lasting > LEAST_SHARE
@@ -182,15 +186,28 @@ class Side(Columns):
         if nodes > CROWDED and len(self._steps) > STEPS:
             why = f"{nodes:.2g} frequencies of many distinct steps"
             return None, self._chernoff(epsilon, why)
-        contour = self.laid(where, one_scale)
-        answer = self.run(contour, epsilon)
+        contour = None if nodes > CROWDED else self.laid(where, one_scale)
+        most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
+        answer = None if contour is None else self.run(contour, epsilon, most, growth)
+        if not (answer and answer.width <= self._rtol) and not one_scale:
+            found = by_largest_losses(self._steps, epsilon, self._rtol)
+            if found is not None:
+                jumps, rare = found
+                if contour is not None and rare.width > ELSEWHERE * self._rtol:
+                    answer = self.run(contour, epsilon, most)
+                if answer is None or answer.width > rare.width:
+                    return self._kept(jumps, rare)
+        contour = contour or self.laid(where, one_scale)
+        answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         if not answer.width < LOOSE:
             upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
             answer = replace(answer, upper=upper, estimate=min(answer.estimate, upper))
         return self._kept(contour.blurred or contour, answer)
 
-    def _kept(self, contour: Contour | Blurred, answer: Answer) -> tuple[Contour | Blurred, Answer]:
+    def _kept(
+        self, contour: Contour | Blurred | Jumps, answer: Answer
+    ) -> tuple[Contour | Blurred | Jumps, Answer]:
         """Remember a contour that has answered."""
         self.contours = [Known(contour, answer.width), *self.contours[:3]]
         return contour, answer
@@ -254,15 +271,21 @@ class Side(Columns):
         """Sums of atoms may matter, which no contour serves without a part of their own."""
         return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
 
-    def run(self, contour: Contour, epsilon: float) -> Answer | None:
-        """Add nodes as this law needs them, and return the narrowest answer that they give."""
+    def run(
+        self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
+    ) -> Answer | None:
+        """Add nodes as this law needs them, and return the narrowest answer that they give.
+
+        None where that takes more than `most` node evaluations, or `growth` times the nodes that
+        were expected.
+        """
         if not contour.weight(epsilon) > 0.0:
             return None
         if isinstance(contour, BesideAtoms):
             with suppress(NumericError):
                 contour.settle(epsilon, self._rtol)
             return contour.answer(epsilon)
-        enough = self._wait(contour, epsilon)
+        enough = self._wait(contour, epsilon, most, growth)
         plain = contour.answer(epsilon) if enough else None
         if contour.blurred is None:
             return plain
@@ -273,12 +296,7 @@ class Side(Columns):
         return smoothed
 
     def _wait(
-        self,
-        contour: Contour,
-        epsilon: float,
-        most: float = math.inf,
-        growth: float = math.inf,
-        blurs: bool = True,
+        self, contour: Contour, epsilon: float, most: float, growth: float, blurs: bool = True
     ) -> bool:
         """Add nodes until the truncation is proven small, or a work limit is reached."""
         # False where that takes more, or where a smoothed payoff has answered.

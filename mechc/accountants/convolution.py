@@ -41,7 +41,6 @@ from mechc.numeric.roots import switch
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
-STEPS = 8  # distinct steps from which on this is asked first where one contour is crowded
 PART, LAWS = 0.012, 50.0  # of the work allowed, for one composition, and once more for so many laws
 MOST_PART = 0.1  # of that
 CELL, PRODUCT = 60.0, 0.01  # work of a mesh point of one law, and of a product of two masses

@@ -38,8 +38,9 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.convolution import STEPS, Composition, Nodes
+from mechc.accountants.convolution import Composition, Nodes
 from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_peak, log_subtract
+from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.privacy_loss import PrivacyLoss, Step

@@ -52,6 +52,11 @@ def payoff_target(epsilon: float) -> Target:
     return lambda t: (epsilon + math.log1p(1 / t), -1 / (t * (1 + t)))
 
 
+def mean_target(epsilon: float) -> Target:
+    """Right side of SPA (41) and (47): eps, with its derivative."""
+    return lambda t: (epsilon, 0.0)
+
+
 def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     """Solve K'(t) = target(t) for t > 0.
 

@@ -323,6 +323,11 @@ class Quadrature:
         found: Floats = losses(self._kernel, self._theta, ends).reshape(2, -1).T
         return found
 
+    def falls_short(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """For every panel, whether outputs of its branch lie below it, and above it."""
+        ends = self._rows[self.region]
+        return self.lo > ends[:, 0], self.hi < ends[:, 1]
+
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = copy(self)
