@@ -53,7 +53,7 @@ from mechc.protocol import Floats
 Rows = NDArray[np.int64]
 
 METHODS = ("contour", "plancherel", "renyi")
-BUCKETS, CROWDING = 160, 10.0  # of knots for splines; it hardly matters but where noise is small
+BUCKETS, CROWDING = 160, 14.0  # of knots for splines; it hardly matters but where noise is small
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
 LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
 # of whom some are composed for it
