@@ -56,6 +56,8 @@ BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
 PERIODS = 1.5  # periods are rounded up to powers of this
+PLAIN = 10.0  # nodes up to which a sum is near Gaussian: its saddle point says where the answer is
+PILOT = 128  # nodes of the sum that says so of others, before anything is proven
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
@@ -108,12 +110,15 @@ class Contour:
         frequency: float,
         span: tuple[int, int],
         shelf: Shelf = NOWHERE,
+        proven: bool = True,
     ) -> None:
-        """Remember what to tilt, and bound what lies beyond its frequencies."""
+        """Remember what to tilt, knots alone if nothing is proven; bound what lies beyond."""
+        self._proven, self.beyond = proven, np.empty(0)
         self.key = (tilts.span, tilts.t.size, at, frequency, span)
         self._span, self._shelf, self.c = span, shelf, float(tilts.t[at])
         self.tilts, self.at, self.frequency = tilts, at, frequency
-        self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
+        if proven:
+            self.beyond = shelf.take(("beyond", *self.key), self._fading)["beyond"]
 
     @cached_property
     def _laws(self) -> tuple[dict[int, _Law], Floats]:
@@ -122,8 +127,8 @@ class Contour:
         index = np.arange(members.positions.size)
         near = ~np.isnan(tilts.k[:, 0, self.at])
         fades = ((index % self._stride == 0) & (index < n)) | (index == n)
-        fades &= near & members.needed(self._span, self._stride)
-        wanted = near & members.needed(self._span)
+        fades &= near & members.needed(self._span, self._stride) & self._proven
+        wanted = near & members.needed(self._span) & (self._proven | (index <= n))
         laws: dict[int, _Law] = {}
         at_knots = np.zeros((n + 1, SHELLS))
         for i in np.flatnonzero(wanted | fades).tolist():
@@ -199,7 +204,11 @@ class Contour:
         """Return the columns of `table`."""
         members, count = self.tilts.members, growth.size - 1
         values, errors = self.nodes(2.0 * math.pi / period, count)
-        a, radius = members.columns(values, errors, self._span, growth)
+        if self._proven:
+            a, radius = members.columns(values, errors, self._span, growth)
+        else:
+            a = members.coefficients(values)
+            radius = np.zeros(a.shape)
         gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
         log_m = self.tilts.columns[0][:, self._right]
         beside = np.concatenate([log_m, a[:, :1].real, gamma], axis=1)
@@ -389,9 +398,13 @@ class Evaluator(TakesTurns):
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked."""
         size, tell, known = asked.rows.size, asked.query.tell, np.full(asked.rows.size, np.nan)
-        todo, done = np.arange(size), int((asked.tilts < 0).sum())
-        for factor in ROUNDS:
-            if factor > ROUNDS[0]:  # with what is known by now contours fit better
+        todo = np.flatnonzero(asked.tilts >= 0)
+        done, asked = size - todo.size, asked.some(todo)
+        if (asked.column(NODES) > PLAIN).any():  # where the saddle point misses the answer
+            for part, i in _groups(asked.tilts):
+                known[todo[part]] = self._guess(asked.some(part), tilts, i)
+        for factor in ROUNDS:  # with what is known by now contours fit better
+            if not np.isnan(known[todo]).all():
                 _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
             asked = _share(asked, tilts, known[todo])
@@ -406,6 +419,17 @@ class Evaluator(TakesTurns):
             if todo.size <= asked.query.few:
                 break
         return answers
+
+    def _guess(self, asked: Asked, tilts: Tilts, at: int) -> Floats:
+        """Return an estimate by a short sum of which nothing is proven; nan where none is found."""
+        h, step = _nodes_apart(asked)
+        high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
+        contour = Contour(tilts, at, high, asked.span, proven=False)
+        found = np.full(h.size, np.nan)
+        for some, j in _groups(step):
+            table, lost = contour.table(PERIODS**j, PILOT), np.zeros(some.size)
+            found[some] = self._solve(asked.some(some), table, PILOT, lost, True).estimate
+        return found
 
     def _on_contour(self, asked: Asked, tilts: Tilts, at: int, factor: float) -> Answers:
         """Answer for those who share a contour."""
@@ -428,7 +452,9 @@ class Evaluator(TakesTurns):
                 found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine]))
         return found
 
-    def _solve(self, asked: Asked, table: ContourTable, count: int, lost: Floats) -> Answers:
+    def _solve(
+        self, asked: Asked, table: ContourTable, count: int, lost: Floats, only: bool = False
+    ) -> Answers:
         """Solve for some people with one table."""
         query, out = asked.query, np.full((asked.rows.size, 5), np.nan)
         start = asked.column(START)
@@ -440,7 +466,8 @@ class Evaluator(TakesTurns):
         def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
                 sums, beside, len(nodes), images.copy(), table.c, table.period, table.growth,
-                table.phase, table.band, lost[part], start[part], target, query.inverse, out[part],
+                table.phase, table.band, lost[part], start[part], target, query.inverse, only,
+                out[part],
             )  # fmt: skip
 
         asked.each(solve, nodes, table.beside)

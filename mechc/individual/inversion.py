@@ -248,24 +248,29 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
 
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64, float64[:,::1], float64, float64, float64[::1],"
-    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, float64[:,::1])",
+    " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
+    " float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, terms, images, c, period, growth, phase, band, lost, start, target, inverse, out
+    nodes, beside, terms, images, c, period, growth, phase, band, lost, start, target, inverse,
+    only, out
 ):  # fmt: skip
     """Bound epsilon (inverse, from `start`, target a log delta) or delta for a block of people.
 
     `nodes` and `beside` are products of ledger rows, sums of so many terms, with those of a
     `ContourTable`, `lost` bounds the sum over further nodes, `images` those right of c as
     `evaluate` has them but for K; `nodes` and `images` are written to. `out` becomes [lower,
-    estimate, upper, numeric share, share of the tables' errors] of each person.
+    estimate, upper, numeric share, share of the tables' errors] of each person; the estimate is
+    all of it with `only`.
     """
     h, n = 2.0 * math.pi / period, nodes.shape[1] // 2
     g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)
     work, last, facts = np.empty((3, n)), np.zeros(FIRST_B + 1), np.zeros(FACTS)
     facts[C], facts[PERIOD], facts[LOWEST] = c, period, -np.inf
     right, slack = images.shape[1], SLACK * (abs(target) + 4.0)
+    if only:  # a guess needs no images
+        images = np.empty((images.shape[0], 0))
     for p in range(out.shape[0]):
         more = beside[p, right:]
         out[p, :3], out[p, 3:] = np.nan, np.inf
@@ -292,5 +297,5 @@ def solve(  # type: ignore[no-untyped-def]
         out[p, 4] = tables * math.exp(min(front - middle, 700.0))
         share = 0.5 * (math.expm1(min(high - middle, 700.0)) - math.expm1(low - middle))
         out[p, 3] = max(share - out[p, 4], 0.0)
-        if inverse:
+        if inverse and not only:
             out[p, 0], out[p, 1], out[p, 2] = sides(found, target - slack, target + slack, *now)
