@@ -26,7 +26,7 @@ from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
-from mechc.errors import MEANT, DeclarationError, MechcError, UnsupportedError, public, suggestion
+from mechc.errors import MEANT, DeclarationError, UnsupportedError, public, suggestion
 from mechc.numeric.allowance import MAX_WORK, limited
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
@@ -184,7 +184,6 @@ def calibrate(
     profile = _target(run, epsilon, delta, advantage, tpr, fpr, how)
     if isinstance(mechanism, Mechanism):
         name, info = mechanism.name, _parameter(mechanism, solve_for)
-        info = _counts(profile, mechanism(**others)) if info is None else info
     else:
         name, info = "dpsgd", solvable(solve_for, others)
     if beside is not None and (alone := profile.ask(beside)).lower > math.exp(profile.log_target):
@@ -403,10 +402,10 @@ def _log_mu(epsilon: float, log_delta: float) -> float:
     return math.log(mu)
 
 
-def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
-    """The parameter that is solved for, None for the count."""
+def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
+    """The parameter that is solved for, which may be the count."""
     if name == "count":
-        return None
+        return ParameterInfo(name, 1.0, float(MAX_COUNT), False, False, True, None, (1.0, 1024.0))
     for info in mechanism.parameters:
         if info.name == name:
             return info
@@ -418,22 +417,6 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo | None:
         f"{mechanism.name}: solve_for={name!r} is not a parameter{hint} "
         f"(expected one of {', '.join(listed)})"
     )
-
-
-def _counts(profile: Profile, event: Event) -> ParameterInfo:
-    """Counts as a parameter; usual is what a normal law n mean + sqrt(2 n variance log 1/delta)."""
-    guess = 1.0
-    try:
-        _, mean, variance, _ = event.loss().generating(0.0)
-        spread = math.sqrt(max(2.0 * variance * -profile.log_target, 0.0))
-        if mean > 0.0 and math.isfinite(mean + spread):
-            epsilon = max(profile.epsilon, 1e-3)
-            root = 2.0 * epsilon / (spread + math.sqrt(spread * spread + 4.0 * mean * epsilon))
-            guess = float(min(max(round(root * root), 1), MAX_COUNT // 2))
-    except MechcError:
-        pass
-    typical = max(guess // 2.0, 1.0), 2.0 * guess
-    return ParameterInfo("count", 1.0, float(MAX_COUNT), False, False, True, None, typical)
 
 
 def _between(profile: Profile, good: float, bad: float) -> float:
