@@ -149,12 +149,7 @@ def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
 
 
 def weakest(claims: Iterable[tuple[str, Claim]], adjacency: Adjacency) -> Claim:
-    """Return the weakest of several claims, with all that must be true for all of them.
-
-    Args:
-        claims: the name of each pair, and its claim.
-        adjacency: the relation they are `joined` under.
-    """
+    """Return the weakest of several claims, with all that must be true for all of them."""
     ordered = sorted(claims, key=lambda named: named[1].status == "proven")
     if not ordered:
         return Claim("proven", "T0", adjacency, ("there are no steps",))
@@ -183,10 +178,6 @@ ONE_RECORD = {
 
 def refuse_groups(step: str, name: str) -> None:
     """Refuse a step that is about neighbours which differ in one record.
-
-    Args:
-        step: name of the transformation.
-        name: of a mechanism whose neighbours differ in several.
 
     Raises:
         UnsupportedError: it is such a step.

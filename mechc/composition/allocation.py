@@ -100,14 +100,7 @@ def random_allocation(
 
 
 def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | Composition:
-    """Return `epochs` epochs in which a record takes part in `selected` of `steps` uses of `event`.
-
-    Args:
-        event: one use of a mechanism.
-        steps: t.
-        selected: k.
-        epochs: how many.
-    """
+    """Return epochs in which a record takes part in `selected` of `steps` uses of an event."""
     _check(event)
     least, longer = divmod(steps, selected)
     drawn = selected if selected < steps else 1

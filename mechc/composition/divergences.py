@@ -279,12 +279,6 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
 
     In x = e^eps both profiles are convex: the run's lies below its chord, the Gaussian's above its
     tangent at the middle. Two straight lines are in order if they are at both ends.
-
-    Args:
-        a: left end of the cell.
-        b: right end, not below the left one.
-        log_delta_a: upper bound on the run's log delta at a.
-        log_delta_b: the same at b.
     """
     if math.isnan(log_delta_a + log_delta_b):
         return math.nan
@@ -309,13 +303,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
 
 
 def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
-    """Return the mu at which the Gaussian profile passes through (epsilon, log delta).
-
-    Args:
-        epsilon: at least 0.
-        log_delta: of the run.
-        side: "lower" and "upper" round to that side.
-    """
+    """Return the mu of the Gaussian profile through (epsilon, log delta), rounded to its side."""
     if log_delta == -math.inf or math.isnan(log_delta):
         return 0.0 if log_delta == -math.inf else math.nan
 

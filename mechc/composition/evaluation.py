@@ -91,14 +91,6 @@ class Evaluation:
     ) -> None:  # fmt: skip
         """Build one accountant for each direction.
 
-        Args:
-            steps: for each direction ("remove", "add") the distinct steps with their counts.
-            method: a resolved method name.
-            rtol: relative width of delta that "auto" aims at.
-            options: options of the accountant.
-            no_lower: why lower bounds for these steps are none for the mechanism, if so.
-            beneath: what is revealed at least then, if that is known: its lower bounds hold.
-
         Raises:
             UnsupportedError: the method cannot do these steps.
         """

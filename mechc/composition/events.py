@@ -480,11 +480,6 @@ class Composition(Queries):
 def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacency) -> None:
     """Refuse sensitivities left at that of one record that comes, beside other neighbours.
 
-    Args:
-        what: who asks, for messages.
-        events: those that stand together.
-        relation: the one that they stand for.
-
     Raises:
         DeclarationError: there is one, and neighbours replace a record, or differ in a group.
     """

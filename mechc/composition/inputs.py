@@ -181,12 +181,6 @@ def bind(
 ) -> tuple[float, ...]:
     """Return the parameter vector, defaults filled in.
 
-    Args:
-        mechanism: name for messages.
-        parameters: the kernel's parameters.
-        values: values by name.
-        assumptions: what is said of parameters, for the message about one that is missing.
-
     Raises:
         DeclarationError: a name is unknown or missing, or a value is outside its domain.
     """
@@ -214,13 +208,6 @@ def bind(
 
 def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Spread values that are lists over the parameters name_1, name_2, ... that stand for them.
-
-    Args:
-        mechanism: name for messages.
-        values: values by name, some of them one-dimensional sequences.
-
-    Returns:
-        The common length of the lists (None if there are none), and all values as numbers.
 
     Raises:
         DeclarationError: lists of different lengths, or an empty one.

@@ -438,13 +438,7 @@ class Mechanism(inputs.SetOnce):
         return Mechanism(self.origin, (OfLength(length), *others), self.bound)
 
     def transformed(self, step: Transform, added: float | None = None, **bound: float) -> Mechanism:
-        """Return this mechanism after one more transformation.
-
-        Args:
-            step: the transformation.
-            added: value of the parameter that it adds; None leaves that open.
-            bound: values of other parameters.
-        """
+        """Return this mechanism after one more transformation."""
         if added is not None:
             bound[step.added(self.transforms)] = added
         return Mechanism(self.origin, (*self.transforms, step), {**self.bound, **bound})

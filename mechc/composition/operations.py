@@ -105,12 +105,7 @@ def without_replacement(what: Source, sampling_rate: float | None = None) -> Sou
 
 
 def subset_of_groups(event: Event, sampling_rate: float) -> Event:
-    """Return `without_replacement` for a group of records that are in the subset together.
-
-    Args:
-        event: a use of a `group`.
-        sampling_rate: probability that all of them are in the subset; else none is.
-    """
+    """Return `without_replacement` for a group of records that are in the subset together."""
     base, values = _opened("subset_of_groups", event)
     return base.transformed(steps.WithoutReplacement("whole"), sampling_rate)(**values)
 
@@ -282,12 +277,6 @@ def under(
 ) -> Mechanism:
     """Return a mechanism for the relation that is asked for, on a Poisson sample if at a rate.
 
-    Args:
-        what: the mechanism.
-        sampling_rate: of `poisson`; None takes all records.
-        adjacency: the relation; None asks for none, and samples under add/remove.
-        given: names of the parameters that are set.
-
     Raises:
         DeclarationError: no such relation; another one than the mechanism's; or replacement, with
             a sensitivity that is left at its default.
@@ -374,12 +363,7 @@ def _checked_rate(name: str, what: Any, value: Any) -> float | None:
 
 
 def occurrences(n: int, m: int) -> tuple[list[float], float]:
-    """Binomial probabilities of 0, 1, 2, ... occurrences, and what the listed ones leave.
-
-    Args:
-        n: number of records.
-        m: number of draws.
-    """
+    """Binomial probabilities of 0, 1, 2, ... occurrences, and what the listed ones leave."""
     from scipy.stats import binom
 
     listed = min(m, MOST_OCCURRENCES)

@@ -318,7 +318,7 @@ class Queries(SetOnce, ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: matplotlib is not installed, or the file cannot be written.
         """
-        from mechc.composition.curve import as_counts
+        from mechc.composition.epsilon import as_counts
         from mechc.report import plot
 
         path = None if path is None else as_path(path)
@@ -496,12 +496,12 @@ class Queries(SetOnce, ABC):
                 these may take thirty times as much; then counts lie between their neighbours.
             how: keyword arguments as for `epsilon`.
         """
-        from mechc.composition import curve
+        from mechc.composition.epsilon import epsilon_curve
 
         how, run = self._how(how), self.composition()
         target, allowed = as_positive_delta(delta), as_work(max_work)
         with asked():
-            found = curve.epsilon_curve(run, target, counts, allowed, how)
+            found = epsilon_curve(run, target, counts, allowed, how)
         return found.stands_for(run.claim, Quantity.EPSILON)
 
 

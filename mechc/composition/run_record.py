@@ -53,13 +53,7 @@ def ask(run: Run, question: Question) -> Bound:
 
 
 def line(run: Run, asked: Sequence[Question] = (), whole: Run | None = None) -> str:
-    """Return one record.
-
-    Args:
-        run: what the line adds.
-        asked: questions that it answers.
-        whole: what they are about, if not `run`.
-    """
+    """Return one record: what a run adds, and answers about it, or about the whole of a file."""
     answers = [
         {"ask": word, ASKED[word]: at, "answer": ask(whole or run, (word, at)).record()}
         for word, at in asked

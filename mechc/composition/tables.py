@@ -256,10 +256,6 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
 
     ((1-r) Q + r P, Q) has the loss log(1-r + r exp(l)), and (Q, (1-r) Q + r P) for adding has
     -log(1-r + r exp(-l)): with r < 1 what only Q, or only P, can tell becomes finite.
-
-    Args:
-        event: a table that dominates removal, and with its second law adding.
-        rate: the sampling rate, in [0, 1].
     """
     if rate == 1.0:
         return event

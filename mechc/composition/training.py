@@ -157,10 +157,6 @@ def dpsgd(
 def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
     """Return the domain of a word of `dpsgd` that can be solved for.
 
-    Args:
-        name: the word.
-        words: the others, of which the size of the data set bounds a batch.
-
     Raises:
         DeclarationError: it cannot be solved for.
     """
