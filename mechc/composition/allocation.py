@@ -8,7 +8,6 @@ sides too, and else by a table that dominates one epoch, which proves upper boun
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +30,7 @@ from mechc.composition.events import (
 )
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
-from mechc.composition.tables import NumericEvent, Table
+from mechc.composition.tables import NumericEvent, Table, named
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError, apart
@@ -187,7 +186,7 @@ class AllocatedEvent(NumericEvent):
         name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
         table: Any = Table(
             name if several else f"{NAME}({base}, steps={steps}{selected})",
-            _named(text), False, claim,
+            named(text), False, claim,
             references=() if several else tuple(base.mechanism.references),
         )  # fmt: skip
         Event.__init__(self, table, ())
@@ -196,10 +195,6 @@ class AllocatedEvent(NumericEvent):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events and t."""
         return type(self), (self.allocated, self.whole)
-
-    def __repr__(self) -> str:
-        """Show the events and t."""
-        return str(self.mechanism.name)
 
     @property
     def upper_only(self) -> str:
@@ -266,10 +261,6 @@ class AllocatedEvent(NumericEvent):
         return None if short else AllocationEvaluation(self, directions)
 
 
-def _named(text: str) -> str:
-    return f"numeric-{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     """Both directions, begun for the question at hand; their laws on grids are kept."""
     laws, key = current().laws, (NAME, parts)
@@ -328,7 +319,7 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
         }
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
     claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
-    table = Table(name, _named(f"told {base.key!r} {steps} {drawn}"), False, claim)
+    table = Table(name, named(f"told {base.key!r} {steps} {drawn}"), False, claim)
     return NumericEvent(table, laws["remove"], laws["add"])
 
 

@@ -333,30 +333,23 @@ class Composition(Queries):
             for (name, claim), some in events.items()
         )
 
-    def steps(self, direction: str) -> tuple[Step, ...]:
+    def steps(self, direction: str, *, resolved: bool = True) -> tuple[Step, ...]:
         """Return the distinct privacy losses of one direction with their counts.
+
+        Args:
+            direction: "remove" or "add".
+            resolved: whether losses that cannot be resolved are refused; else they have stand-ins.
 
         Raises:
             NumericError: a loss cannot be resolved.
         """
         from mechc.loss.privacy_loss import Step
 
-        return tuple(Step(event.loss(direction), count) for event, count in self.parts)
-
-    def _steps_for(self, method: str, direction: str) -> tuple[Step, ...]:
-        """The steps, for "auto" with stand-ins for the losses that cannot be resolved."""
-        from mechc.accountants.auto import explained
-        from mechc.loss.privacy_loss import Step
-
-        def so_far() -> tuple[Step, ...]:
-            return tuple(Step(event.loss_or_stand_in(direction), n) for event, n in self.parts)
-
-        if method == "auto":
-            return so_far()
-        try:
-            return self.steps(direction)
-        except NumericError as why:
-            raise explained(method, so_far(), why) from why
+        found = []
+        for event, count in self.parts:  # no frame of its own
+            law = event.loss(direction) if resolved else event.loss_or_stand_in(direction)
+            found.append(Step(law, count))
+        return tuple(found)
 
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
@@ -383,6 +376,7 @@ class Composition(Queries):
     def _evaluate(
         self, name: str, wanted: tuple[str, ...], rtol: float, settled: tuple[tuple[str, Any], ...]
     ) -> Evaluation:
+        from mechc.accountants.auto import explained
         from mechc.composition.evaluation import Evaluation
         from mechc.loss.discretise import shortened
         from mechc.loss.truncated_loss import is_resolved
@@ -398,7 +392,12 @@ class Composition(Queries):
             alone = lone(wanted)
             if alone is not None:
                 return alone
-        steps = {d: self._steps_for(name, d) for d in wanted}
+        steps = {}
+        for direction in wanted:
+            try:
+                steps[direction] = self.steps(direction, resolved=name != "auto")
+            except NumericError as why:
+                raise explained(name, self.steps(direction, resolved=False), why) from why
         no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
         below = self._beneath() if no_lower else None
         lower = None if below is None else below._evaluate(name, wanted, rtol, settled)

@@ -8,11 +8,9 @@ two distances (`mechc.loss.radial`), in any dimension.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.composition import inputs
 from mechc.composition.events import Composition, Event, unsupported_on_composition
 from mechc.composition.mechanism import WithoutKernel, load
-from mechc.composition.tables import NumericEvent, Table
+from mechc.composition.tables import NumericEvent, Table, named
 from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.radial import radial_loss
@@ -86,9 +84,9 @@ class RadialEvent(NumericEvent):
         claim = replace(
             _claim(base.claim), assumptions=(f"the move has l2 norm at most {distance:g}",)
         )
-        digest = hashlib.sha256(f"{NAME} {base.key!r} {dimension} {claim}".encode()).hexdigest()
+        key = named(f"{NAME} {base.key!r} {dimension} {claim}")
         references = tuple(base.mechanism.references)
-        table: Any = Table(name, f"numeric-{digest}", True, claim, references=references,
+        table: Any = Table(name, key, True, claim, references=references,
                            uncertified=UNCERTIFIED)  # fmt: skip
         Event.__init__(self, table, (), base.defaulted)
         self.base, self.dimension = base, dimension
@@ -97,28 +95,18 @@ class RadialEvent(NumericEvent):
         """Pickle and copy the event and d."""
         return type(self), (self.base, self.dimension)
 
-    def __repr__(self) -> str:
-        """Show the event and d."""
-        return str(self.mechanism.name)
-
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the loss, the same in both directions."""
-
-        def first() -> PrivacyLoss:
-            kernel, name = cast(Hashable, self.base.mechanism.kernel), str(self)
-            distance = _distance(self.base, name)
-            return _law(kernel, self.base.theta, self.dimension, distance, name).fork()
-
-        found: PrivacyLoss = inputs.kept(self.key, first)
+        found: PrivacyLoss = inputs.kept(self.key, lambda: _law(self).fork())
         return found.reversed() if direction == "add" else found
 
 
 @lru_cache(maxsize=64)
-def _law(
-    kernel: Kernel, theta: tuple[float, ...], dimension: int, distance: float, name: str
-) -> PrivacyLoss:
+def _law(event: RadialEvent) -> PrivacyLoss:
     """The law that every question begins with."""
-    return radial_loss(_profile(kernel, theta), dimension, distance, name)
+    base, name = event.base, str(event)
+    profile = _profile(base.mechanism.kernel, base.theta)
+    return radial_loss(profile, event.dimension, _distance(base, name), name)
 
 
 def _profile(kernel: Kernel, theta: tuple[float, ...]) -> Any:

@@ -371,6 +371,11 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     return f"numeric-{found.hexdigest()}"
 
 
+def named(text: str) -> str:
+    """Return a name that what is described by the same text alone shares."""
+    return f"numeric-{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
     """What a table stands for, in the words of the user, which have to be text."""
     check_text("name", name, LONGEST_NAME)
