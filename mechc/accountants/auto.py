@@ -343,11 +343,7 @@ class Auto:
             try:
                 part = 1.0 if strategy is order[-1] else strategy.share
                 with share(min(part, ANOTHER) if two_sided else part):
-                    accountant = self._accountant(name)
-                    if rtol >= WIDEST and isinstance(accountant, registry.AnswersRoughly):
-                        answer = accountant.roughly(epsilon)
-                    else:
-                        answer = accountant.log_delta(epsilon)
+                    answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
                 if best is None and strategy is order[-1]:
                     raise

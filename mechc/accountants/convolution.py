@@ -20,10 +20,9 @@ Source of the upper law: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (conn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 
@@ -55,11 +54,9 @@ FAR = 7.0  # nats above epsilon, beyond which losses count as infinite ...
 RARE = 1e-3  # ... or from where on one is so much rarer than one above epsilon
 CERTAIN = 4.0  # ... or least sums above which no sum of some others brings one below epsilon
 SPREADS, MORE = 6.0, 4.0  # standard deviations of small losses, below their mean and above epsilon
-ALIKE, ROOM = 1.4, 0.15  # epsilons that one mesh serves: ratio to smaller ones, share above
+ROOM = 0.15  # share of an epsilon that a mesh goes above it
 ROUNDS = 3
-RESOLVED, TURNS = 1e-6, 100  # share of an epsilon to which it is found, and halvings
-ROUNDED = 1e-13  # by which a delta is missed on the safe side
-HIGHEST = 8.0  # epsilon of an answer, in those that a mesh is for
+TURNS = 100  # halvings
 
 
 @dataclass(frozen=True)
@@ -151,10 +148,9 @@ class Sum:
     def lower(self, epsilon: float) -> float:
         """Bound the same from below."""
         epsilon += self.slack
-        far = (
-            self.far_p * math.exp(-self.relative)
-            - math.exp(epsilon + self.relative + self.slack + 16.0 * U) * self.far_q
-        )
+        exponent, far = epsilon + self.relative + self.slack + 16.0 * U, 0.0
+        if exponent < 700.0:
+            far = self.far_p * math.exp(-self.relative) - math.exp(exponent) * self.far_q
         value = (self.payoff(epsilon) - LEAST * self.mass.size) * math.exp(-self.relative)
         return value * (1.0 - self.mass.size * U) + max(far, 0.0)
 
@@ -236,26 +232,6 @@ class Composition:
         estimate = 0.5 * (bottom + top) if bottom > -math.inf else top
         detail = {"step": self.step, "points": self.points, "reason": "convolved term by term"}
         return Bound(bottom, estimate, top, "pld", "proven", detail)
-
-    def serves(self, epsilon: float, rtol: float, width: float) -> bool:
-        """Whether a mesh for this epsilon would be much the same."""
-        return self.epsilon / ALIKE <= epsilon <= (1.0 + ROOM) * self.epsilon
-
-    def inverse(self, log_delta: float) -> tuple[float, float, float]:
-        """Return epsilons at which the lower side, the estimate and the upper side meet a delta."""
-
-        def around(side: Callable[[Bound], Any], level: float) -> tuple[float, float]:
-            lo, hi = 0.0, 2.0 * self.epsilon
-            while side(self.bound(hi)) > level and hi < HIGHEST * self.epsilon:
-                lo, hi = hi, 1.5 * hi
-            return switch(lambda at: side(self.bound(at)) > level, RESOLVED, lo, hi, TURNS)
-
-        moved = ROUNDED * (1.0 + abs(log_delta))
-        return (
-            around(lambda bound: bound.lower, log_delta + moved)[0],
-            around(lambda bound: bound.estimate, log_delta)[1],
-            around(lambda bound: bound.upper, log_delta - moved)[1],
-        )
 
 
 class Nodes:

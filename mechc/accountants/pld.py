@@ -28,9 +28,9 @@ Kamath, Kumar, Manurangsi 2022 (connect the dots); Keich 2005 (tilted transform)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.convolution import Composition, Nodes
+from mechc.accountants.convolution import Composition
 from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_peak, log_subtract
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
@@ -47,8 +47,6 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
-
-T = TypeVar("T", "_Pair", Composition)
 
 _BYTES = 200  # of memory per mesh point, at the peak of a composition
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand
@@ -63,13 +61,10 @@ _LEAP = 20.0  # nats by which a guess of delta falls at most, from one compositi
 _GUESSES = 6  # windows tried, each for a better guess of delta
 _ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
 _LARGEST = 60.0  # epsilon up to which steps are convolved without a tilt: no overflow
-_NARROW = 0.99  # lower side of epsilon over the upper one that meshes under a tilt need not beat
 _HOPELESS = 1.0  # width in log delta from which on finer meshes are a long way off
-_LOOK = 0.05  # width of a first look
+_ENOUGH = 1e-2  # width that another way need not beat
+_ALIKE = 1.2  # times the width at its own epsilon, at which a composition serves another one
 _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
-_DEEPEST = -250.0  # log of a delta that masses above the smallest doubles tell
-_TURNS, _ASIDE = 8, 1e-4  # coarse meshes in search of a place, and where they show the slope
-_ROOM = 1.05  # times its width that an epsilon is moved to be certified
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 
 
@@ -125,17 +120,9 @@ class PldAccountant:
         known = self.at_hand(epsilon)
         if known is not None:
             return known
-        self._kept_at(epsilon)  # perhaps with less work left than those before it had
+        # perhaps with less work left than those before it had
+        self._kept = [self._made(epsilon), *self._kept[: _KEPT - 1]]
         return _narrowest([pair.bound(epsilon) for pair in self._kept])
-
-    def roughly(self, epsilon: float) -> Bound:
-        """As `log_delta`, on a coarse mesh."""
-        known = self.at_hand(epsilon)
-        if known is not None:
-            return known
-        if self._is_convolved(epsilon):
-            return self._kept_at(epsilon).bound(epsilon)
-        return self._windowed(epsilon)[1].bound(epsilon)
 
     def at_hand(self, epsilon: float) -> Bound | None:
         """Return what compositions that are kept answer, None where another one is needed."""
@@ -148,78 +135,35 @@ class PldAccountant:
             width = float(answers[-1].width)
             if width <= self._rtol:
                 return answers[-1]
-            serve |= pair.serves(epsilon, self._rtol, width)
+            serve |= width <= _ALIKE * pair.width < math.inf
         return _narrowest(answers) if serve else None
 
-    def _is_convolved(self, epsilon: float) -> bool:
-        return self._smooth and 0.0 < epsilon < _LARGEST and not self._is_fit(epsilon)
-
-    def _kept_at(self, epsilon: float) -> _Pair | Composition:
-        if self._is_convolved(epsilon):
-            return self._keep(self._convolved(epsilon))
-        return self._keep(self._refined(*self._windowed(epsilon)))
-
-    def _keep(self, pair: T) -> T:
-        self._kept = [pair, *self._kept[: _KEPT - 1]]
-        return pair
-
-    def epsilon(self, log_delta: float, near: float) -> Bound | None:
-        """Return bounds and estimate of epsilon where delta is the target, not proven as delta is.
-
-        Args:
-            log_delta: natural log of delta.
-            near: an epsilon close by; laws without atoms show themselves where large losses meet
-                delta.
-
-        Returns:
-            None where that is to be looked for by delta.
-        """
-        if log_delta < _DEEPEST:
-            return None
-        if not self._smooth:
-            return self._under_a_tilt(log_delta, near)
-        at = Nodes(self._laws, self._counts).epsilon(log_delta)
-        if not 0.0 < at < _LARGEST:
-            return None
-        fit = self._is_fit(at)
-        if fit and len(self._laws) <= STEPS:
-            return None
-        for _ in range(_GUESSES):
-            pair = self._keep(self._convolved(at))
-            lower, estimate, upper = pair.inverse(log_delta)
-            if pair.serves(upper, self._rtol, float(pair.bound(upper).width)):
+    def _made(self, epsilon: float) -> _Pair | Composition:
+        """The narrower of the steps under a tilt and, where that is wide, term by term."""
+        # No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
+        convolved = self._smooth and 0.0 < epsilon < _LARGEST
+        ways: list[Callable[[float], _Pair | Composition]] = [self._tilted]
+        if convolved:  # which is sooner for many laws
+            ways.insert(0 if len(self._laws) > STEPS else 1, self._term_by_term)
+        made: list[_Pair | Composition] = []
+        refusals: list[Exception] = []
+        for way in ways:
+            try:
+                made.append(way(epsilon))
+            except (UnsupportedError, OutOfWorkError) as error:
+                refusals.append(error)
+            if made and made[-1].width <= _ENOUGH:
                 break
-            at = min(max(lower, 0.1 * at) if upper > 2.0 * lower else upper, _LARGEST)
-        return None if fit and lower < _NARROW * upper else Bound(lower, estimate, upper, "pld", "")
+        if not made:
+            raise refusals[-1]
+        return min(made, key=lambda pair: pair.width)
 
-    def _under_a_tilt(self, log_delta: float, near: float) -> Bound | None:
-        """Look for the place on coarse meshes, and take the width there from one fine mesh."""
-        at = near
-        for _ in range(_TURNS):
-            if not 0.0 < at < math.inf:
-                return None
-            pair = self._windowed(at)[1]
-            excess, slope = _newton(pair, at, log_delta)
-            if not (slope < 0.0 and math.isfinite(excess)):
-                return None
-            at = min(max(at - excess / slope, 0.1 * at), 10.0 * at)
-            if abs(excess) < _LOOK:
-                break
-        fine = self._kept_at(at)
-        excess, slope = _newton(fine, at, log_delta)
-        if not (slope < 0.0 and math.isfinite(excess)):
-            return None
-        at -= excess / slope
-        found = fine.bound(at)
-        above, below = float(found.upper) - log_delta, log_delta - float(found.lower)
-        off = 1e-12 / -slope + 4.0 * U * abs(at)
-        lower, upper = at + _ROOM * below / slope - off, at - _ROOM * above / slope + off
-        if not (0.0 < lower < upper < math.inf):
-            return None
-        return Bound(lower, at, upper, "pld", "")
-
-    def _convolved(self, epsilon: float) -> Composition:
+    def _term_by_term(self, epsilon: float) -> Composition:
         return Composition(self._composed, self._laws, self._counts, epsilon)
+
+    def _tilted(self, epsilon: float) -> _Pair:
+        window, pair = self._windowed(epsilon)
+        return pair if self._smooth and pair.width > _HOPELESS else self._refined(window, pair)
 
     def _windowed(self, epsilon: float) -> tuple[Window, _Pair]:
         """A window whose guess of delta holds, which sets what images may cost, and a coarse mesh.
@@ -237,26 +181,6 @@ class PldAccountant:
                 break
             log_delta = max(pair.log_delta - 0.5, window.log_delta - _LEAP)
         return window, pair
-
-    def _is_fit(self, epsilon: float) -> bool:
-        """Whether finer meshes are narrower, or rounding under a tilt sets the width."""
-        # No tilt makes epsilon likely where it takes one rare large loss beside many small ones.
-        try:
-            window = choose(self._composed, epsilon, _SHARE * min(self._rtol, 1e-3))
-        except UnsupportedError:  # far from where the place was guessed it may do
-            return True
-        reaches = reach(self._composed, self._laws, window)
-        size = max(_LEAST, window.period * math.sqrt(self._curvature(window) / _LOOK))
-        if size * _BYTES > self._max_bytes:  # which is what a refusal then says
-            return True
-        size = 1 << math.ceil(math.log2(min(size, 0.25 * self._largest())))
-        try:
-            coarse, fine = (
-                self._discretised(window, reaches, each).width for each in (size, 4 * size)
-            )
-        except UnsupportedError:
-            return False
-        return fine <= _LOOK or fine <= min(0.5 * coarse, _HOPELESS)
 
     def _coarsest(self, window: Window) -> _Pair:
         """A first mesh, an answer if work does not suffice for more."""
@@ -370,12 +294,6 @@ def _narrowest(answers: list[Bound]) -> Bound:
     return min(answers, key=lambda answer: float(answer.width))
 
 
-def _newton(pair: _Pair | Composition, at: float, log_delta: float) -> tuple[float, float]:
-    """How far the estimate of log delta is above the target, and its slope."""
-    here, beside = (float(pair.bound(e).estimate) for e in (at, (1.0 + _ASIDE) * at))
-    return here - log_delta, (beside - here) / (_ASIDE * at)
-
-
 class _Pair:
     """A dominating and a dominated composition, ready for any epsilon near the window's."""
 
@@ -404,10 +322,6 @@ class _Pair:
                   "period": self._upper.period, "tilt": self._upper.tilt,
                   "predicted_width": self.predicted, "exact_lattice": self.is_exact}  # fmt: skip
         return Bound(bottom, estimate, top, "pld", "proven", detail)
-
-    def serves(self, epsilon: float, rtol: float, width: float) -> bool:
-        """Whether an answer of this width is narrow, or as narrow as at the window's epsilon."""
-        return width <= max(rtol, 1.2 * self.width)
 
 
 _TRIED = 4000  # candidate steps

@@ -43,14 +43,6 @@ class Inverts(Protocol):
 
 
 @runtime_checkable
-class AnswersRoughly(Protocol):
-    """What an accountant may offer besides: a wide bound at a small part of the cost."""
-
-    def roughly(self, epsilon: float) -> Bound:
-        """Return bounds on log delta(epsilon), narrow enough to steer a search."""
-
-
-@runtime_checkable
 class AnswersAtHand(Protocol):
     """What an accountant may offer besides: bounds by what it has computed for other epsilons."""
 
