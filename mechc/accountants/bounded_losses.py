@@ -52,34 +52,6 @@ FIRST, PATIENCE = 64, 8  # levels after which so many failures in a row end a ru
 LOWEST, WIDTH, PARTS, LAW, BARRIER, SPARE, WIDEST = range(7)
 
 
-def run(
-    bands: Bands,
-    payoff: Floats,
-    ends: NDArray[np.int64],
-    facts: Floats,
-    tilts: Floats,
-    levels: Floats,
-    targets: Floats,
-) -> Floats:
-    """Return lower bound, estimate and upper bound of epsilon at each level, nan without one.
-
-    Args:
-        bands: the step.
-        payoff: coefficients of H_0 in the cells of level 0.
-        ends: first and last cell at levels 0, 1, ..., shape (2, levels + 1).
-        facts: constants by the names above: a, w, panels of a cell, the relative error of the law,
-            the window's lower end, the share of delta for each end, the relative width accepted.
-        tilts: t > 0 and K(t), shape (2, tilts).
-        levels: increasing, all >= 1.
-        targets: delta to stay under, and to exceed, at each level, shape (2, n).
-    """
-    out = np.full((3, levels.size), np.nan)
-    same, below = (np.ascontiguousarray(m.T) for m in (bands.same, bands.below))
-    errors = np.stack([bands.same_error, bands.below_error])
-    _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out)
-    return out
-
-
 @subroutine("float64(float64[:,::1], int64, float64)")
 def _root(cells, hint, target):  # type: ignore[no-untyped-def]
     """Return where the decreasing function falls to the target, in cells; nan outside."""
@@ -199,7 +171,11 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
     " float64[::1], float64[:,::1], float64[::1], float64[:,::1], float64[:,::1])",
 )
 def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):  # type: ignore[no-untyped-def]
-    """Fill `out`; see `run`. Row 0 of a level is the cell below its window, zeros follow it."""
+    """Fill `out`: lower bound, estimate and upper bound of epsilon at each level, nan without one.
+
+    `ends` has the first and last cell at levels 0, 1, ...; `tilts` t > 0 and K(t); `targets` delta
+    to stay under, and to exceed. Row 0 of a level is the cell below its window, zeros follow it.
+    """
     lowest, width, widest = facts[LOWEST], facts[WIDTH], facts[WIDEST]
     parts, size = int(facts[PARTS]), payoff.shape[1]
     degree, most = size // parts, (ends[1] - ends[0]).max() + 4
@@ -312,11 +288,13 @@ def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floa
         bands = _bands(table, width, parts, degree, scale)
         if levels * (bands.same_error[0] + bands.below_error[0]) > widest:
             continue  # the density itself is not resolved
-        left = np.isnan(out[2])
-        found = run(
-            bands, _payoff(ends[0, 0], width, parts, degree), ends,
+        left, found = np.isnan(out[2]), np.full((3, counts.size), np.nan)
+        same, below = (np.ascontiguousarray(m.T) for m in (bands.same, bands.below))
+        _run(
+            same, below, np.stack([bands.same_error, bands.below_error]),
+            _payoff(ends[0, 0], width, parts, degree), ends,
             np.array([lowest, width, parts, table.relative, barrier, END_SHARE, widest]),
-            np.array([tilts, k]), counts * step.count, np.exp(targets),
+            np.array([tilts, k]), counts * step.count, np.exp(targets), found,
         )  # fmt: skip
         out[:, left] = found[:, left]
         if np.isnan(out[2]).sum() <= LEFT:

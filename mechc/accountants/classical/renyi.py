@@ -29,10 +29,9 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import log_add, log_subtract
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.rounding import U
-from mechc.protocol import Floats
 
 _METHOD = "renyi"
 FAR = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...
@@ -78,33 +77,21 @@ class RenyiAccountant:
         detail = {"order": t + 1.0, "reason": "the estimate is the upper bound"}
         return Bound(proven.lower, proven.upper, proven.upper, _METHOD, "proven", detail)
 
-    def renyi_epsilon(self, orders: Sequence[float] | Floats) -> Bound:
-        """Return D_alpha(P||Q) of the composition for every order.
+    def renyi(self, order: float) -> Bound:
+        """Return D_alpha(P||Q) of the composition for one order.
 
         Args:
-            orders: alpha > 0, shape (n,); 1 gives the Kullback-Leibler divergence, inf the
-                essential supremum of the loss.
+            order: alpha > 0; 1 gives the Kullback-Leibler divergence, inf the essential supremum of
+                the loss.
 
         Returns:
-            Bound with arrays of shape (n,); infinite where alpha >= 1 meets a mass at L = +inf.
+            Bound; infinite where alpha >= 1 meets a mass at L = +inf.
 
         Raises:
-            DeclarationError: an order is not positive.
             UnsupportedError: alpha - 1 lies outside the strip in which E[exp(tL)] is finite.
         """
-        alphas = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-        if alphas.ndim != 1 or not (alphas > 0).all():
-            raise DeclarationError(f"orders={orders!r}: expected positive numbers")
-        rows = [self._known(float(a)) for a in alphas]
-        lower, value, upper = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        return Bound(lower, value, upper, _METHOD, "proven", {"orders": alphas})
-
-    def renyi(self, order: float) -> Bound:
-        """Return the same of one order, as numbers."""
-        return Bound(*self._known(order), _METHOD, "proven", {})
-
-    def _known(self, alpha: float) -> tuple[float, float, float]:
-        return self._divergence(alpha) if self._is_plain else self._bounded(alpha)
+        known = self._divergence(order) if self._is_plain else self._bounded(order)
+        return Bound(*known, _METHOD, "proven", {})
 
     def _divergence(self, alpha: float) -> tuple[float, float, float]:
         """Lower bound, value and upper bound of the divergence of one order."""
