@@ -124,9 +124,7 @@ class PieceIntegral(Part):
     def __init__(self, piece: Piece, x: Symbol, values: Any) -> None:
         """Bind the parameters; see `Part`."""
         super().__init__(piece, x, values)
-        self._sizes: dict[Any, Any] = {}
         self._cuts: dict[Any, tuple[Any, Any]] = {}
-        self._masses: dict[Any, Any] = {}
 
     @cached_property
     def is_empty(self) -> bool:
@@ -135,15 +133,11 @@ class PieceIntegral(Part):
 
     def mass(self, law: str, lo: float, hi: float) -> Any:
         """Mass of (lo, hi] on this piece under P or Q."""
-        side = self.p if law == "p" else self.q
         a, b = self.place(lo).max(self.lo), self.place(hi).min(self.hi)
-        if side.is_zero or a >= b:
+        if (self.p if law == "p" else self.q).is_zero or a >= b:
             return arb(0)
-        key = law, lo, hi
-        if key not in self._masses:
-            weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
-            self._masses[key] = self.integral(*weights, a, b).real
-        return self._masses[key]
+        weights = (acb(1), acb(0)) if law == "p" else (acb(0), acb(1))
+        return self.integral(*weights, a, b).real
 
     def place(self, x: float) -> Any:
         """An output in the variable of integration."""
@@ -268,18 +262,13 @@ class PieceIntegral(Part):
         It sets the accuracy asked of the quadrature and nothing else; with it goes the distance
         from zero at which it is found.
         """
-        key = str(a.mid()), str(b.mid()), str(lo), str(hi)
-        if key not in self._sizes:
-            width, best, bulk = hi - lo, arb(0), arb(0)
-            for k in SAMPLED:
-                away = width * arb(2) ** -k
-                for x in (lo + away, hi - away):
-                    height = self.height(a, b, x.mid())
-                    here = height.exp() * away
-                    if height.is_finite() and here > best:
-                        best, bulk = here, abs(x)
-            self._sizes[key] = (best.lower() if best.is_finite() else arb(0)), bulk
-        return self._sizes[key]
+        width, best, bulk = hi - lo, arb(0), arb(0)
+        for away in (width * arb(2) ** -k for k in SAMPLED):
+            for x in (lo + away, hi - away):
+                here = self.height(a, b, x.mid()).exp() * away
+                if here.is_finite() and here > best:
+                    best, bulk = here, abs(x)
+        return best.lower(), bulk
 
     def height(self, a: Any, b: Any, x: Any) -> Any:
         """Log of p^a q^b at a point."""
@@ -323,25 +312,26 @@ class PieceIntegral(Part):
 
     def _find_cut(self, a: Any, b: Any, side: int, first: Any) -> tuple[Any, Any]:
         tiny = arb(2) ** (-ctx.prec - GUARD_BITS)
-        peak, reason = arb(0), "no bound"
-
-        def bound_at(k: int) -> Any:
-            """The bound on what lies beyond place number k, None where it is not yet small."""
-            nonlocal reason
-            try:
-                bound = self.tail(a, b, side, places[k])
-            except Unknown as error:
-                reason = str(error)
-                return None
-            return bound.upper() if bound <= tiny * peak else None
-
-        places = [(first + arb(2) ** (k - 20)).upper() for k in DOUBLINGS]
-        for k, y in enumerate(places):
+        peak, reason, places = arb(0), "no bound", list[Any]()
+        for k in DOUBLINGS:
+            y = (first + arb(2) ** (k - 20)).upper()
             here = self.height(a, b, side * y)
             peak = peak.max(here.exp() * y) if here.is_finite() else peak
-            if k % STRIDE == STRIDE - 1 and bound_at(k) is not None:
-                nearest = next(i for i in range(k - STRIDE + 1, k + 1) if bound_at(i) is not None)
-                return side * places[nearest], bound_at(nearest)
+            places.append(y)
+            if len(places) % STRIDE:
+                continue
+            found = None
+            for place in reversed(places[-STRIDE:]):
+                try:
+                    bound = self.tail(a, b, side, place).upper()
+                except Unknown as error:
+                    reason = str(error)
+                    break
+                if not bound <= tiny * peak:
+                    break
+                found = side * place, bound
+            if found is not None:
+                return found
         raise UnsupportedError(f"no bound on the tail of p^{a.str(5)} q^{b.str(5)}: {reason}")
 
 

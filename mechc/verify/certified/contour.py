@@ -42,8 +42,7 @@ TILTS = (2e-3, 4e3)  # between which contours lie
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 BEARABLE = 7.0  # nats by which terms may
 VALLEY = (-3.0, -2.0, -1.0, -0.5, 0.25, 0.5, 1.0, 2.0)  # widths of the valley at which K is known
-FAINT, WIDE = 0.05, 1e-12  # share of the promised size, and relative radius, that call for more
-MANY = 20  # distinct steps, beyond which one bound each, and for so many of them, is enough
+MANY = 20  # distinct steps, beyond which one bound for each is enough
 COARSE = 3  # stride in the tilts that are tried then
 RATIO = 1.04  # of neighbouring frequencies in the bound of the cut-off integral
 RANGE = 800  # and how many of them
@@ -90,7 +89,7 @@ class Contour:
         """
         self.laws, self.guide, self.rtols = tuple(laws), guide, tuple(rtols)
         self._rough = cache(self._rough_at)
-        self._decays: dict[float, dict[int, list[Decay]]] = {}
+        self._decays: dict[float, list[list[Decay]]] = {}
 
     # -- floating point: where to integrate ----------------------------------------------------
 
@@ -140,19 +139,7 @@ class Contour:
         Raises:
             NumericError: no contour, or too many nodes.
         """
-        aims = self.rtols if len(self.laws) <= MANY else self.rtols[-2:]
-        value, size, detail = self._aimed(epsilon, aims)
-        share = float(value.upper() / arb(size).exp())
-        if 0.0 < share < FAINT and value.rad() > WIDE * abs(value.mid()):
-            # far less than the saddle point promises: terms cancel, and the aim was too high
-            sharper, _, detail = self._aimed(epsilon, [share * rtol for rtol in self.rtols[1:]])
-            value = value.intersection(sharper)
-        return value, detail
-
-    def _aimed(self, epsilon: float, rtols: Sequence[float]) -> tuple[Any, float, dict[str, Any]]:
-        """The ball with errors below the first of `rtols` that few nodes reach, or the last."""
-        # They are shares of what the saddle point promises, whose logarithm comes second.
-        for rtol in rtols:
+        for rtol in self.rtols if len(self.laws) <= MANY else self.rtols[-2:]:
             c, period, s, size = self.plan(epsilon, rtol)
             with ctx.workprec(64):
                 h, scale = 2 * arb.pi() / arb(period), arb(size).exp() * rtol / 4
@@ -165,17 +152,14 @@ class Contour:
         bits = max(int(24 - math.log2(rtol) + 2 * math.log2(1 + count)), 64)
         with ctx.workprec(bits):
             exact_c, exact_eps, h = arb(c), arb(epsilon), 2 * arb.pi() / arb(period)
-            total, sizes = self._sum(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
-            cut *= self._others(c, sizes) / self._others(c, self._sizes(c))
+            total = self._sum(exact_c, exact_eps, h, last, arb(rtol) / (64 * count))
             left = self._left(exact_c, exact_eps, arb(period))
             right = self._right(exact_c, exact_eps, arb(period), arb(s))
-            value = total - left
-            value += arb(0, cut.upper()) - between(right)
-        detail = {
+            value = total - left + arb(0, cut.upper()) - between(right)
+        return value, {
             "contour": c, "period": period, "nodes": last + 1, "bits": bits,
             "cut-off": float(cut.upper()), "right images": float(right.upper()),
         }  # fmt: skip
-        return value, size, detail
 
     def chernoff(self, epsilon: float, tilts: Sequence[float]) -> Any:
         """The ball [0, min over tilts t of exp(K(t) - t eps) t^t/(1+t)^(1+t)] (SPA, (43))."""
@@ -198,21 +182,16 @@ class Contour:
         """The product over all steps of what each has."""
         return reduce(mul, (factor(law) ** law.count for law in self.laws), arb(1))
 
-    def _sizes(self, c: float) -> list[Any]:
-        """Log M(c) of every step in floating point, as exact balls."""
-        return [arb(float(k)) for k in self.guide.by_step(c, 2)[:, 0]]
-
-    def _sum(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> tuple[Any, Any]:
-        """(h/2 pi) times the sum over |n| <= last, and log M(c) of every step."""
-        # `tolerance` is of moments, relative to M(c).
+    def _sum(self, c: Any, epsilon: Any, h: Any, last: int, tolerance: Any) -> Any:
+        """(h/2 pi) times the sum over |n| <= last; `tolerance` is of moments, relative to M(c)."""
         zs = [acb(c, n * h) for n in range(last + 1)]
-        terms, sizes = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs], []
-        for law, log in zip(self.laws, self._sizes(float(c)), strict=True):
-            found = moments(law.oracle, Powers(c), h, last, log.exp(), tolerance)
-            sizes.append(abs(found[0]).upper().log())
+        terms = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs]
+        for law, k in zip(self.laws, self.guide.by_step(float(c), 2)[:, 0], strict=True):
+            size = arb(float(k)).exp()
+            found = moments(law.oracle, Powers(c), h, last, size, tolerance)
             terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
         total = terms[0].real + 2 * sum((term.real for term in terms[1:]), start=arb(0))
-        return total * h / (2 * arb.pi()), sizes
+        return total * h / (2 * arb.pi())
 
     def _left(self, c: Any, epsilon: Any, period: Any) -> Any:
         """The left images, their small remainder inside the ball."""
@@ -243,19 +222,15 @@ class Contour:
         return moment * (-s * epsilon).exp() * peak(s) * w / (1 - w)
 
     def _cutoff(self, c: Any, epsilon: Any, h: Any, wanted: Any) -> tuple[int, Any]:
-        """The last node, and a bound on what lies beyond, but for `_others` in floating point."""
-        key = float(c)
-        if key not in self._decays:
+        """The last node, and a bound on what lies beyond."""
+        if (key := float(c)) not in self._decays:
             nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
-            self._decays[key] = {
-                n: decays(self.laws[n].oracle, Powers(c), nats) for n in self._widest(key)
-            }
-        tables = self._decays[key]
-        front = (-c * epsilon).exp() / arb.pi() * self._others(key, self._sizes(key))
+            self._decays[key] = [decays(law.oracle, Powers(c), nats) for law in self.laws]
+        front = (-c * epsilon).exp() / arb.pi()
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
+        rows = list(zip(self.laws, self._decays[key], strict=True))
         heights = [
-            reduce(mul, (least(rows, y) ** self.laws[n].count for n, rows in tables.items()), front)
-            for y in ys
+            reduce(mul, (least(bounds, y) ** law.count for law, bounds in rows), front) for y in ys
         ]
         # beyond ys[i]: sum of height * (1/y_j - 1/y_{j+1}), the last one out to infinity
         beyond = heights[-1] / ys[-1]
@@ -269,14 +244,3 @@ class Contour:
                 break
         last = int(float((ys[best[0]] / h).mid())) + 1
         return last, best[1].upper()
-
-    def _widest(self, c: float) -> list[int]:
-        """The steps, or MANY of them, whose characteristic functions fall first."""
-        counts = [law.count for law in self.laws]
-        spread = counts * self.guide.by_step(c, 2)[:, 2]
-        return sorted(range(len(counts)), key=lambda n: -spread[n])[:MANY]
-
-    def _others(self, c: float, logs: Sequence[Any]) -> Any:
-        """Product of the sizes at c of all steps without bounds, from logs of every step's."""
-        others = [n for n in range(len(self.laws)) if n not in self._decays[c]]
-        return sum((self.laws[n].count * logs[n] for n in others), start=arb(0)).exp()

@@ -195,26 +195,20 @@ def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, b
     graded = [m * 0.5 ** (k / 4) for m in (lo, hi) for k in range(1, 4 * OCTAVES)]
     points = sorted({lo, *(v for v in (*even, *graded) if lo < v < hi), hi})
     slopes = [float(d1(arb(v), False).mid()) for v in points]
-    cuts, found = [lo], []
-    for (a, u), (b, v) in zip(
-        zip(points, slopes, strict=True), zip(points[1:], slopes[1:], strict=True), strict=False
-    ):
-        if u != 0 and u * v <= 0:
-            centre, reach = _zero(d1, a, b), (hi - lo) / 4
-            for _ in range(2 * OCTAVES):
-                box = arb(centre - reach).union(arb(centre + reach))
-                curved = d2(box, False)
-                inside = lo <= centre - reach and centre + reach <= hi
-                if inside and (curved > 0 or curved < 0):
-                    found.append((centre - reach, centre + reach))
-                    break
-                reach /= 1.5
-    for a, b in found:
-        cuts += [a, b]
-    cuts.append(hi)
-    return [
-        (arb(a), arb(b), i % 2 == 1) for i, (a, b) in enumerate(itertools.pairwise(cuts)) if a < b
-    ]
+    cuts = [lo]
+    for (a, u), (b, v) in itertools.pairwise(zip(points, slopes, strict=True)):
+        if not u * v <= 0 or u == 0:
+            continue
+        centre, reach = _zero(d1, a, b), (hi - lo) / 4
+        for _ in range(2 * OCTAVES):
+            left, right = centre - reach, centre + reach
+            curved = d2(arb(left).union(arb(right)), False)
+            if lo <= left and right <= hi and (curved > 0 or curved < 0):
+                cuts += [left, right]
+                break
+            reach /= 1.5
+    ends = itertools.pairwise([*cuts, hi])
+    return [(arb(a), arb(b), i % 2 == 1) for i, (a, b) in enumerate(ends) if a < b]
 
 
 def _zero(f: Any, a: float, b: float) -> float:

@@ -104,13 +104,14 @@ class CertifiedNoise:
         """The place at which closed intervals that grow have the probability."""
         target = arb(probability)
 
-        def proved(side: int, proves: Callable[[float], bool]) -> float:
+        def proved(side: int, holds: Callable[[float], bool]) -> float:
             """The first place on one side of the guess at which a statement is proved."""
-            for again in range(MOST):
-                reach = again + (side < 0) if self._lattice else self._scale * WIDER**again
-                if proves(guess + side * reach):
-                    return guess + side * reach
-            raise NumericError(f"no place near {guess:g} is proved to have mass {probability:g}")
+            reaches = (n + (side < 0) if self._lattice else self._scale * WIDER**n
+                       for n in range(MOST))  # fmt: skip
+            found = next((x for r in reaches if holds(x := guess + side * r)), None)
+            if found is None:
+                raise NumericError(f"no place near {guess:g} is proved to have mass {probability}")
+            return found
 
         below = proved(-1, lambda t: bool(self._mass(*wide(t)) < target))
         above = proved(1, lambda t: bool(self._mass(*narrow(t)) >= target))
