@@ -114,7 +114,6 @@ LARGEST_BISECTION = 500
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 STRIDE = 6  # of places at which a tail is bounded
-BULKS, STRETCHED = 16, 2**10  # from so many bulks on to so much further, log |x| is used
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
 
 
@@ -231,44 +230,21 @@ class PieceIntegral(Part):
         return best
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
-        """int_lo^hi p^a q^b by `acb.integral`, far stretches in log |x|."""
-        exponent = self.exponent(a, b)
+        """int_lo^hi p^a q^b by `acb.integral`."""
+        exponent, size = self.exponent(a, b), arb(0)
+        # a lower guess at the integral of |p^a q^b| sets the accuracy that is asked, nothing else
+        for away in ((hi - lo) * arb(2) ** -k for k in SAMPLED):
+            for x in (lo + away, hi - away):
+                here = self.height(a.real, b.real, x.mid()).exp() * away
+                size = size.max(here.lower()) if here.is_finite() else size
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
-        size, bulk = self.rough_size(a.real, b.real, lo, hi)
-        side = 1 if lo >= 0 else -1
-        near, far = (lo, hi) if side > 0 else (-hi, -lo)
-        turn = near.max(bulk * BULKS).mid()
-
-        def integrand(x: Any, analytic: bool) -> Any:
-            return exponent(x, analytic).exp()
-
-        def stretched(u: Any, analytic: bool) -> Any:
-            return (exponent(side * u.exp(), analytic) + u).exp()
-
-        parts: list[tuple[Callable[[Any, bool], Any], Any, Any]] = [(integrand, lo, hi)]
-        if near >= 0 and turn > 0 and far > turn * STRETCHED:
-            ends = (near, turn) if side > 0 else (-turn, -near)
-            parts = [(integrand, *ends), (stretched, turn.log(), far.log())]
-        total = acb(0)
-        for f, start, end in parts:
-            total += acb.integral(f, start, end, rel_tol=tolerance, abs_tol=tolerance * size)
+        total = acb.integral(
+            lambda x, analytic: exponent(x, analytic).exp(), lo, hi,
+            rel_tol=tolerance, abs_tol=tolerance * size,
+        )  # fmt: skip
         if not total.is_finite():
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
         return total
-
-    def rough_size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
-        """A lower guess at the integral of |p^a q^b|: the largest height times distance sampled.
-
-        It sets the accuracy asked of the quadrature and nothing else; with it goes the distance
-        from zero at which it is found.
-        """
-        width, best, bulk = hi - lo, arb(0), arb(0)
-        for away in (width * arb(2) ** -k for k in SAMPLED):
-            for x in (lo + away, hi - away):
-                here = self.height(a, b, x.mid()).exp() * away
-                if here.is_finite() and here > best:
-                    best, bulk = here, abs(x)
-        return best.lower(), bulk
 
     def height(self, a: Any, b: Any, x: Any) -> Any:
         """Log of p^a q^b at a point."""

@@ -33,7 +33,6 @@ from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 ATOM_BITS = 1200
-FEW_BITS = 40  # for bounds to a few digits
 STEP = 2.0**-80
 COARSE_STEP = 2.0**-20
 
@@ -202,14 +201,8 @@ class Oracle:
         return sum((((1 + z) * p - z * q).exp() for p, q in rows), start=acb(0))
 
     def moment_bound(self, t: Any) -> Any:
-        """Upper bound on M(t) for real t, to a few digits; raises what `moment` raises."""
-        total = self._of_atoms(acb(t)).real
-        for number, part in enumerate(self.parts()):
-            few = self.measure is Measure.DENSITY and part.plateau is None
-            with ctx.workprec(min(FEW_BITS, ctx.prec) if few else ctx.prec):
-                # a part of its own, for what parts keep has the precision at which it was found
-                total += self.parts()[number].moment(acb(t)).real
-        return total.upper()
+        """Upper bound on M(t) for real t; raises what `moment` raises."""
+        return self.moment(acb(t)).real.upper()
 
     def is_bounded(self, t: float) -> bool:
         """Whether M(t) is proved finite without its value: bounded integrands, bounded tails."""
