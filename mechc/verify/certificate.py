@@ -105,16 +105,13 @@ class Certificate:
 
         Processor time, and the seal that depends on it, may differ.
         """
-        own = json.loads(self.to_json())
         try:
-            other = json.loads(text)
-            kernel_checks = {check["name"]: check for check in other.pop("checks")}
+            pairs = [(content, {check["name"]: check for check in content.pop("checks")})
+                     for content in map(json.loads, (self.to_json(), text))]  # fmt: skip
         except (ValueError, TypeError, KeyError, AttributeError):
             return ["it is no certificate"]
-        mine = {check["name"]: check for check in own.pop("checks")}
-        both = ((own, other), (mine, kernel_checks))
-        pairs = [(key, a.get(key), b.get(key)) for a, b in both for key in {**a, **b}]
-        found = {key for key, a, b in pairs if _written(a) != _written(b)}
+        found = {key for a, b in zip(*pairs, strict=True) for key in {**a, **b}
+                 if _written(a.get(key)) != _written(b.get(key))}  # fmt: skip
         return sorted(found - {"seconds", "seal"})
 
     def to_json(self) -> str:

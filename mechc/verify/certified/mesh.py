@@ -83,11 +83,6 @@ class Block(NamedTuple):
     high: Floats
     error: float
 
-    @property
-    def is_atom(self) -> bool:
-        """One loss only."""
-        return self.p.size == 1
-
 
 class Cells(NamedTuple):
     """All that has a finite loss: blocks, and a bound on the tilted mass of what is in none."""
@@ -427,7 +422,7 @@ def _mesh(cells: Sequence[Cells], h: float, tilt: float) -> tuple[float, list[fl
 
 def _atoms(cells: Cells, tilt: float) -> list[tuple[float, float]]:
     """(loss, tilted mass) of atoms, heaviest first."""
-    atoms = [b for b in cells.blocks if b.is_atom]
+    atoms = [b for b in cells.blocks if b.p.size == 1]
     losses = [float(b.low[0] + b.high[0]) / 2.0 for b in atoms]
     logs = [float(b.scale_p.mid()) + tilt * v for b, v in zip(atoms, losses, strict=True)]
     top = max(logs, default=0.0)
