@@ -273,6 +273,15 @@ class PieceIntegral(Part):
         gap = difference(self.q.exprs[0], self.p.exprs[0], self.x)
         return expressions.function(gap, self.x, self.values)
 
+    def loss_on(self, box: Any) -> Any:
+        """The loss on a box, by the mean value theorem where that is sharper, as at its extrema."""
+        loss, middle = self.exponent(acb(1), acb(-1)), box.mid()
+        plain = loss(box, False).real
+        central = loss(middle, False).real + (self.p.slope(box) - self.q.slope(box)) * (
+            box - middle
+        )
+        return central if central.is_finite() and central.rad() < plain.rad() else plain
+
     def cut(self, a: Any, b: Any, side: int, other: Any = None) -> tuple[Any, Any]:
         """Where an infinite end is cut for p^a q^b, and a bound on what lies beyond.
 

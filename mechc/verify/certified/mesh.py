@@ -133,17 +133,12 @@ def _cut(
     if not lo < hi:
         raise NumericError(f"nothing between {lo.str(5)} and {hi.str(5)}")
     log_p, loss = part.exponent(acb(1), acb(0)), part.exponent(acb(1), acb(-1))
-    tilted = part.exponent(acb(1 + c), acb(-c))
     middle = arb(0) if lo < 0 and hi > 0 else ((lo + hi) / 2).mid()
     todo = Boxes([(lo, middle), (middle, hi)], MAX_PANELS, "panels")
     for left, right in todo:
-        box, at, width = left.union(right), ((left + right) / 2).mid(), right - left
-        bent = part.p.slope(box) - part.q.slope(box)
-        # next to an extremum of the loss the mean value theorem is sharper
-        central = c * (loss(acb(at), False).real + bent * (box - at)) + log_p(box, False).real
-        heights = (tilted(box, False).real.exp(), central.exp())
-        bounds = [(h * width).upper() for h in heights if h.is_finite()]
-        most = min(bounds, default=arb.pos_inf(), key=lambda b: float(b.log()) if b > 0 else -1e300)
+        box = left.union(right)
+        height = log_p(box, False).real + c * part.loss_on(box)
+        most = (height.exp() * (right - left)).upper()
         if most < negligible:
             left_out += most
         elif (block := _block(log_p, loss, left, right, widest)) is not None:

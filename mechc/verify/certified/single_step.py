@@ -55,7 +55,7 @@ def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
                 first, last = (loss(acb(v), False).real - epsilon for v in (a, b))
                 gap = first.union(last)
             else:
-                gap = _gap(part, loss, epsilon, a.union(b))
+                gap = part.loss_on(a.union(b)) - epsilon
             if gap > 0:
                 above.append((a, b))
             elif not gap <= 0:
@@ -103,18 +103,6 @@ def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tupl
         if all(c < abs(gap) for c in change):
             return start, place, sign
     return start, None, 0
-
-
-def _gap(part: PieceIntegral, loss: Any, epsilon: Any, box: Any) -> Any:
-    """L - eps on a box, by the mean value theorem where that is sharper."""
-    # Next to an extremum of L the plain enclosure would need boxes as short as the gap is small.
-    plain = loss(box, False).real - epsilon
-    if not plain.contains(0):
-        return plain
-    middle = box.mid()
-    bent = part.p.slope(box) - part.q.slope(box)
-    central = loss(middle, False).real - epsilon + bent * (box - middle)
-    return central if central.is_finite() and central.rad() < plain.rad() else plain
 
 
 def _merged(boxes: list[Box]) -> list[Box]:
