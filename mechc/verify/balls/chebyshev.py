@@ -85,7 +85,7 @@ def rule(cells: int) -> Rule:
     """The matrices of a panel cut into equal cells."""
     with ctx.workprec(_BITS):
         grid = [arb(2 * j) / cells - 1 for j in range(cells + 1)]
-        tables = [_polynomials(u, POINTS + 1) for u in grid]
+        tables = [[u.chebyshev_t(k) for k in range(POINTS + 1)] for u in grid]
         sums = [_antiderivatives(row) for row in tables]
         ends = arb_mat([row[:POINTS] for row in tables]) * _transform()
         rows = [
@@ -108,11 +108,6 @@ def apply(matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
     return matrix @ values, np.abs(matrix) @ np.abs(values) * ((POINTS + 8) * U)
 
 
-def _polynomials(u: Any, count: int) -> list[Any]:
-    """T_0 .. T_(count-1) at u."""
-    return [u.chebyshev_t(k) for k in range(count)]
-
-
 def _antiderivatives(row: list[Any]) -> list[Any]:
     """Antiderivatives of T_0 .. T_(POINTS-1) from the values of all T up to POINTS."""
     u = row[1]
@@ -123,7 +118,7 @@ def _antiderivatives(row: list[Any]) -> list[Any]:
 
 def _transform() -> Any:
     """Values at the points to coefficients."""
-    tables = [_polynomials(u, POINTS) for u in points(_BITS)]
+    tables = [[u.chebyshev_t(k) for k in range(POINTS)] for u in points(_BITS)]
     return arb_mat([[row[k] * (2 if k else 1) / POINTS for row in tables] for k in range(POINTS)])
 
 

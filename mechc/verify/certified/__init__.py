@@ -10,7 +10,7 @@ step is integrated by its branches, atoms are composed exactly, few steps lie be
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from flint import arb, ctx
@@ -29,7 +29,7 @@ WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are 
 STATUS = "certified"
 WIDE = 5e-7  # half the relative width beyond which another route is tried
 FEW = 16  # steps for which meshes come first
-MOST, MOST_MESHES = 400, 16  # distinct steps on a contour, and on a mesh
+MOST = 400  # distinct steps on a contour
 TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60
 OVERSHOOT = 1.1
@@ -141,7 +141,7 @@ class Certified:
         Meshes do not need the characteristic function to fall, but their width grows with the
         number of steps.
         """
-        routes = [self._meshes, self._on_contour]
+        routes = [partial(mesh.finite_part, self.laws), self._on_contour]
         if self.count > FEW:
             routes.reverse()
         value: Any = None
@@ -160,11 +160,6 @@ class Certified:
         if value is None:
             raise NumericError(f"certified: {'; '.join(refused)}")
         return value, {**detail, "refused": "; ".join(refused)} if refused else detail
-
-    def _meshes(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
-        if len(self.laws) > MOST_MESHES:
-            raise UnsupportedError(f"certified: meshes for more than {MOST_MESHES} distinct steps")
-        return mesh.finite_part(self.laws, epsilon, tilt)
 
     def _on_contour(self, epsilon: float, tilt: float) -> tuple[Any, dict[str, Any]]:
         if any(law.oracle.measure is Measure.LATTICE for law in self.laws):

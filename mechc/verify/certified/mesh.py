@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import acb, arb, arb_poly, ctx, fmpz, fmpz_poly
 
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats, Measure
 from mechc.verify.balls import chebyshev
@@ -42,6 +42,7 @@ from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified import contour
 
 MAX_PANELS = 6000  # of one piece
+MOST_LAWS = 16  # distinct steps
 MAX_POINTS = 20_000  # of the integers that matter
 TAIL_BITS = 44  # tails are cut so far below the bulk
 NEGLIGIBLE = 1e-14  # share of the tilted mass that is left out
@@ -366,7 +367,10 @@ def finite_part(
 
     Raises:
         NumericError: meshes or panels are too many.
+        UnsupportedError: so are distinct steps.
     """
+    if len(laws) > MOST_LAWS:
+        raise UnsupportedError(f"certified: meshes for more than {MOST_LAWS} distinct steps")
     counts = [law.count for law in laws]
     width = OF_INTEGERS if all(law.oracle.measure is Measure.LATTICE for law in laws) else WIDTH
     h = min(math.sqrt(AIM / (width * sum(counts) * tilt * (tilt + 1.0))), COARSEST)

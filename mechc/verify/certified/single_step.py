@@ -55,7 +55,9 @@ def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
                 first, last = (loss(acb(v), False).real - epsilon for v in (a, b))
                 gap = first.union(last)
             else:
-                gap = part.loss_on(a.union(b)) - epsilon
+                gap = loss(a.union(b), False).real - epsilon
+                if gap.contains(0):
+                    gap = part.loss_on(a.union(b)) - epsilon
             if gap > 0:
                 above.append((a, b))
             elif not gap <= 0:
