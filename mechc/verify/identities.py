@@ -155,20 +155,20 @@ def branches(kernel: Any, oracle: Oracle, xs: Sequence[float], check: Check) -> 
     """Every branch is monotone as it says, proved where bisection succeeds, and within its ends."""
     rows = np.asarray(kernel.branches(np.array(oracle.theta)))
     margin = NEAR_ENDS * max(math.ulp(e) for e in (0.0, *rows[:, :2].flat) if math.isfinite(e))
-    for lo, hi, kind, left, right, _ in rows:
-        lattice = oracle.measure is Measure.LATTICE
+    lattice = oracle.measure is Measure.LATTICE
+    for row in rows:
+        lo, hi, kind, *_ = row
         if lattice and any(math.isfinite(e) and e % 1 for e in (lo, hi)):
             check.fail(f"({lo}, {hi}) are no integers, theta {oracle.theta}")
         inside = [x for x in xs if lo < x < hi or (lattice and lo <= x <= hi)]
         losses = [(x, oracle.loss(x)) for x in inside]
         if kind in (P_ONLY, Q_ONLY):
             limit = arb.pos_inf() if kind == P_ONLY else arb.neg_inf()
-            wrong = [x for x, v in losses if v != limit]
-            if wrong:
-                check.fail(f"the loss at {wrong[0]} is finite, theta {oracle.theta}")
+            if any(v != limit for _, v in losses):
+                check.fail(f"the loss on ({lo}, {hi}) is finite, theta {oracle.theta}")
         elif kind in (INCREASING, DECREASING, PLATEAU):
-            _ordered(oracle, losses, (lo, hi, kind, left, right), check)
-            _limits(oracle, losses, (lo, hi, kind, left, right), check)
+            _ordered(oracle, losses, row, check)
+            _limits(oracle, losses, row, check)
             if kind != PLATEAU and oracle.measure is Measure.DENSITY:
                 _proved(oracle, lo, hi, int(kind), inside, margin, check)
         elif kind != UNSPLIT:
@@ -197,7 +197,7 @@ def coverage(kernel: Any, oracle: Oracle, far: bool, check: Check) -> None:
 
 def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
     """The stated limits are those of the loss, where the ends are finite or losses have settled."""
-    lo, hi, _, left, right = row
+    lo, hi, _, left, right, _ = row
     if len(losses) < 2 or oracle.measure is Measure.LATTICE:
         return
     for end, limit, (x, near), (_, before) in (
@@ -232,7 +232,7 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
 
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
     """Values lie between the limits, which a lattice takes, and in the order of their branch."""
-    lo, hi, kind, left, right = row
+    lo, hi, kind, left, right, _ = row
     lowest, highest = min(left, right), max(left, right)
     exact, last = tolerance(oracle.declaration, check), None
     for x, value in losses:

@@ -40,13 +40,12 @@ Raw = Callable[[Oracle, Any], Any]
 
 def tolerance(declaration: Declaration, check: Check) -> float:
     """The tolerance of values at points, with the reason where it is not `VALUES`."""
-    x = declaration.variable
     kinds = (sp.besseli, sp.besselk, sp.binomial, sp.erf, sp.erfc,
              sp.factorial, sp.gamma, sp.loggamma)  # fmt: skip
-    hard = declaration.p.atoms(*kinds)
-    names = sorted({type(f).__name__ for f in hard if f.has(x)})
-    if not names:
+    hard = {f for f in declaration.p.atoms(*kinds) if f.has(declaration.variable)}
+    if not hard:
         return VALUES
+    names = sorted({type(f).__name__ for f in hard})
     check.note(f"{', '.join(names)} of the variable in double precision: tolerance {SPECIAL:g}")
     return SPECIAL
 
@@ -120,7 +119,8 @@ def point_error(
     `near_zero` are compared absolutely.
     """
     if not truth.is_finite():
-        same = math.isnan(found) if truth.is_nan() else found == float(truth)
+        infinite = math.inf if truth > 0 else -math.inf
+        same = math.isnan(found) if truth.is_nan() else found == infinite
         return 0.0 if same else math.inf
     if not math.isfinite(found):
         return math.inf

@@ -387,7 +387,10 @@ def noise_of(declaration: Declaration) -> Declaration | None:
 
 
 def unimodal_verdict(noise: Oracle) -> tuple[str | None, str | None]:
-    """(what contradicts unimodality of P, why it is not proved): both None where it is proved."""
+    """(what contradicts unimodality of P, why it is not proved): both None where it is proved.
+
+    That is up to the rounding of finite ends.
+    """
     try:
         with ctx.workprec(BITS):
             found = [direction for direction in _directions(noise) if direction != FLAT]

@@ -33,12 +33,10 @@ def rational(ball: Any) -> Rational:
 def _total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: list[Any]) -> Any:
     """Ball around the sum of `summand` over the integers between `ends`, +-oo allowed."""
     f = Compiler(index, values, _total).compile(summand)
-    lo, hi = (end if end.is_finite() else None for end in ends)
-    lo, hi = (None if end is None else int(end.unique_fmpz()) for end in (lo, hi))
+    lo, hi = (int(end.unique_fmpz()) if end.is_finite() else None for end in ends)
     if lo is not None and hi is not None and hi < lo:
         return arb(0)
-    middle = 0 if lo is None else max(lo, 0)
-    middle = middle if hi is None else min(middle, hi)
+    middle = max(lo or 0, 0) if hi is None else min(max(lo or 0, 0), hi)
     result, tiny = f(arb(middle), False), arb(2) ** (-ctx.prec - 10)
     for side, stop in ((1, hi), (-1, lo)):
         part, n, beyond = arb(0), side * middle, None

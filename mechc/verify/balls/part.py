@@ -37,8 +37,7 @@ class Part(ABC):
         self.lo, self.hi = (expressions.constant(e, values) for e in (piece.lo, piece.hi))
         self.p, self.q = Law(piece.p, x, values), Law(piece.q, x, values)
         self.plain = self  # the piece in the declared variable
-        self._slopes: dict[Any, tuple[Symbol, Expr]] = {}
-        self._beyond: dict[Any, AtInfinity] = {}
+        self._orders: dict[Any, Order] = {}
 
     @property
     def is_shared(self) -> bool:
@@ -86,14 +85,12 @@ class Part(ABC):
         """What the product of powers at side * y is multiplied by, from (exponent, law, term)."""
         orders = []
         for exponent, law, i in rows:
-            if (key := (id(law), i, side)) not in self._slopes:
-                variable, derivative = _slope(law.exprs[i], self.x, side)
-                self._slopes[key] = variable, derivative.xreplace(expressions.exact(self.values))
-            variable, derivative = self._slopes[key]
+            variable, derivative = _slope(law.exprs[i], self.x, side)
             # orders do not depend on the exponents: every moment meets the same places
-            if (place := y.man_exp()) not in self._beyond:
-                self._beyond[place] = AtInfinity(variable, y)
-            order = self._beyond[place].order(derivative)
+            if (key := (id(law), i, side, y.man_exp())) not in self._orders:
+                numbers = expressions.exact(self.values)
+                self._orders[key] = AtInfinity(variable, y).order(derivative.xreplace(numbers))
+            order = self._orders[key]
             orders.append(Order(order.k, order.a, order.f * exponent))
         return integral_factor(AtInfinity(variable, y).add(orders), y)
 

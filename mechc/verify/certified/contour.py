@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from operator import mul
 from typing import Any
 
@@ -88,12 +88,11 @@ class Contour:
             rtols: relative widths aimed at: the first one that few nodes reach, or the last.
         """
         self.laws, self.guide, self.rtols = tuple(laws), guide, tuple(rtols)
-        self._rough = cache(self._rough_at)
         self._decays: dict[float, list[list[Decay]]] = {}
 
     # -- floating point: where to integrate ----------------------------------------------------
 
-    def _rough_at(self, t: float) -> float:
+    def _rough(self, t: float) -> float:
         """K(t) to a few digits, inf where it is not finite."""
         try:
             value = float(self.guide.cumulants(t, 0)[0])

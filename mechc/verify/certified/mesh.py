@@ -44,7 +44,6 @@ from mechc.verify.certified import contour
 MAX_PANELS = 6000  # of one piece
 MOST_LAWS = 16  # distinct steps
 MAX_POINTS = 20_000  # of the integers that matter
-TAIL_BITS = 44  # tails are cut so far below the bulk
 NEGLIGIBLE = 1e-14  # share of the tilted mass that is left out
 PRECISE = 1e-11  # relative error of masses asked for
 LARGEST = 1e150
@@ -103,7 +102,7 @@ def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
     rows, left_out, densities = oracle.losses(1 + c, -c, negligible, MAX_POINTS)
     blocks, left_out = [], left_out.upper()
     for number in densities:
-        found, rest = _cut(oracle, number, c, widest, negligible)
+        found, rest = _cut(oracle.parts()[number], c, widest, negligible)
         blocks += found
         left_out += rest
     for loss, mass in rows:
@@ -122,15 +121,10 @@ def _atom(log_p: Any, loss: Any) -> Block:
     return Block(log_p, log_p - loss, one, one, np.array([low]), np.array([high]), 0.0)
 
 
-def _cut(
-    oracle: Oracle, number: int, c: Any, widest: float, negligible: Any
-) -> tuple[list[Block], Any]:
+def _cut(part: Any, c: Any, widest: float, negligible: Any) -> tuple[list[Block], Any]:
     """Blocks of a piece with densities, and a bound on the tilted mass of what is in none."""
-    part, blocks = oracle.parts()[number], []
-    with ctx.workprec(TAIL_BITS):  # few bits are enough far out, of a part of its own
-        few = oracle.parts()[number]
-        lo, hi, left_out = few.within(acb(1 + c), acb(-c), few.lo, few.hi)
-    lo, hi = part.lo if lo is few.lo else lo, part.hi if hi is few.hi else hi
+    blocks = []
+    lo, hi, left_out = part.within(acb(1 + c), acb(-c), part.lo, part.hi)
     if not lo < hi:
         raise NumericError(f"nothing between {lo.str(5)} and {hi.str(5)}")
     log_p, loss = part.exponent(acb(1), acb(0)), part.exponent(acb(1), acb(-1))
