@@ -141,7 +141,7 @@ class Certified:
         Meshes do not need the characteristic function to fall, but their width grows with the
         number of steps.
         """
-        routes = [partial(mesh.finite_part, self.laws), self._on_contour]
+        routes: list[Any] = [partial(mesh.finite_part, self.laws), self._on_contour]
         if self.count > FEW:
             routes.reverse()
         value: Any = None
