@@ -10,6 +10,7 @@ step is integrated by its branches, atoms are composed exactly, few steps lie be
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from functools import partial, reduce
 from typing import Any
 
@@ -55,18 +56,32 @@ class Certified:
         self.count = sum(law.count for law in self.laws)
         self._line: Contour | None = None
 
-    def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
-        """Return a ball that contains the exact value at epsilon, and how it was found."""
+    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Return a ball that contains the exact value at epsilon, and how it was found.
+
+        Args:
+            epsilon: any finite number.
+            enough: an exact ball; a value proved to be below it need not be known better.
+        """
         if not self.laws:
             return arb(0).max(1 - arb(epsilon).exp()), {"route": "identity"}
         tilt, size = self._guess(epsilon)
         with ctx.workprec(self._bits(size)):
             infinite = self._infinite()
-            finite, detail = self._finite(epsilon, tilt, size)
+            finite, detail = None, {"route": "Chernoff"}
+            if enough is not None and arb(size).exp() + infinite < enough:
+                with suppress(MechcError):
+                    finite = self._contour().chernoff(epsilon, [tilt])
+            if finite is None or not finite + infinite < enough:
+                finite, detail = self._finite(epsilon, tilt, size)
             value = infinite + finite
             floor = infinite.lower().max((1 - arb(epsilon).exp()).lower()).max(arb(0))
             low, high = value.lower().max(floor), value.upper().min(arb(1))
             return low.union(high), {**detail, "direction": self.direction}
+
+    def size(self, epsilon: float) -> float:
+        """About log delta at finite losses, in floating point."""
+        return self._guess(epsilon)[1]
 
     def slope(self, epsilon: float) -> float:
         """How fast log delta falls with epsilon, in floating point."""
@@ -205,7 +220,12 @@ class Answers:
     def _worst(self, epsilon: float, log: bool) -> Bound:
         if math.isinf(epsilon):
             raise DeclarationError(f"epsilon={epsilon}: certified answers need a finite epsilon")
-        return reduce(worse, (_bound(*one.delta(epsilon), log) for one in self.directions))
+        found, enough = list[Bound](), arb(0)
+        for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
+            ball, detail = one.delta(epsilon, enough)
+            enough = enough.max(ball.lower()).lower()
+            found.append(_bound(ball, detail, log))
+        return reduce(worse, found)
 
     def epsilon(self, log_delta: float, guess: float) -> Bound:
         """Bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_delta.

@@ -72,7 +72,7 @@ class Allocated:
             self._nodes.append((x, np.exp(log_q), count))
         self._faded: dict[float, list[Fading]] = {}
 
-    def _size(self, epsilon: float) -> float:
+    def size(self, epsilon: float) -> float:
         """About log delta, in floating point."""
         known = self._event.log_delta(epsilon, direction=self.direction).estimate
         return max(float(known), SMALLEST)
@@ -80,12 +80,12 @@ class Allocated:
     def slope(self, epsilon: float) -> float:
         """How fast log delta falls with epsilon, in floating point."""
         further = epsilon + 1e-3 * max(epsilon, 1e-3)
-        return max((self._size(epsilon) - self._size(further)) / (further - epsilon), 1e-3)
+        return max((self.size(epsilon) - self.size(further)) / (further - epsilon), 1e-3)
 
-    def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
+    def delta(self, epsilon: float, enough: Any = None) -> tuple[Any, dict[str, Any]]:
         """Return a ball that contains the exact value at epsilon, and how it was found."""
         adding = self.direction == "add"
-        size = self._size(epsilon) - (epsilon if adding else 0.0)
+        size = self.size(epsilon) - (epsilon if adding else 0.0)
         for rtol in RTOLS:
             wanted = size + math.log(rtol)
             a, period, last, top = self._plan(math.exp(-epsilon if adding else epsilon), wanted)
