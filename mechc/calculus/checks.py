@@ -7,7 +7,7 @@ double precision is preferred.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sympy import Basic, Expr, Symbol
 
-from mechc.calculus.terms import Term, total
+from mechc.calculus.terms import total
 from mechc.calculus.types import Region
+from mechc.protocol import Floats
 from mechc.symbolic.evaluate import Values, evaluate, evaluate_array, typical_values
 from mechc.symbolic.facts import eliminations
+from mechc.symbolic.quadrature import Function, integral, sum_over
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -168,25 +170,24 @@ def _round_trip(
     return bool(close_x and abs(there - target) <= _TOLERANCE * (1 + abs(target)))
 
 
-_STEP = np.linspace(-4.5, 4.5, 1201)
-_BLOCK = 1 << 13
-
-
 def log_moment(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, vector: Values, z: complex,
     integer: bool,
 ) -> complex:  # fmt: skip
-    """Log E_P[exp(zL); L finite] by double exponential quadrature or direct sums.
+    """Log E_P[exp(zL); L finite] by quadrature or sums.
 
     Returns:
         The principal logarithm; the imaginary part is meaningful modulo 2 pi.
     """
     floats = {symbol: float(v) for symbol, v in vector.items()}
-    moment = 0j
+    moment, rule = 0j, sum_over if integer else integral
     for region in regions:
-        if region.loss is not None:
-            lo, hi = (float(evaluate(end, vector)) for end in (region.lo, region.hi))
-            moment += _integral(region, x, floats, lo, hi, z, integer)
+        lo, hi = (float(evaluate(end, vector)) for end in (region.lo, region.hi))
+        if region.loss is not None and (lo < hi or (integer and lo == hi)):
+            real, imaginary = (
+                rule(_part(region, x, floats, z, part), lo, hi, ()) for part in (np.real, np.imag)
+            )
+            moment += complex(real, imaginary)
     for atom in atoms:
         if atom.p and atom.q:
             p, q = (float(evaluate_array(total(side), floats)) for side in (atom.p, atom.q))
@@ -195,45 +196,19 @@ def log_moment(
         return complex(np.log(moment))
 
 
-def _integral(
-    region: Region, x: Symbol, floats: Mapping[Symbol, float], lo: float, hi: float, z: complex,
-    integer: bool,
-) -> complex:  # fmt: skip
-    if integer:
-        nodes = np.arange(max(lo, -_BLOCK), min(hi, _BLOCK) + 1)
-        weights = np.ones_like(nodes)
-    else:
-        nodes, weights = _double_exponential(lo, hi)
-    at = {**floats, x: nodes}
-    log_p = np.broadcast_to(_log_terms(region.p, at), nodes.shape)
-    loss = evaluate_array(region.loss, at)
-    with np.errstate(all="ignore"):
-        values = np.exp(log_p + z * loss) * weights
-    return complex(np.sum(values[np.isfinite(values)]))
+def _part(
+    region: Region, x: Symbol, floats: Mapping[Symbol, float], z: complex,
+    part: Callable[[NDArray[np.complex128]], Floats],
+) -> Function:  # fmt: skip
+    """The real or the imaginary part of p exp(zL), zero where doubles do not tell it."""
 
+    def values(nodes: Floats) -> Floats:
+        at = {**floats, x: nodes}
+        with np.errstate(all="ignore"):
+            logs = [np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at)
+                    for t in region.p]  # fmt: skip
+            log_p = np.logaddexp.reduce(np.broadcast_arrays(*logs, nodes)[:-1], axis=0)
+            found = np.exp(log_p + z * evaluate_array(region.loss, at))
+        return np.where(np.isfinite(found), part(found), 0.0)
 
-def _log_terms(terms: Sequence[Term], at: Mapping[Symbol, Any]) -> NDArray[np.float64]:
-    with np.errstate(all="ignore"):
-        parts = [
-            np.log(evaluate_array(t.weight, at)) + evaluate_array(t.log_density, at) for t in terms
-        ]
-        return np.asarray(np.logaddexp.reduce(np.broadcast_arrays(*parts), axis=0))
-
-
-def _double_exponential(lo: float, hi: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes and weights of the double exponential rule (Takahasi, Mori 1974) on (lo, hi)."""
-    t, step = _STEP, _STEP[1] - _STEP[0]
-    if np.isfinite(lo) and np.isfinite(hi):
-        s = np.pi / 2 * np.sinh(t)
-        nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.tanh(s)
-        weights = (hi - lo) / 2 * np.pi / 2 * np.cosh(t) / np.cosh(s) ** 2
-        inside = (nodes > lo) & (nodes < hi)
-        return nodes[inside], weights[inside] * step
-    if not np.isfinite(lo) and not np.isfinite(hi):
-        left, weight_left = _double_exponential(-np.inf, 0.0)
-        right, weight_right = _double_exponential(0.0, np.inf)
-        return np.concatenate([left, right]), np.concatenate([weight_left, weight_right])
-    s = np.pi / 2 * np.sinh(t)
-    away = np.exp(s)
-    weights = away * np.pi / 2 * np.cosh(t) * step
-    return (lo + away, weights) if np.isfinite(lo) else (hi - away, weights)
+    return values

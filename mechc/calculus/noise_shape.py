@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import sympy as sp
-from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
+from sympy import Add, Dummy, Expr, Mul, S, Symbol, exp, log, oo
 from sympy import together as over_one
 
 from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
@@ -37,42 +37,10 @@ from mechc.symbolic.breakpoints import split
 from mechc.symbolic.curvature import curvature
 from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.facts import Facts, Undecided
-from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
+from mechc.symbolic.functions import log_besselk
+from mechc.symbolic.monotone import is_smooth
 from mechc.symbolic.rewrite import factored, tidy
-from mechc.symbolic.signs import exceeds_zero, weak_sign
-
-ENTIRE = (
-    Add, Mul, exp, sp.erf, sp.erfc, sp.sinh, sp.cosh, sp.tanh, sp.sin, sp.cos, sp.atan, sp.asinh,
-)  # fmt: skip
-ON_POSITIVE_NUMBERS = (log, sp.gamma, sp.loggamma)
-
-
-def is_continuous(expr: Expr, x: Symbol, here: Facts) -> bool:
-    """Whether `expr` has no jump and no pole in x on the interval, ends excluded."""
-    if not expr.has(x) or expr == x:
-        return True
-    if isinstance(expr, ENTIRE):
-        return all(is_continuous(part, x, here) for part in expr.args)
-    if isinstance(expr, Pow):
-        if not (is_continuous(expr.base, x, here) and is_continuous(expr.exp, x, here)):
-            return False
-        whole = expr.exp.is_integer and expr.exp.is_nonnegative
-        root = not expr.exp.has(x) and expr.exp.is_positive and weak_sign(expr.base, here) == 1
-        return bool(whole or root or exceeds_zero(expr.base, here))
-    if isinstance(expr, ON_POSITIVE_NUMBERS):
-        return is_continuous(expr.args[0], x, here) and exceeds_zero(expr.args[0], here)
-    if isinstance(expr, sp.binomial):
-        return all(is_continuous(part, x, here) for part in expr.args) and exceeds_zero(
-            expr.args[0] + 1, here
-        )
-    if isinstance(expr, (sp.besseli, sp.besselk, log_besselk)) and not expr.args[0].has(x):
-        return is_continuous(expr.args[1], x, here) and exceeds_zero(expr.args[1], here)
-    if isinstance(expr, log_erf_gap):
-        return is_continuous(expr.args[0], x, here) and not expr.args[1].has(x)
-    if isinstance(expr, atan2):
-        return all(is_continuous(part, x, here) for part in expr.args)
-    return False
-
+from mechc.symbolic.signs import weak_sign
 
 UP, DOWN, FLAT = 1, -1, 0
 # up and then down, or one of them: what a concave log density does
@@ -168,7 +136,7 @@ def _by_steps(piece: Piece, log_mass: Expr, x: Symbol, facts: Facts) -> int:
             step = step.xreplace({node.func(u.subs(x, x + 1)): node + factor})
     here = facts.within(x, piece.lo, piece.hi)
     step = sp.expand(step)
-    if step.atoms(sp.loggamma) or not is_continuous(step, x, here):
+    if step.atoms(sp.loggamma) or not is_smooth(step, x, here):
         raise _Unknown
     excess, scale = sp.fraction(factored(over_one(exp(step) - 1)))
     side = weak_sign(scale, here)
@@ -217,7 +185,7 @@ def _jump(
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
     """Directions along one piece."""
     inside = facts.within(x, piece.lo, piece.hi)
-    if not all(is_continuous(t.log_density, x, inside) for t in terms):
+    if not all(is_smooth(t.log_density, x, inside) for t in terms):
         raise _Unknown
     slopes = [factored(over_one(sp.diff(t.log_density, x))) for t in terms]
     turning = {f for s in slopes for f in Mul.make_args(sp.fraction(s)[0]) if _can_cut(f, x)}
@@ -290,7 +258,7 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
     logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
     for piece, ell in zip(pieces, logs, strict=True):
         here = facts.within(x, piece.lo, piece.hi)
-        if not is_continuous(ell, x, here):
+        if not is_smooth(ell, x, here):
             return False
         if not is_concave(ell, factored(over_one(sp.diff(ell, x))), x, here):
             return False

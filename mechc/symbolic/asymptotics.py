@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
@@ -47,29 +47,20 @@ class Unknown(Exception):
         self.question = question
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """exp(rate*y) * y**power * log(y)**logs."""
 
     rate: Expr = S.Zero
     power: Expr = S.Zero
     logs: Expr = S.Zero
 
-    def __mul__(self, other: Order) -> Order:
+    def __mul__(self, other: Order) -> Order:  # type: ignore[override]
         """Product of two scale functions."""
-        return Order(
-            sp.expand(self.rate + other.rate),
-            sp.expand(self.power + other.power),
-            sp.expand(self.logs + other.logs),
-        )
+        return Order(*(sp.expand(a + b) for a, b in zip(self, other, strict=True)))
 
     def __pow__(self, exponent: Expr) -> Order:
         """Power of a scale function."""
-        return Order(
-            sp.expand(self.rate * exponent),
-            sp.expand(self.power * exponent),
-            sp.expand(self.logs * exponent),
-        )
+        return Order(*(sp.expand(a * exponent) for a in self))
 
     def of(self, y: Symbol) -> Expr:
         """The scale function at y."""
@@ -139,7 +130,7 @@ class Expansion:
 
     def compare(self, a: Order, b: Order) -> int:
         """+1 if a grows faster than b, 0 if they are the same, -1 otherwise."""
-        for left, right in ((a.rate, b.rate), (a.power, b.power), (a.logs, b.logs)):
+        for left, right in zip(a, b, strict=True):
             difference = self.sign(left - right) if left != right else 0
             if difference:
                 return difference
@@ -198,9 +189,18 @@ class Expansion:
                 kept = [e for e in kept if not self.at_least(error, e)] + [error]
         return tuple(kept)
 
-    def add(self, a: Series, b: Series) -> Series:
-        """Sum of two series."""
-        return self.collect([*a.terms, *b.terms], self.largest((*a.errors, *b.errors)))
+    def add(self, *parts: Series) -> Series:
+        """Sum of series."""
+        errors = self.largest(error for part in parts for error in part.errors)
+        return self.collect([term for part in parts for term in part.terms], errors)
+
+    def constant(self, value: Expr, *errors: Order) -> Series:
+        """What does not depend on y, up to errors."""
+        return self.collect([(value, ONE)], errors)
+
+    def negative(self, a: Series) -> Series:
+        """A series with its sign turned round."""
+        return self.scale(a, S.NegativeOne)
 
     def multiply(self, a: Series, b: Series) -> Series:
         """Product of two series."""
@@ -222,7 +222,7 @@ class Expansion:
     def compose(self, small: Series, coefficient: Callable[[int], Expr]) -> Series:
         """Sum over k of coefficient(k) * small**k for a series that tends to zero."""
         if not small.terms and not small.errors:
-            return self.collect([(coefficient(0), ONE)])
+            return self.constant(coefficient(0))
         left_out = orders(small)[0] ** S(self.terms)
         total, power = Series(()), Series(((S.One, ONE),), (left_out,))
         for k in range(self.terms):
@@ -243,36 +243,19 @@ class Expansion:
     def series(self, expr: Expr) -> Series:
         """Expand an expression in y; `Unknown` outside the class of functions handled."""
         if not expr.has(self.y):
-            return self.collect([(expr, ONE)])
+            return self.constant(expr)
         if expr == self.y:
-            return Series(((S.One, Order(power=S.One)),))
+            return Series(((S.One, LINEAR),))
         if isinstance(expr, Add):
-            return reduce(self.add, map(self.series, expr.args))
+            return self.add(*map(self.series, expr.args))
         if isinstance(expr, Mul):
             return reduce(self.multiply, map(self.series, expr.args))
-        if isinstance(expr, exp):
-            return self._exp(self.series(expr.args[0]))
-        if isinstance(expr, Pow):
-            if expr.exp.has(self.y):
-                raise Unknown(f"{expr}")
+        if isinstance(expr, Pow) and not expr.exp.has(self.y):
             return self.power(self.series(expr.base), expr.exp)
-        if isinstance(expr, log):
-            return self._log_of(expr.args[0])
-        if isinstance(expr, log_mix):
-            return self._log_mix(*expr.args)
         if isinstance(expr, _HYPERBOLIC):
             return self.series(expr.rewrite(exp))
-        if isinstance(expr, sp.loggamma):
-            return self._log_gamma(expr.args[0])
-        if isinstance(expr, log_besselk):
-            return self._log_besselk(*expr.args)
-        if isinstance(expr, log_erf_gap):
-            return self._log_erf_gap(*expr.args)
-        if isinstance(expr, atan2):
-            y, x = expr.args
-            right = self.limit(x) is oo
-            return self.series(sp.atan(y / x) if right else sp.pi / 2 - sp.atan(x / y))
-        return self._function(expr)
+        rule = _RULES.get(type(expr))
+        return self._function(expr) if rule is None else rule(self, *expr.args)
 
     def limit(self, expr: Expr) -> Expr:
         """Limit of an expression as y -> +oo (+-oo allowed)."""
@@ -285,8 +268,9 @@ class Expansion:
         except Unknown:
             return seen(self)
 
-    def _exp(self, a: Series) -> Series:
+    def _exp(self, exponent: Expr) -> Series:
         """Exp of linear, logarithmic, constant and vanishing parts, or of what falls faster."""
+        a = self.series(exponent)
         if a.terms and self.compare(a.lead[1], LINEAR) > 0 and self.sign(a.lead[0]) < 0:
             return Series((), (Order(rate=S.NegativeOne),))
         factor_, order, small = S.One, ONE, []
@@ -314,7 +298,7 @@ class Expansion:
             raise Unknown("logarithm of a negative quantity")
         head = [
             (_expanded(log(coefficient)), ONE),
-            (order.rate, Order(power=S.One)),
+            (order.rate, LINEAR),
             (order.power, Order(logs=S.One)),
         ]
         tail = self.compose(
@@ -327,10 +311,10 @@ class Expansion:
         if not argument.has(self.y):
             if proved(argument, self.facts) == -1:
                 raise Unknown("logarithm of a negative constant")
-            return self.collect([(_expanded(log(argument)), ONE)])
+            return self.constant(_expanded(log(argument)))
         if isinstance(argument, Mul):
             try:
-                return reduce(self.add, (self._log_of(a) for a in argument.args))
+                return self.add(*map(self._log_of, argument.args))
             except Unknown:  # two factors may be negative
                 return self._log(self.series(argument))
         if isinstance(argument, exp):
@@ -350,21 +334,21 @@ class Expansion:
             try:
                 return self._log_sum([self._log_of(a) for a in argument.args])
             except Unknown:
-                return self._log(self.series(argument))
+                pass
         return self._log(self.series(argument))
 
     def _log_sum(self, logs: list[Series]) -> Series:
         """log(sum of exp(series)), up to a vanishing error where terms are comparable."""
         best = logs[0]
         for other in logs[1:]:
-            if self.limit_of(self.add(other, self.scale(best, S.NegativeOne))) is oo:
+            if self.limit_of(self.add(other, self.negative(best))) is oo:
                 best = other
-        gaps = [self.add(s, self.scale(best, S.NegativeOne)) for s in logs]
+        gaps = [self.add(s, self.negative(best)) for s in logs]
         mass = Add(*(exp(self.limit_of(gap)) for gap in gaps))
         if mass != 1:
             if _normal(mass) == 0:
                 raise Unknown("the largest exponentials cancel")
-            return self.add(best, self.collect([(log(mass), ONE)], (VANISHING,)))
+            return self.add(best, self.constant(log(mass), VANISHING))
         fast = all(gap.terms and gap.lead[1].power.is_positive for gap in gaps if gap.terms)
         return self.add(best, Series((), (Order(power=-S(self.terms)) if fast else VANISHING,)))
 
@@ -372,20 +356,16 @@ class Expansion:
         inner = self.series(difference)
         end = self.limit_of(inner)
         if end is oo:
-            vanishing = Series((), (VANISHING,))
-            return reduce(self.add, (inner, self.collect([(log(weight), ONE)]), vanishing))
-        value = log_mix(weight, end)
-        return self.collect([(value, ONE)], (VANISHING,))
+            return self.add(inner, self.constant(log(weight), VANISHING))
+        return self.constant(log_mix(weight, end), VANISHING)
 
     def _log_erfc(self, a: Series) -> Series:
         """Log erfc(u) = -u**2 - log(u) - log(pi)/2 + O(u**-2) for u -> +oo."""
         end = self.limit_of(a)
         if end is not oo:
-            value = log(sp.erfc(end)) if end is not -oo else log(S(2))
-            return self.collect([(value, ONE)], (VANISHING,))
-        square = self.scale(self.multiply(a, a), S.NegativeOne)
-        rest = self.collect([(-log(sp.pi) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1]))
-        return reduce(self.add, (square, self.scale(self._log(a), S.NegativeOne), rest))
+            return self.constant(log(sp.erfc(end) if end is not -oo else 2), VANISHING)
+        rest = self.constant(-log(sp.pi) / 2, a.lead[1] ** S(-2))
+        return self.add(self.negative(self.multiply(a, a)), self.negative(self._log(a)), rest)
 
     def _log_gamma(self, argument: Expr) -> Series:
         """Stirling: log Gamma(u) = (u - 1/2) log u - u + log(2 pi)/2 + O(1/u)."""
@@ -393,11 +373,8 @@ class Expansion:
         if self.limit_of(a) is not oo:
             raise Unknown("gamma function at a finite point")
         shifted = self.add(a, Series(((-S.Half, ONE),)))
-        rest = self.collect(
-            [(log(sp.sqrt(2 * sp.pi)), ONE)], tuple(o**S.NegativeOne for o in orders(a)[:1])
-        )
-        product = self.multiply(shifted, self._log(a))
-        return reduce(self.add, (product, self.scale(a, S.NegativeOne), rest))
+        rest = self.constant(log(sp.sqrt(2 * sp.pi)), a.lead[1] ** S.NegativeOne)
+        return self.add(self.multiply(shifted, self._log(a)), self.negative(a), rest)
 
     def _log_bessel(self, order: Expr, argument: Expr) -> Series:
         """Log I_n(c) = n*log(c/2) - log Gamma(n + 1) + O(1/n); I_{-n} = I_n for integers."""
@@ -406,8 +383,7 @@ class Expansion:
         size = order * self.sign(self.series(order).lead[0])
         error = Series((), (Order(power=S.NegativeOne),))
         linear = self.scale(self.series(size), log(argument / 2))
-        rest = self.scale(self._log_gamma(size + 1), S.NegativeOne)
-        return reduce(self.add, (linear, rest, error))
+        return self.add(linear, self.negative(self._log_gamma(size + 1)), error)
 
     def _log_besselk(self, order: Expr, argument: Expr) -> Series:
         """-z - log(z)/2 + log(pi/2)/2 + (4 n^2 - 1)/(8 z) + O(z^-2), z -> oo; at 0 by its pole."""
@@ -416,25 +392,27 @@ class Expansion:
         if end is oo:
             minus = self.scale(self._log(a), -S.Half)
             inverse = self.scale(self.power(a, S.NegativeOne), (4 * order**2 - 1) / 8)
-            constant = self.collect(
-                [(log(sp.pi / 2) / 2, ONE)], tuple(o ** S(-2) for o in orders(a)[:1])
-            )
-            return reduce(self.add, (self.scale(a, S.NegativeOne), minus, inverse, constant))
+            constant = self.constant(log(sp.pi / 2) / 2, a.lead[1] ** S(-2))
+            return self.add(self.negative(a), minus, inverse, constant)
         if end != 0:
-            return self.collect([(log_besselk(order, end), ONE)], (VANISHING,))
+            return self.constant(log_besselk(order, end), VANISHING)
         size = order * self.sign(order)
         if size == 0:
             raise Unknown("logarithm of a logarithm")
-        constant = self.collect([(log(sp.gamma(size)) + (size - 1) * log(2), ONE)], (VANISHING,))
+        constant = self.constant(log(sp.gamma(size)) + (size - 1) * log(2), VANISHING)
         return self.add(self.scale(self._log(a), -size), constant)
 
     def _log_erf_gap(self, middle: Expr, half: Expr) -> Series:
         """That of the tail on the nearer side, as the other one is far smaller."""
         end = self.limit(middle)
         if not end.is_infinite or half.has(self.y):
-            return self.collect([(log_erf_gap(end, half), ONE)], (VANISHING,))
+            return self.constant(log_erf_gap(end, half), VANISHING)
         near = middle - half if end is oo else -middle - half
         return self.add(self._log_erfc(self.series(near)), Series((), (VANISHING,)))
+
+    def _atan2(self, y: Expr, x: Expr) -> Series:
+        right = self.limit(x) is oo
+        return self.series(sp.atan(y / x) if right else sp.pi / 2 - sp.atan(x / y))
 
     def _function(self, expr: Expr) -> Series:
         """An analytic function at the limit of its argument, or a known limit at infinity."""
@@ -443,20 +421,26 @@ class Expansion:
         inner = self.series(expr.args[0])
         end = self.limit_of(inner)
         if end.is_infinite:
-            values: dict[Any, Expr] = {sp.erf: S.One, sp.atan: sp.pi / 2}
-            if isinstance(expr, sp.erfc):
-                value: Expr = S.Zero if end is oo else S(2)
-            elif type(expr) in values:
-                value = values[type(expr)] * (1 if end is oo else -1)
-            else:
+            if not isinstance(expr, (sp.erf, sp.erfc, sp.atan)):
                 raise Unknown(f"{expr} at infinity")
-            return self.collect([(value, ONE)], (VANISHING,))
+            return self.constant(type(expr)(end), VANISHING)
         u = Dummy("u")
         derivatives = [type(expr)(u)]
         for _ in range(self.terms):
             derivatives.append(sp.diff(derivatives[-1], u))
-        small = self.add(inner, self.collect([(-end, ONE)]))
+        small = self.add(inner, self.constant(-end))
         return self.compose(small, lambda k: derivatives[k].subs(u, end) / sp.factorial(k))
+
+
+_RULES = {
+    exp: Expansion._exp,
+    log: Expansion._log_of,
+    log_mix: Expansion._log_mix,
+    sp.loggamma: Expansion._log_gamma,
+    log_besselk: Expansion._log_besselk,
+    log_erf_gap: Expansion._log_erf_gap,
+    atan2: Expansion._atan2,
+}
 
 
 def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:

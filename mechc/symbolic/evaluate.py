@@ -10,6 +10,7 @@ shares no code with the kernel room; kernels have their own evaluation.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import islice
@@ -23,7 +24,7 @@ import sympy as sp
 from mpmath import mp
 from numpy.typing import NDArray
 from sympy import Add, Basic, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
-from sympy.core.numbers import Float, Integer, NumberSymbol, Rational
+from sympy.core.numbers import Float, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
@@ -88,14 +89,10 @@ def _erf_gap(u: Any, h: Any) -> Any:
         return mpmath.erfc(u - h) - mpmath.erfc(u + h)
 
 
-_RELATIONS: dict[type[Basic], Callable[[Any, Any], bool]] = {
-    Lt: lambda a, b: bool(a < b),
-    Le: lambda a, b: bool(a <= b),
-    Gt: lambda a, b: bool(a > b),
-    Ge: lambda a, b: bool(a >= b),
-    Eq: lambda a, b: bool(a == b),
-    Ne: lambda a, b: bool(a != b),
-}
+_RELATIONS: dict[type[Basic], Callable[[Any, Any], Any]] = {
+    Lt: operator.lt, Le: operator.le, Gt: operator.gt, Ge: operator.ge, Eq: operator.eq,
+    Ne: operator.ne,
+}  # fmt: skip
 
 
 def evaluate(expr: Expr, values: Values) -> Any:
@@ -120,7 +117,7 @@ def holds(condition: Basic, values: Values) -> bool:
         return bool(condition)
     if isinstance(condition, Relational):
         left, right = (evaluate(side, values) for side in condition.args)
-        return _RELATIONS[type(condition)](left, right)
+        return bool(_RELATIONS[type(condition)](left, right))
     parts = (holds(arg, values) for arg in condition.args)
     if isinstance(condition, sp.And):
         return all(parts)
@@ -178,7 +175,17 @@ class _Evaluator:
             return mpmath.nan  # a pole, as of gamma at -1
 
     def constant(self, expr: Any) -> Any:
-        return _constant(expr)
+        if isinstance(expr, Rational):
+            return mpmath.mpf(int(expr.p)) / int(expr.q)
+        if isinstance(expr, Float):
+            return mpmath.mpf(expr._mpf_)
+        if expr is S.ImaginaryUnit:
+            return mpmath.mpc(0, 1)
+        if expr in (S.NaN, S.ComplexInfinity):
+            return mpmath.nan
+        if expr in (S.Infinity, S.NegativeInfinity):
+            return mpmath.inf if expr is S.Infinity else -mpmath.inf
+        return mpmath.mpmathify(expr.evalf(mp.dps + 5))
 
     def power(self, expr: Pow) -> Any:
         base, exponent = self.value(expr.base), self.value(expr.exp)
@@ -212,17 +219,13 @@ class _Evaluator:
         if mpmath.isfinite(last - first):
             return mpmath.fsum(term(n) for n in range(int(first), int(last) + 1))
         start = min(max(first, 0), last)
-        total, n, fallen = term(start), 1, []  # terms at powers of two
-        while True:
+        total = term(start)
+        for n in range(1, _LONGEST):
             pair = term(start + n) + term(start - n)
             total += pair
             if not abs(pair) >= abs(total) * mpmath.mpf(10) ** (-mp.dps - 5):
                 return total
-            if n.bit_count() == 1:
-                fallen.append(abs(pair))
-                if n >= _FAR and _is_slow(n == 2 * _FAR, *fallen[-3:]):
-                    return self._sum_in_doubles(expr)
-            n += 1
+        return self._sum_in_doubles(expr)
 
     def _sum_in_doubles(self, expr: sp.Sum) -> Any:
         return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
@@ -232,12 +235,6 @@ class _Evaluator:
         return bisect(
             lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
         )
-
-
-def _is_slow(last: bool, first: Any, second: Any, third: Any) -> bool:
-    """Whether terms at n, 2n and 4n fall as a power of n, or at last by little."""
-    # a power falls by the same factor twice, an exponential by its square
-    return bool(third**2 * first**3 > second**5 or (last and third > _SLOW * second))
 
 
 class _ArrayEvaluator(_Evaluator):
@@ -294,12 +291,9 @@ def _log_sum(logs: list[Any]) -> Any:
     return top + np.log(sum(np.exp(v - top) for v in logs))
 
 
-def _sinhc(u: Any) -> Any:
-    return np.where(u == 0, 1.0, np.sinh(u) / np.where(u == 0, 1.0, u))
-
-
-def _expm1c(u: Any) -> Any:
-    return np.where(u == 0, 1.0, np.expm1(u) / np.where(u == 0, 1.0, u))
+def _over_u(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """f(u)/u, one at zero."""
+    return lambda u: np.where(u == 0, 1.0, f(u) / np.where(u == 0, 1.0, u))
 
 
 def _log_besselk_array(n: Any, z: Any) -> Any:
@@ -346,25 +340,9 @@ _ARRAY_NAMES: dict[str, Callable[..., Any]] = {
     "binomial": lambda n, k: scipy.special.binom(n, k),
     "sech": lambda u: 1 / np.cosh(u),
     "log_mix": lambda q, d: np.log1p(q * np.expm1(d)),
-    "sinhc": _sinhc,
-    "expm1c": _expm1c,
+    "sinhc": _over_u(np.sinh),
+    "expm1c": _over_u(np.expm1),
 }
-
-
-def _constant(expr: Any) -> Any:
-    if isinstance(expr, Integer):
-        return mpmath.mpf(int(expr))
-    if isinstance(expr, Rational):
-        return mpmath.mpf(int(expr.p)) / int(expr.q)
-    if isinstance(expr, Float):
-        return mpmath.mpf(expr._mpf_)
-    if expr is S.ImaginaryUnit:
-        return mpmath.mpc(0, 1)
-    if expr in (S.NaN, S.ComplexInfinity):
-        return mpmath.nan
-    if expr in (S.Infinity, S.NegativeInfinity):
-        return mpmath.inf if expr is S.Infinity else -mpmath.inf
-    return mpmath.mpmathify(expr.evalf(mp.dps + 5))
 
 
 def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
@@ -439,7 +417,7 @@ def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
 
 Theta = tuple[float, ...]
 
-_FAR, _SLOW = 128, 1e-3  # slow sums: by less, as those of n^-9, from one number to its double
+_LONGEST = 512  # terms of a sum to either side, before doubles take over
 _FAR_BESSEL = 1e6  # from here on Bessel functions are the first two terms of their series
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
 
@@ -527,17 +505,10 @@ def holds_at(condition: Basic, parameters: tuple[Parameter, ...], theta: Theta) 
 def _doubles(expr: Expr, values: Mapping[Symbol, Any], x: Floats) -> Floats:
     """Values as doubles in the shape of x; nan where they are complex, or have no such form."""
     try:
-        return _real(evaluate_array(expr, values), x)
+        found = np.broadcast_to(evaluate_array(expr, values), x.shape)
     except (NotImplementedError, AttributeError, TypeError, ValueError, ArithmeticError):
         return np.full_like(x, np.nan)
-
-
-def _real(values: Any, x: Floats) -> Floats:
-    """Values as an array of the shape of `x`, complex ones as nan."""
-    array = np.broadcast_to(np.asarray(values), x.shape)
-    if np.iscomplexobj(array):
-        return np.where(array.imag == 0, array.real, np.nan)
-    return np.array(array, dtype=np.float64)
+    return np.where(np.imag(found) == 0, np.real(found), np.nan).astype(np.float64)
 
 
 def sum_value(expr: sp.Sum, given: Mapping[Symbol, float]) -> float:

@@ -51,8 +51,8 @@ class log_mix(sp.Function):  # type: ignore[misc]
         return log(1 - q + q * exp(d))
 
 
-class sinhc(sp.Function):  # type: ignore[misc]
-    """sinhc(u) = sinh(u)/u, entire, with sinhc(0) = 1."""
+class _Removable(sp.Function):  # type: ignore[misc]
+    """An entire function with a removable singularity at 0, where it is 1."""
 
     nargs = 1
 
@@ -61,42 +61,44 @@ class sinhc(sp.Function):  # type: ignore[misc]
         """Fold the removable singularity."""
         return S.One if u.is_zero else None
 
+
+class sinhc(_Removable):
+    """sinhc(u) = sinh(u)/u, entire, with sinhc(0) = 1."""
+
     def fdiff(self, argindex: int = 1) -> Expr:
         """Derivative (singular form; take limits at u = 0)."""
         (u,) = self.args
-        return (sp.cosh(u) - sinhc(u)) / u
+        return (sp.cosh(u) - self) / u
 
     def spelled_out(self) -> Expr:
         """The definition, sinh(u)/u."""
-        (u,) = self.args
-        return sp.sinh(u) / u
+        return sp.sinh(self.args[0]) / self.args[0]
 
 
-class expm1c(sp.Function):  # type: ignore[misc]
+class expm1c(_Removable):
     """expm1c(u) = (exp(u) - 1)/u, entire, with expm1c(0) = 1."""
-
-    nargs = 1
-
-    @classmethod
-    def eval(cls, u: Expr) -> Expr | None:
-        """Fold the removable singularity."""
-        return S.One if u.is_zero else None
 
     def fdiff(self, argindex: int = 1) -> Expr:
         """Derivative (singular form; take limits at u = 0)."""
         (u,) = self.args
-        return (exp(u) - expm1c(u)) / u
+        return (exp(u) - self) / u
 
     def spelled_out(self) -> Expr:
         """The definition, (exp(u) - 1)/u."""
-        (u,) = self.args
-        return (exp(u) - 1) / u
+        return (exp(self.args[0]) - 1) / self.args[0]
 
 
-class log_besselk(sp.Function):  # type: ignore[misc]
-    """log_besselk(n, z) = log(K_n(z)), z > 0: falls and is convex in z."""
+class _LogOfPositive(sp.Function):  # type: ignore[misc]
+    """The log of a function that is positive for a real first argument and a positive second."""
 
     nargs = 2
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if self.args[0].is_real and self.args[1].is_positive else None
+
+
+class log_besselk(_LogOfPositive):
+    """log_besselk(n, z) = log(K_n(z)), z > 0: falls and is convex in z."""
 
     @classmethod
     def eval(cls, n: Expr, z: Expr) -> Expr | None:
@@ -112,18 +114,9 @@ class log_besselk(sp.Function):  # type: ignore[misc]
             raise ArgumentIndexError(self, argindex)
         return -n / z - exp(log_besselk(n - 1, z) - self)
 
-    def _eval_is_extended_real(self) -> bool | None:
-        return True if self.args[0].is_real and self.args[1].is_positive else None
 
-    def spelled_out(self) -> Expr:
-        """The definition."""
-        return log(sp.besselk(*self.args))
-
-
-class log_erf_gap(sp.Function):  # type: ignore[misc]
+class log_erf_gap(_LogOfPositive):
     """log_erf_gap(u, h) = log(erf(u + h) - erf(u - h)), h > 0: even and concave in u."""
-
-    nargs = 2
 
     @classmethod
     def eval(cls, u: Expr, h: Expr) -> Expr | None:
@@ -135,14 +128,6 @@ class log_erf_gap(sp.Function):  # type: ignore[misc]
         u, h = self.args
         hyperbolic = -sp.sinh(2 * u * h) if argindex == 1 else sp.cosh(2 * u * h)
         return 4 / sp.sqrt(sp.pi) * hyperbolic * exp(-(u**2) - h**2 - self)
-
-    def _eval_is_extended_real(self) -> bool | None:
-        return True if self.args[0].is_real and self.args[1].is_positive else None
-
-    def spelled_out(self) -> Expr:
-        """The definition."""
-        u, h = self.args
-        return log(sp.erf(u + h) - sp.erf(u - h))
 
 
 class atan2(sp.Function):  # type: ignore[misc]

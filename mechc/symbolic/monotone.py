@@ -23,7 +23,16 @@ from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log, oo
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
-from mechc.symbolic.functions import BracketedRoot, log_mix, spell_out
+from mechc.symbolic.functions import (
+    BracketedRoot,
+    atan2,
+    expm1c,
+    log_besselk,
+    log_erf_gap,
+    log_mix,
+    sinhc,
+    spell_out,
+)
 from mechc.symbolic.rewrite import (
     MOST_FACTORED,
     RationalForm,
@@ -32,26 +41,43 @@ from mechc.symbolic.rewrite import (
     monomials,
     rational_in,
 )
-from mechc.symbolic.signs import proved, sign
+from mechc.symbolic.signs import exceeds_zero, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
 
-# functions that are smooth wherever what stands here does not vanish
-_SINGULAR: dict[type, Callable[[Expr], Expr]] = {
-    **dict.fromkeys((log, sp.loggamma, sp.gamma, sp.coth, sp.csch), lambda u: u),
-    **dict.fromkeys((sp.tan, sp.sec), sp.cos),
-    **dict.fromkeys((sp.cot, sp.csc), sp.sin),
-    **dict.fromkeys((sp.asin, sp.acos, sp.atanh, sp.acosh), lambda u: 1 - u**2),
+_ENTIRE = (
+    Add, Mul, exp, sp.erf, sp.erfc, sp.sinh, sp.cosh, sp.tanh, sp.sech, sp.sin, sp.cos, sp.atan,
+    sp.asinh, atan2, log_mix, sinhc, expm1c,
+)  # fmt: skip
+
+# functions that are smooth where these are positive
+_SMOOTH_WHERE: dict[type, Callable[..., tuple[Expr, ...]]] = {
+    **dict.fromkeys((log, sp.gamma, sp.loggamma), lambda u: (u,)),
+    **dict.fromkeys((sp.coth, sp.csch), lambda u: (u**2,)),
+    **dict.fromkeys((sp.tan, sp.sec), lambda u: (sp.cos(u) ** 2,)),
+    **dict.fromkeys((sp.cot, sp.csc), lambda u: (sp.sin(u) ** 2,)),
+    **dict.fromkeys((sp.asin, sp.acos, sp.atanh), lambda u: (1 - u**2,)),
+    **dict.fromkeys((sp.besseli, sp.besselk, log_besselk), lambda order, z: (z,)),
+    log_erf_gap: lambda middle, half: (half,),
+    sp.factorial: lambda n: (n + 1,),
+    sp.binomial: lambda n, k: (n + 1,),
 }
 
 
-def is_smooth(loss: Expr, x: Symbol, facts: Facts) -> bool:
-    """Whether the loss has no pole and no branch point inside the interval, by proof."""
-    nodes = [node for node in loss.atoms(*_SINGULAR) if node.has(x)]
-    delicate = [_SINGULAR[node.func](node.args[0]) for node in nodes]
-    powers = (n for n in loss.atoms(Pow) if not (n.exp.is_Integer and n.exp > 0))
-    delicate += [power.base for power in powers if power.base.has(x)]
-    return all(proved(spell_out(node), facts) in (1, -1) for node in delicate)
+def is_smooth(expr: Expr, x: Symbol, facts: Facts) -> bool:
+    """Whether an expression has no jump, pole or branch point inside the interval, by proof."""
+    if not expr.has(x) or expr == x:
+        return True
+    if not all(is_smooth(part, x, facts) for part in expr.args):
+        return False
+    if isinstance(expr, Pow):
+        whole, positive = expr.exp.is_integer, expr.exp.is_nonnegative
+        apart = expr.base**2 if whole else expr.base
+        return bool(whole and positive) or exceeds_zero(spell_out(apart), facts)
+    if isinstance(expr, _ENTIRE):
+        return True
+    where = _SMOOTH_WHERE.get(type(expr))
+    return where is not None and all(exceeds_zero(spell_out(u), facts) for u in where(*expr.args))
 
 
 def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
