@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import mpmath
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _DIGITS = 60
 _TOLERANCE = mpmath.mpf(10) ** -20
 _MOMENT_TOLERANCE = 1e-7  # of the quadrature that closed moments are compared with
+_PLACES = ((0.437, 0.71), (0.861, -0.39), (0.629, 0.53))  # in the strip: share, imaginary part
 _FRACTIONS = ("0.07182", "0.3141592", "0.618034", "0.9314718")
 
 
@@ -102,17 +103,17 @@ class Checker:
         strip: tuple[Expr, Expr],
     ) -> bool:  # fmt: skip
         """Whether log M(z) equals quadrature at complex z inside the strip."""
-        for vector in self.vectors:
-            ends = [float(evaluate(end, vector)) for end in strip]
-            for where in _inside_strip(*ends):
-                floats = {symbol: float(v) for symbol, v in vector.items()}
-                found = complex(evaluate_array(formula, {**floats, z: where}))
-                truth = log_moment(regions, atoms, self.x, vector, where, self.integer)
-                with np.errstate(all="ignore"):
-                    agrees = abs(np.exp(found - truth) - 1) < _MOMENT_TOLERANCE
-                agrees |= found == truth  # where the loss is never finite
-                if not agrees:
-                    return False
+        for vector, (share, height) in zip(self.vectors, cycle(_PLACES)):
+            lower, upper = (float(evaluate(end, vector)) for end in strip)
+            left, right = max(lower, -2.0), min(upper, 1.0)
+            where = complex(left + share * (right - left), height)
+            floats = {symbol: float(v) for symbol, v in vector.items()}
+            found = complex(evaluate_array(formula, {**floats, z: where}))
+            truth = log_moment(regions, atoms, self.x, vector, where, self.integer)
+            with np.errstate(all="ignore"):
+                agrees = abs(np.exp(found - truth) - 1) < _MOMENT_TOLERANCE
+            if not (agrees or found == truth):  # where the loss is never finite
+                return False
         return bool(self.vectors)
 
     def _double_error(
@@ -137,14 +138,6 @@ class Checker:
         if not self.integer:
             return found
         return sorted({min(max(mpmath.nint(v), left), right) for v in found})
-
-
-def _inside_strip(lower: float, upper: float) -> list[complex]:
-    left, right = max(lower, -2.0), min(upper, 1.0)
-    return [
-        complex(left + 0.437 * (right - left), 0.71),
-        complex(left + 0.861 * (right - left), -0.39),
-    ]
 
 
 def _inside(lo: Any, hi: Any, fraction: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import sympy as sp
-from sympy import Add, Dummy, Expr, Mul, S, Symbol, exp, log, oo
+from sympy import Add, Dummy, Expr, S, Symbol, exp, log, oo
 from sympy import together as over_one
 
 from mechc.calculus.cases import MAX_SPLITS, Case, Piece, by_cases, explored, log_sum
@@ -33,12 +33,11 @@ from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
 from mechc.protocol import Floats, Measure
 from mechc.symbolic import evaluate
-from mechc.symbolic.breakpoints import split
 from mechc.symbolic.curvature import curvature
 from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import log_besselk
-from mechc.symbolic.monotone import is_smooth
+from mechc.symbolic.monotone import is_smooth, monotone_parts
 from mechc.symbolic.rewrite import factored, tidy
 from mechc.symbolic.signs import weak_sign
 
@@ -183,32 +182,29 @@ def _jump(
 
 
 def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) -> list[int]:
-    """Directions along one piece."""
+    """Directions along one piece, of all terms between the same turning points."""
     inside = facts.within(x, piece.lo, piece.hi)
     if not all(is_smooth(t.log_density, x, inside) for t in terms):
         raise _Unknown
-    slopes = [factored(over_one(sp.diff(t.log_density, x))) for t in terms]
-    turning = {f for s in slopes for f in Mul.make_args(sp.fraction(s)[0]) if _can_cut(f, x)}
-    turning |= {
-        f.args[0] for s in slopes for f in s.atoms(sp.asinh, sp.atan) if _can_cut(f.args[0], x)
-    }
-    marks = tuple(sp.Abs(f) for f in sorted(turning, key=str)) or (x,)
+    laws = [monotone_parts(t.log_density, x, piece.lo, piece.hi, facts) for t in terms]
     found: list[int] = []
-    for stretch in split(marks, x, piece.lo, piece.hi, facts, ordered=True):
-        here = facts.within(x, stretch.lo, stretch.hi)
-        signs = {weak_sign(s, here) for s in slopes}
-        if signs <= {UP, FLAT} or signs <= {DOWN, FLAT}:
-            found.append(UP if UP in signs else DOWN if DOWN in signs else FLAT)
-        elif len(terms) == 1 and is_concave(terms[0].log_density, slopes[0], x, here):
-            found.append(PEAK)
-        else:
+    for parts in zip(*(parts for parts, _ in laws), strict=False):
+        directions = {part.direction for part in parts} - {FLAT} or {FLAT}
+        if len({(part.lo, part.hi) for part in parts}) > 1 or len(directions) > 1:
             raise _Unknown
-    return found
+        found.append(directions.pop())
+    if None not in found:
+        return found
+    for question in (question for _, question in laws if question is not None):
+        raise Undecided(question)
+    if len(terms) == 1 and is_concave(terms[0].log_density, x, inside):
+        return [PEAK]
+    raise _Unknown
 
 
-def is_concave(log_density: Expr, slope: Expr, x: Symbol, here: Facts) -> bool:
+def is_concave(log_density: Expr, x: Symbol, here: Facts) -> bool:
     """Prove concavity by the second derivative, of the whole or of every summand."""
-    if weak_sign(factored(over_one(sp.diff(slope, x))), here) in (DOWN, FLAT):
+    if weak_sign(factored(over_one(sp.diff(log_density, x, 2))), here) in (DOWN, FLAT):
         return True
     return all(
         weak_sign(sp.diff(part, x, 2), here) in (DOWN, FLAT) or _bends_down(part, x, here)
@@ -222,11 +218,6 @@ def _bends_down(part: Expr, x: Symbol, here: Facts) -> bool:
         return curvature(part, x, here) in (DOWN, FLAT)
     except Undecided:
         return False
-
-
-def _can_cut(part: Expr, x: Symbol) -> bool:
-    poly = part.as_poly(x)
-    return poly is not None and poly.degree() in (1, 2)
 
 
 def is_log_concave(noise: Declaration) -> bool:
@@ -258,9 +249,7 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
     logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
     for piece, ell in zip(pieces, logs, strict=True):
         here = facts.within(x, piece.lo, piece.hi)
-        if not is_smooth(ell, x, here):
-            return False
-        if not is_concave(ell, factored(over_one(sp.diff(ell, x))), x, here):
+        if not (is_smooth(ell, x, here) and is_concave(ell, x, here)):
             return False
     joint = _falls_on_integers if variable.is_integer else _falls
     joints = zip(pairwise(pieces), pairwise(logs), strict=True)

@@ -97,12 +97,11 @@ def core(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr]:
             return orientation, loss
 
 
-def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, Expr, RationalForm | None]:
-    """Orientation, derivative of the core, and the derivative as a rational function."""
+def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, RationalForm]:
+    """Orientation and derivative of the core, as a rational function where it is one."""
     orientation, inner = core(loss, x, facts)
     slope = sp.diff(inner, x)
-    rational = rational_in(slope, x)
-    return orientation, slope, rational
+    return orientation, rational_in(slope, x) or RationalForm(slope, x)
 
 
 @dataclass(frozen=True)
@@ -116,9 +115,7 @@ class Part:
 
 def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut at the roots of a numerator of degree one or two in x or in the generator."""
-    orientation, _, rational = derivative(loss, x, facts)
-    if rational is None:
-        return []
+    orientation, rational = derivative(loss, x, facts)
     numerator, denominator = fraction(rational.expr)
     rest, open_factor = orientation * sign(denominator, facts), None
     for part in Mul.make_args(factored(numerator)):
@@ -130,15 +127,11 @@ def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Pa
             if open_factor is not None:
                 return []
             open_factor = part
-    if open_factor is None:
-        return []
-    generator = rational.symbol
-    if rational.generator is not None and open_factor.has(x):
-        return []
     interval = _interval_of(rational, lo, hi)
-    if interval is None:
+    mixed = rational.generator is not None and open_factor is not None and open_factor.has(x)
+    if open_factor is None or interval is None or mixed:
         return []
-    roots = _real_roots(open_factor, generator, *interval, facts)
+    roots = _real_roots(open_factor, rational.symbol, *interval, facts)
     if roots is None:
         return []
     cuts, last = roots
@@ -167,10 +160,8 @@ def _real_roots(
     polynomial: Expr, g: Symbol, lo: Expr, hi: Expr, facts: Facts
 ) -> tuple[list[Expr], int] | None:
     """Roots of a linear or quadratic in the open interval, and its sign just below `hi`."""
-    if monomials(polynomial) > MOST_FACTORED:
-        return None
-    poly = sp.Poly(polynomial, g)
-    if poly.degree() not in (1, 2):
+    poly = None if monomials(polynomial) > MOST_FACTORED else polynomial.as_poly(g)
+    if poly is None or poly.degree() not in (1, 2):
         return None
     first, last = _sign_at(poly, lo, facts), _sign_at(poly, hi, facts)
     if poly.degree() == 1:
@@ -299,10 +290,8 @@ def _even_or_positive(power: Expr, facts: Facts) -> int:
 
 
 def _by_derivative(loss: Expr, x: Symbol, facts: Facts) -> int | None:
-    orientation, slope, rational = derivative(loss, x, facts)
-    if rational is None:
-        return orientation * sign(slope, facts)
-    return orientation * sign(rational.expr, facts)
+    orientation, slope = derivative(loss, x, facts)
+    return orientation * sign(slope.expr, facts)
 
 
 def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
