@@ -21,7 +21,7 @@ import sympy as sp
 from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
-from mechc.symbolic.curvature import curvature, shifted_pairs
+from mechc.symbolic.curvature import affine_parts, curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import (
     BracketedRoot,
@@ -191,6 +191,20 @@ def _sign_at(poly: sp.Poly, end: Expr, facts: Facts) -> int:
     return sign(sp.factor(poly.eval(end)), facts)
 
 
+def at_common_zero(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """Cut the line at the one zero of all affine parts of the slope, as that of an odd function."""
+    orientation, slope = derivative(loss, x, facts)
+    if (lo, hi) != (-oo, oo) or slope.expr.has(exp) or slope.generator is not None:
+        return []
+    places = {-intercept / rate for rate, intercept in affine_parts(slope.expr, x)}
+    if len(places) > 1:
+        return []
+    return [
+        Part(*ends, orientation * sign(slope.expr, facts.within(x, *ends)))
+        for place in places for ends in ((lo, place), (place, hi))
+    ]  # fmt: skip
+
+
 def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """A convex or concave loss has at most one extremum: its slope at the ends tells."""
     orientation, inner = core(loss, x, facts)
@@ -239,7 +253,7 @@ def monotone_parts(
         if direction is not None:
             return [Part(lo, hi, direction)], None
     # in an interval that may be empty a root is not where it should be
-    for extrema in (at_roots, at_bracketed_root) if certain else ():
+    for extrema in (at_roots, at_common_zero, at_bracketed_root) if certain else ():
         try:
             parts = extrema(loss, x, lo, hi, inside)
         except Undecided as open_sign:
