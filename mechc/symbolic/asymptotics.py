@@ -432,7 +432,7 @@ class Expansion:
         return self.compose(small, lambda k: derivatives[k].subs(u, end) / sp.factorial(k))
 
 
-_RULES = {
+_RULES: dict[type, Callable[..., Series]] = {
     exp: Expansion._exp,
     log: Expansion._log_of,
     log_mix: Expansion._log_mix,
