@@ -141,19 +141,10 @@ class Refined:
     atoms: tuple[Atom, ...]
     unsettled: Basic = S.false  # where moments may be infinite that the formulas say are finite
 
-
-@dataclass(frozen=True)
-class _Found:
-    """A case, what holds in it, and of each piece the loss and its monotone parts."""
-
-    case: Case
-    facts: Facts
-    pieces: tuple[tuple[Piece, Expr | None, list[Part]], ...]
-
     @property
     def settled(self) -> bool:
-        """Whether the direction is known on all parts."""
-        return all(part.direction is not None for *_, parts in self.pieces for part in parts)
+        """Whether the direction of the loss is known on all regions."""
+        return all(region.kind is not Kind.UNSPLIT for region in self.regions)
 
 
 def refine(pair: Pair) -> list[Refined]:
@@ -161,13 +152,14 @@ def refine(pair: Pair) -> list[Refined]:
     refined = []
     for start in pair.cases:
         facts = facts_of(pair.parameters, start.condition)
-        whole = _refined(start, pair, facts)
+        whole = _refine(start, pair.variable, facts, _DEPTH)
         ends, open_ = _ends_of_weights(start, whole, pair)
         for end in ends:
             case = _under(start, end.condition)
             laws = ([_weighty(piece) for piece in law] for law in (case.pieces, case.p, case.q))
             both, p, q = map(tuple, laws)
-            refined += _refined(replace(case, pieces=both, p=p, q=q), pair, facts)
+            end_case = replace(case, pieces=both, p=p, q=q)
+            refined += _refine(end_case, pair.variable, facts, _DEPTH)
         apart = [sp.Not(end.condition) for end in ends]
         refined += [
             replace(one, condition=And(one.condition, *apart), unsettled=open_) for one in whole
@@ -275,25 +267,12 @@ def _tails_differ(whole: Refined, end: _WeightsGone, pair: Pair) -> bool:
     )
 
 
-def _refined(start: Case, pair: Pair, facts: Facts) -> list[Refined]:
-    """The final cases of a case, as far as signs split it."""
-    x = pair.variable
-    return [
-        Refined(found.case.condition, found.facts, tuple(
-            _one_sided(piece) if loss is None else _region(piece, part, loss, x, found.facts)
-            for piece, loss, parts in found.pieces
-            for part in parts
-        ), found.case.atoms)
-        for found in _refine(start, x, facts, _DEPTH)
-    ]  # fmt: skip
-
-
-def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
+def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[Refined]:
     """The case, or finer ones where that settles it."""
-    pieces: list[tuple[Piece, Expr | None, list[Part]]] = []
+    found: list[tuple[Piece, Expr | None, list[Part]]] = []
     for piece in case.pieces:
         if not piece.p or not piece.q:
-            pieces += [(piece, None, [Part(piece.lo, piece.hi, 0)])] if piece.p or piece.q else []
+            found += [(piece, None, [Part(piece.lo, piece.hi, 0)])] if piece.p or piece.q else []
             continue
         loss = _loss(piece, x, facts)
         parts, question = monotone_parts(loss, x, piece.lo, piece.hi, facts)
@@ -302,8 +281,12 @@ def _refine(case: Case, x: Symbol, facts: Facts, depth: int) -> list[_Found]:
             if finer:
                 return finer
             depth = 0
-        pieces.append((piece, loss, _whole_numbers(parts) if x.is_integer else parts))
-    return [_Found(case, facts, tuple(pieces))]
+        found.append((piece, loss, _whole_numbers(parts) if x.is_integer else parts))
+    regions = (
+        _one_sided(piece) if loss is None else _region(piece, part, loss, x, facts)
+        for piece, loss, parts in found for part in parts
+    )  # fmt: skip
+    return [Refined(case.condition, facts, tuple(regions), case.atoms)]
 
 
 def _loss(piece: Piece, x: Symbol, facts: Facts) -> Expr:
@@ -313,9 +296,9 @@ def _loss(piece: Piece, x: Symbol, facts: Facts) -> Expr:
     return log_mix(piece.rate, loss_of(piece.r, piece.q, x, facts) if piece.r else -oo)
 
 
-def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> list[_Found]:
+def _finer(case: Case, x: Symbol, facts: Facts, depth: int, open_sign: Expr) -> list[Refined]:
     """The three cases of a sign; none where those beside zero both stay unsettled."""
-    cases: dict[int, list[_Found]] = {}
+    cases: dict[int, list[Refined]] = {}
     relations = {sign: relation for relation, sign in alternatives(open_sign)}
     for sign in (1, -1, 0):
         inside = facts.assume(open_sign, sign)

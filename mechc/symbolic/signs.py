@@ -547,13 +547,13 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
     return None
 
 
-def _by_cosine(expr: Expr, facts: Facts) -> int | None:
+def _by_wave(expr: Expr, facts: Facts) -> int | None:
     """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) in between."""
-    waves = expr.atoms(sp.cos)
+    waves = expr.atoms(sp.cos, sp.sin)
     if len(waves) != 1:
         return None
     (wave,) = waves
-    (angle,) = wave.args
+    angle = wave.args[0] - (sp.pi / 2 if isinstance(wave, sp.sin) else 0)
     amplitude, rest = expr.coeff(wave), sp.expand(expr - expr.coeff(wave) * wave)
     ratio = factored(rest / amplitude) if amplitude != 0 else None
     if ratio not in (S.Zero, S.One, S.NegativeOne):
@@ -564,29 +564,19 @@ def _by_cosine(expr: Expr, facts: Facts) -> int | None:
     return None
 
 
-def _by_sine(expr: Expr, facts: Facts) -> int | None:
-    """sin(u) for 0 < u < pi."""
-    if not isinstance(expr, sp.sin):
-        return None
-    (angle,) = expr.args
-    inside = sign(angle, facts) > 0 and sign(sp.pi - angle, facts) > 0
-    return 1 if inside else None
-
-
-_BEND = sp.pi / 2
-_OPEN_RANGES = {sp.erfc: (0, 2), sp.erf: (-1, 1), sp.tanh: (-1, 1), sp.atan: (-_BEND, _BEND)}
-_CLOSED_RANGES = {sp.sin: (-1, 1), sp.cos: (-1, 1)}
+_OPEN_RANGES = {sp.erfc: (0, 2), sp.erf: (-1, 1), sp.tanh: (-1, 1),
+                sp.atan: (-sp.pi / 2, sp.pi / 2)}  # fmt: skip
+_RANGES = {**_OPEN_RANGES, sp.sin: (-1, 1), sp.cos: (-1, 1)}
 
 
 def _by_range(expr: Expr, facts: Facts) -> int | None:
     """Take f in a + b*f(u) to both ends of its range, which open ranges do not reach."""
-    ranges = _OPEN_RANGES | _CLOSED_RANGES
-    for node in sorted(expr.atoms(*ranges), key=str):
+    for node in sorted(expr.atoms(*_RANGES), key=str):
         value = Dummy("f", real=True)
-        affine = expr.xreplace({node: value})
-        if not affine.is_polynomial(value) or sp.Poly(affine, value).degree() != 1:
+        affine = expr.xreplace({node: value}).as_poly(value)
+        if affine is None or affine.degree() != 1:
             continue
-        signs = {sign(affine.subs(value, end), facts) for end in ranges[node.func]}
+        signs = {sign(affine.eval(end), facts) for end in _RANGES[node.func]}
         if node.func in _OPEN_RANGES and len(signs) == 2:
             signs.discard(0)
         if len(signs) == 1:
@@ -598,8 +588,7 @@ _RULES = (
     _by_fact,
     _by_monotone_function,
     _by_powers,
-    _by_cosine,
-    _by_sine,
+    _by_wave,
     _by_monomials,
     _by_discriminant,
     _by_range,
