@@ -13,6 +13,7 @@ that is surely inside the true one, at the worst [-1, 0].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -33,11 +34,11 @@ _DEPTH = 2  # open signs that one end is taken apart by
 
 @dataclass(frozen=True)
 class Tails:
-    """The strip of one case and what was seen at the ends."""
+    """The strip of one case, or what one end lets it be, and what was seen there."""
 
-    strip: tuple[Expr, Expr]
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
+    strip: tuple[Expr, Expr] = (-oo, oo)
+    sentences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=64)  # asked for where weights may be zero, too
@@ -47,17 +48,13 @@ def tails_of(regions: tuple[Region, ...], x: Symbol, facts: Facts, lattice: bool
     Returns:
         The strip, never wider than proved, with the behaviour at every end that matters.
     """
-    lower: list[Expr] = [-oo]
-    upper: list[Expr] = [oo]
-    sentences: list[str] = []
-    notes: list[str] = []
+    found = [Tails()]
     for region in regions:
         if region.loss is None:
             continue
         if region.kind is Kind.UNSPLIT and not lattice and not _is_smooth(region, x, facts):
-            lower.append(S.NegativeOne)
-            upper.append(S.Zero)
-            notes.append(f"strip cut to [-1, 0]: the loss may be singular in {region.interval}")
+            reason = f"strip cut to [-1, 0]: the loss may be singular in {region.interval}"
+            found.append(Tails((S.NegativeOne, S.Zero), notes=(reason,)))
             continue
         lows, highs = candidates(region.lo, region.hi)
         for end, limit, from_right in (
@@ -67,15 +64,12 @@ def tails_of(regions: tuple[Region, ...], x: Symbol, facts: Facts, lattice: bool
             here = facts
             if not is_certain(region.lo, region.hi):  # where this is the outermost of its ends
                 here = facts.above([end], lows).above(highs, [end])
-            if end.has(BracketedRoot) or (lattice and not end.is_infinite):
-                continue
-            found = _bounds_at_end(region, x, _End(end, limit, from_right), here, _DEPTH)
-            lower.append(found.below)
-            upper.append(found.above)
-            sentences += found.sentences
-            notes += found.notes
+            if not end.has(BracketedRoot) and (not lattice or end.is_infinite):
+                found.append(_at_end(region, x, _End(end, limit, from_right), here, _DEPTH))
+    lower, upper = zip(*(end.strip for end in found), strict=True)
     strip = (Max(*_undominated(lower, 1, facts)), Min(*_undominated(upper, -1, facts)))
-    return Tails(strip, tuple(dict.fromkeys(sentences)), tuple(notes))
+    sentences = dict.fromkeys(s for end in found for s in end.sentences)
+    return Tails(strip, tuple(sentences), tuple(n for end in found for n in end.notes))
 
 
 @dataclass(frozen=True)
@@ -87,36 +81,23 @@ class _End:
     from_right: bool
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """What one end lets the strip be, with the words for it."""
-
-    below: Expr
-    above: Expr
-    sentences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def _bounds_at_end(region: Region, x: Symbol, end: _End, facts: Facts, depth: int) -> _Bounds:
+def _at_end(region: Region, x: Symbol, end: _End, facts: Facts, depth: int) -> Tails:
     """The bounds an end sets: by its expansion, in cases of an open sign, or term by term."""
     try:
-        side, reach, sentence = _at_end(region, x, end, facts)
+        return _by_expansion(region, x, end, facts)
     except Unknown as reason:
         asked = reason.question
         if depth and asked is not None and not asked.has(Dummy, oo, -oo, zoo, nan):
             return _by_sign(asked, region, x, end, facts, depth)
         below, above = _term_by_term(region, x, end, facts)
-        return _Bounds(below, above, notes=(
+        return Tails((below, above), notes=(
             f"tails at {x} -> {end.place} compared term by term ({reason}): "
             f"the moments are known to be finite between {below} and {above}",))  # fmt: skip
-    below, above = -oo if side > 0 else reach, reach if side > 0 else oo
-    said = (sentence,) if sentence else ()
-    return _Bounds(-oo, oo, said) if reach is None else _Bounds(below, above, said)
 
 
 def _by_sign(
     question: Expr, region: Region, x: Symbol, end: _End, facts: Facts, depth: int
-) -> _Bounds:
+) -> Tails:
     """The bounds for each sign of an expression in the parameters."""
     cases = []
     for condition, assumed in alternatives(question):
@@ -124,16 +105,17 @@ def _by_sign(
         for symbol, value in eliminations(condition).items():
             here = here.subs(symbol, value)
             there = replace(end, place=end.place.subs(symbol, value), limit=None)
-        cases.append((condition, _bounds_at_end(here, x, there, also, depth - 1)))
-    return _Bounds(
-        by_case([(condition, found.below) for condition, found in cases]),
-        by_case([(condition, found.above) for condition, found in cases]),
+        cases.append((condition, _at_end(here, x, there, also, depth - 1)))
+    below, above = (by_case([(condition, found.strip[side]) for condition, found in cases])
+                    for side in (0, 1))  # fmt: skip
+    return Tails(
+        (below, above),
         tuple(f"if {condition}: {s}" for condition, found in cases for s in found.sentences),
         tuple(f"if {condition}: {n}" for condition, found in cases for n in found.notes),
     )
 
 
-def _undominated(bounds: list[Expr], side: int, facts: Facts) -> list[Expr]:
+def _undominated(bounds: Sequence[Expr], side: int, facts: Facts) -> list[Expr]:
     """Bounds that no other one provably replaces: the largest (side 1) or smallest (-1)."""
     kept: list[Expr] = []
     for bound in dict.fromkeys(bounds):
@@ -155,24 +137,25 @@ def _is_smooth(region: Region, x: Symbol, facts: Facts) -> bool:
     return is_smooth(region.loss, x, inside) or all(is_smooth(a, x, inside) for a in logs)
 
 
-def _at_end(
-    region: Region, x: Symbol, at: _End, facts: Facts
-) -> tuple[int, Expr | None, str | None]:
-    """Side of the strip, the bound that an end sets (None: none), and what was seen."""
+def _by_expansion(region: Region, x: Symbol, at: _End, facts: Facts) -> Tails:
+    """The bound that an end sets by the leading terms of the loss and of the density."""
     end, limit = at.place, at.limit
     # one that is infinite for some parameters only is a Piecewise
     if limit is not None and not limit.is_infinite and not limit.has(Piecewise):
-        return 0, None, f"as {x} -> {end} the loss tends to {limit}" if end.is_infinite else None
+        said = (f"as {x} -> {end} the loss tends to {limit}",) if end.is_infinite else ()
+        return Tails(sentences=said)
     y, approach = end_point(x, end, at.from_right)
 
-    def seen(expansion: Expansion) -> tuple[int, Expr | None, str | None]:
+    def seen(expansion: Expansion) -> Tails:
         loss = expansion.series(region.loss.subs(x, approach))  # type: ignore[union-attr]
         if not expansion.limit_of(loss).is_infinite:
-            return 0, None, None
+            return Tails()
         stretch = log(y) if end.is_infinite else -log(y)
         mass = expansion.series(log_sum(region.p, x).subs(x, approach) + stretch)
-        side = expansion.sign(loss.lead[0])
-        return side, _reach(mass, loss, expansion), _unbounded(x, end, mass, loss, expansion)
+        side, reach = expansion.sign(loss.lead[0]), _reach(mass, loss, expansion)
+        below, above = (-oo, reach) if side > 0 else (reach, oo)
+        strip = (-oo, oo) if reach is None else (below, above)
+        return Tails(strip, (_unbounded(x, end, mass, loss, expansion),))
 
     return Expansion(y, facts).leading(seen)
 
