@@ -25,7 +25,7 @@ from mechc.calculus.tails import tails_of
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Kind, Numeric, Region
 from mechc.protocol import Measure
-from mechc.symbolic.asymptotics import Expansion, Unknown, end_point, limit_of_exponentials
+from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import (
     Facts,
     alternatives,
@@ -107,7 +107,7 @@ def _limit(
     try:
         return Expansion(y, facts).limit(loss.subs(x, approach))
     except Unknown:
-        return limit_of_exponentials(loss, x, end)
+        return None
 
 
 def _inner_point(part: Part) -> Expr:

@@ -9,9 +9,6 @@ This is a small transseries calculus in the manner of Gruntz's limit algorithm, 
 exponential scale and with parameters: sums of exponentials under a logarithm are ruled by the
 largest, erfc and gamma functions by their classical expansions (DLMF 7.12, 5.11, 10.19). Whatever
 leaves this class, or cannot be compared, raises `Unknown`.
-
-Whether log(sum w_i exp(a_i x)) is bounded at an end depends on which of the a_i >= 0 are zero, such
-as moves that may be zero: `limit_of_exponentials` writes its limit with that condition in it.
 """
 
 from __future__ import annotations
@@ -451,40 +448,3 @@ def end_point(x: Symbol, end: Expr, from_right: bool) -> tuple[Symbol, Expr]:
     if end is -oo:
         return y, -y
     return y, end + 1 / y if from_right else end - 1 / y
-
-
-def limit_of_exponentials(loss: Expr, x: Symbol, end: Expr) -> Expr | None:
-    """Limit at -oo or oo of log(sum of w exp(a x + b)), a >= 0, also in `log_mix`; else None."""
-    if not end.is_infinite:
-        return None
-    if isinstance(loss, log_mix):
-        inner = limit_of_exponentials(loss.args[1], x, end)
-        return None if inner is None else log_mix(loss.args[0], inner)
-    constant, rest = loss.as_independent(x, as_Add=True)
-    if not isinstance(rest, log) or not isinstance(rest.args[0], Add):
-        return None
-    parts = [_rate(term, x) for term in rest.args[0].args]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not all(a.is_nonnegative for a, _ in known):
-        return None
-    if all(a.is_positive or a == 0 for a, _ in known):
-        return None
-    at_rest = [w if a == 0 else sp.Piecewise((w, sp.Le(a, 0)), (S.Zero, True)) for a, w in known]
-    if end == -oo:
-        return constant + log(Add(*at_rest))
-    growing = sp.Or(*(sp.Gt(a, 0) for a, _ in known if a != 0))
-    return sp.Piecewise((oo, growing), (constant + log(Add(*(w for _, w in known))), True))
-
-
-def _rate(term: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
-    """(a, w exp(b)) of w exp(a x + b)."""
-    weight, function = term.as_independent(x, as_Add=False)
-    if function == 1:
-        return S.Zero, weight
-    try:
-        poly = sp.Poly(function.args[0], x) if isinstance(function, exp) else None
-    except sp.PolynomialError:
-        return None
-    if poly is None or poly.degree() != 1:
-        return None
-    return poly.coeff_monomial(x), weight * exp(poly.coeff_monomial(1))

@@ -19,7 +19,6 @@ from math import comb, lcm, prod
 
 import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
-from sympy.polys.rings import PolyElement, PolyRing
 
 from mechc.symbolic.functions import spell_out
 
@@ -314,45 +313,6 @@ def degree(expr: Expr) -> int:
         unit = lcm(*(q for _, q in found))
         highest = max(highest, *(p * unit // q for p, q in found))
     return highest
-
-
-def expanded(expr: Expr) -> Expr:
-    """Return `sympy.expand` of an expression, sooner: denominators of sums stay as they are."""
-    generators: dict[Expr, Expr] = {}  # as they stand, and expanded
-    if not _is_polynomial(expr, generators) or not generators:
-        return sp.expand(expr)
-    ring = PolyRing([f"g{i}" for i in range(len(generators))], sp.QQ)
-    values = dict(zip(generators, ring.gens, strict=True))
-
-    def value(part: Expr) -> PolyElement:
-        if part in values:
-            return values[part]
-        if part.is_Rational:
-            return ring(sp.QQ(int(part.p), int(part.q)))
-        if part.is_Pow:
-            return value(part.base) ** int(part.exp)
-        return (sum if part.is_Add else prod)(map(value, part.args))
-
-    shown = tuple(generators.values())
-    rows = (([g**n for g, n in zip(shown, powers, strict=True) if n], c)
-            for powers, c in value(expr).terms())  # fmt: skip
-    return Add(*(Mul(sp.Rational(c.numerator, c.denominator), *row) for row, c in rows))
-
-
-def _is_polynomial(expr: Expr, generators: dict[Expr, Expr]) -> bool:
-    """Whether an expression is a polynomial in what is one term when expanded, which is noted."""
-    if expr.is_Add or expr.is_Mul:
-        return all(_is_polynomial(part, generators) for part in expr.args)
-    if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
-        return _is_polynomial(expr.base, generators)
-    if expr not in generators and not expr.is_Rational:
-        if isinstance(expr, exp):
-            alone = Mul(*map(exp, Add.make_args(expanded(expr.exp))))
-        else:
-            alone = expr if expr.is_Symbol else sp.expand(expr)
-        generators[expr] = alone
-        return not alone.is_Add
-    return True
 
 
 def monomials(expr: Expr) -> int:

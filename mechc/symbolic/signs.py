@@ -30,7 +30,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, exp, log
 from mechc.symbolic.evaluate import Values, evaluate_array
 from mechc.symbolic.facts import Facts, Undecided, gaps_of, sampled
 from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
-from mechc.symbolic.rewrite import MOST_FACTORED, expanded, factored, fraction, monomials
+from mechc.symbolic.rewrite import MOST_FACTORED, factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
 MOST_BOUNDED = 4  # exponentials that are replaced by 0 or 1
@@ -251,9 +251,6 @@ def _decide(expr: Expr, facts: Facts) -> int:
         return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
         return _power(expr, facts)
-    plain = _of_plain_terms(expr, facts)
-    if plain is not None:
-        return plain
     if _refuted(expr, facts, 1):  # a factor with the variable is open
         raise Undecided(expr)
     gap = without_exponentials(expr)
@@ -316,28 +313,6 @@ def _of_bounded_exponentials(expr: Expr, facts: Facts) -> int | None:
             if proved(least, facts) in (0, 1):
                 return side
     return None
-
-
-def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:
-    """A sum of exponentials with coefficients of one sign, however many: nothing is factored."""
-    if not isinstance(expr, Add):
-        return None
-    signs = {_of_plain_product(term, facts) for term in expr.args}
-    return signs.pop() if len(signs) == 1 else None
-
-
-def _of_plain_product(term: Expr, facts: Facts) -> int | None:
-    total = 1
-    for part in Mul.make_args(term):
-        base, power = part.as_base_exp()
-        if isinstance(part, exp):
-            continue
-        sums = isinstance(base, Add) and base.has(exp)
-        found = _of_plain_terms(base, facts) if sums else proved(base, facts)
-        if not found or (found < 0 and not power.is_Integer):
-            return None
-        total *= found if power.is_odd or found > 0 else 1
-    return total
 
 
 def _product(factors: tuple[Expr, ...], facts: Facts, each: Callable[[Expr, Facts], int]) -> int:
@@ -518,7 +493,7 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
     numerator, denominator = fraction(encoded.xreplace(replaced))
     if max(monomials(numerator), monomials(denominator)) > MOST_MONOMIALS:
         return None
-    first, second = _one_sign(expanded(numerator)), _one_sign(expanded(denominator))
+    first, second = _one_sign(sp.expand(numerator)), _one_sign(sp.expand(denominator))
     return None if first is None or second is None else first * second
 
 
