@@ -251,6 +251,9 @@ def _decide(expr: Expr, facts: Facts) -> int:
         return _product(expr.args, facts, sign)
     if expr.is_Pow and expr.exp.is_real:
         return _power(expr, facts)
+    plain = _of_plain_terms(expr, facts)
+    if plain is not None:
+        return plain
     if _refuted(expr, facts, 1):  # a factor with the variable is open
         raise Undecided(expr)
     gap = without_exponentials(expr)
@@ -313,6 +316,28 @@ def _of_bounded_exponentials(expr: Expr, facts: Facts) -> int | None:
             if proved(least, facts) in (0, 1):
                 return side
     return None
+
+
+def _of_plain_terms(expr: Expr, facts: Facts) -> int | None:
+    """A sum of exponentials with coefficients of one sign, however many: nothing is factored."""
+    if not isinstance(expr, Add):
+        return None
+    signs = {_of_plain_product(term, facts) for term in expr.args}
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _of_plain_product(term: Expr, facts: Facts) -> int | None:
+    total = 1
+    for part in Mul.make_args(term):
+        base, power = part.as_base_exp()
+        if isinstance(part, exp):
+            continue
+        sums = isinstance(base, Add) and base.has(exp)
+        found = _of_plain_terms(base, facts) if sums else proved(base, facts)
+        if not found or (found < 0 and not power.is_Integer):
+            return None
+        total *= found if power.is_odd or found > 0 else 1
+    return total
 
 
 def _product(factors: tuple[Expr, ...], facts: Facts, each: Callable[[Expr, Facts], int]) -> int:
