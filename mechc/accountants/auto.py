@@ -1,23 +1,11 @@
 """method="auto": which accountants are asked about a composition, and which answer is returned.
 
-The rule of "auto", in order; the first answer whose proven width in log delta is at most `rtol`
-is returned, else the narrowest of those tried:
-
-1. `pld`, if a loss of several steps is a table of thousands of atoms;
-2. `lattice`, if all losses of several steps lie on one lattice: a finite sum, exact up to rounding;
-3. `direct`, if there is one step, or only atoms and few enough to list; with a little of the work
-   if there are few steps in all and few of them distinct (fewer still where losses have no atoms);
-4. `contour`: exact up to quadrature, with a cost that does not depend on the counts; with some of
-   the work for few steps, or one loss without atoms;
-5. `direct` again, for up to 100 steps of up to 8 kinds, where the contour's proof is wider than
-   asked for, or, for few steps, not far narrower, and then `contour` with more of the work;
-6. `pld`, where the contour's proof is wider than asked for (atoms beside a density, few steps), or
-   large losses are too rare for a contour beside many distinct steps (noise schedules at small
-   sampling rates): these are convolved on a mesh, in a few hundredths of the work allowed; then
-   `contour` with more of the work for one loss without atoms;
-7. where none of them answers, or delta may be nearly one, `accountants.bounds`: a lower bound
-   from one event, Chernoff's upper bound, and the refusals in the details. It never raises; nor
-   does it where the work allowed is used up: then the narrowest answer so far is returned, or this.
+The first answer whose proven width in log delta is at most `rtol` is returned, else the narrowest
+of those tried, in the order of `STRATEGIES`, which says of which compositions a method is asked,
+why, and for how much of the work (docs/methods.md, auto). Where none of them answers, or delta may
+be nearly one, `accountants.bounds` does: a lower bound from one event, Chernoff's upper bound, and
+the refusals in the details. It never raises; nor does it where the work allowed is used up: then
+the narrowest answer so far is returned, or this.
 
 A method takes at most a share of the work that is left, a smaller one beside an answer at hand, and
 is not asked again where that does not suffice: others stand behind it, and a search for epsilon has
@@ -107,7 +95,6 @@ FIRST = 0.75  # share of the work for a method that others stand behind
 BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms, few steps, one loss
 SMALL = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
-NEARER = 0.5  # share of an epsilon at which a method that had one side there is asked again
 CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
 ALIKE = 0.25  # the same where that was a mesh
 MORE = 100  # steps that may be gone through one by one where the contour's answer is too wide
@@ -117,25 +104,15 @@ TINY = -30.0  # log delta below which only rounding is left
 
 
 class Facts(NamedTuple):
-    """What the choice of a method looks at.
+    """What the choice of a method looks at."""
 
-    Attributes:
-        total: steps, repetitions included.
-        distinct: different steps.
-        plain: no loss has atoms.
-        atomic: no loss has a density.
-        lattices: all losses lie on lattices.
-        listed: all composed losses can be listed.
-        tables: several steps, of which a loss is a table of very many atoms, too many to list.
-    """
-
-    total: int = 0
+    total: int = 0  # steps, repetitions included
     distinct: int = 0
-    plain: bool = False
-    atomic: bool = False
-    lattices: bool = False
-    listed: bool = False
-    tables: bool = False
+    plain: bool = False  # no loss has atoms
+    atomic: bool = False  # no loss has a density
+    lattices: bool = False  # all losses lie on lattices
+    listed: bool = False  # all composed losses can be listed
+    tables: bool = False  # several steps, and a loss of very many atoms, too many to list
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Facts:
@@ -210,11 +187,6 @@ STRATEGIES = (  # in order
 )
 
 
-def strategies(facts: Facts) -> list[Strategy]:
-    """Return the strategies that apply to such steps, in order."""
-    return [s for s in STRATEGIES if s.applies(facts)]
-
-
 class Auto:
     """The accountant behind method="auto": the module's docstring has the rule."""
 
@@ -223,7 +195,8 @@ class Auto:
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._facts = Facts.of(steps) if self._resolved else Facts()
-        self._queue = strategies(self._facts) if self._resolved else []
+        self._applied = [s for s in STRATEGIES if self._resolved and s.applies(self._facts)]
+        self._queue = list(self._applied)
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
@@ -235,8 +208,6 @@ class Auto:
         # within one question: the method that settled, or of all that were asked was the
         # narrowest, and where
         self._last, self._of_all = ("", math.nan), False
-        # and methods that had one side where another had two, at a width asked for: the nearest
-        self._one_sided: dict[tuple[str, float], float] = {}
         self._revealed: dict[float, Auto] = {}
 
     def log_delta(self, epsilon: float, target: float | None = None) -> Bound:
@@ -327,8 +298,8 @@ class Auto:
         if at_hand is not None:
             return at_hand
         best: Bound | None = None
-        narrowest, refusals, blunt, tried = "", [], {}, set()
-        order = self._in_order(epsilon, rtol)
+        narrowest, refusals, tried = "", [], set()
+        order = self._in_order(epsilon)
         enough = self._last[0] if self._of_all and self._is_close(epsilon) else ""
         for strategy in order:
             name = strategy.method
@@ -338,8 +309,6 @@ class Auto:
                 break  # only the recursion might have been narrower still, and soon
             if name in tried:
                 continue
-            if two_sided and self._has_one_side(name, epsilon, rtol):
-                break
             try:
                 part = 1.0 if strategy is order[-1] else strategy.share
                 with share(min(part, ANOTHER) if two_sided else part):
@@ -369,12 +338,8 @@ class Auto:
                 settled = True
             # on one side of what a search is for
             settled |= float(answer.upper) < aim or float(answer.lower) > aim
-            if math.isinf(_width(answer)):
-                blunt[name, rtol] = abs(epsilon)
             if best is None or _rank(answer) < _rank(best):
                 best, narrowest = answer, name
-            if math.isfinite(_width(best)):
-                self._one_sided |= blunt
             if settled or name == enough:
                 self._last, self._of_all = (name, epsilon), name == enough
                 return best
@@ -392,22 +357,14 @@ class Auto:
         answer = accountant.at_hand(epsilon)
         if answer is None or not (self._of_all or _width(answer) <= rtol):
             return None
-        answer.detail["auto"] = next(s.reason for s in strategies(self._facts) if s.method == name)
+        answer.detail["auto"] = next(s.reason for s in self._applied if s.method == name)
         return answer
 
-    def _in_order(self, epsilon: float, rtol: float) -> list[Strategy]:
+    def _in_order(self, epsilon: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""
-        # Last those that had one side where others had two.
-        name = self._last[0]
-        if epsilon > FAR and self._facts.total > 1:
-            return sorted(self._queue, key=lambda s: s.method != "contour")
-        order = sorted(self._queue, key=lambda s: self._has_one_side(s.method, epsilon, rtol))
-        return sorted(order, key=lambda s: s.method != name) if self._is_close(epsilon) else order
-
-    def _has_one_side(self, name: str, epsilon: float, rtol: float) -> bool:
-        """Whether a method that had one side at an epsilon is about as far out again."""
-        place = self._one_sided.get((name, rtol), math.inf)
-        return abs(epsilon) > NEARER * place
+        far = epsilon > FAR and self._facts.total > 1
+        name = "contour" if far else self._last[0] if self._is_close(epsilon) else ""
+        return sorted(self._queue, key=lambda s: s.method != name)
 
     def _is_close(self, epsilon: float) -> bool:
         """Whether the last answer was for about the same place."""

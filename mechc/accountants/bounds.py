@@ -84,11 +84,7 @@ class Tails:
     """Tail bounds of every distinct step and of the sum, both conditional on a finite loss."""
 
     def __init__(self, composed: ComposedLoss, method: str) -> None:
-        """Tabulate K on both sides of 0.
-
-        Raises:
-            UnsupportedError: a side has no tilt with a finite generating function.
-        """
+        """Tabulate K on both sides of 0, refused where one has no finite value."""
         s, right = composed.upper_table(np.geomspace(1e-3, 3e3, 60))
         u, left = composed.upper_table(-np.geomspace(1e-3, 3e3, 60))
         if s.size == 0 or u.size == 0:

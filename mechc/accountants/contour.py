@@ -19,11 +19,9 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from mechc.accountants import bounds
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.atoms import LEAST_SHARE, BesideAtoms, composed_atoms
@@ -40,13 +38,6 @@ from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.numeric.rounding import EPS
 
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
-
-
-class Known(NamedTuple):
-    """A contour that has answered, and how wide its first answer was."""
-
-    contour: Contour | Blurred | Jumps
-    width: float
 
 
 LEFT_OUT, LONGEST = 1e-8, 16384  # of delta by truncation, and nodes, of a contour for many rows
@@ -71,10 +62,9 @@ QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
 GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
-FIT, FITS = 1e-4, 4  # error of phi wanted of polynomials, in rtol, and refinements to get there
-DEEPEST, FAR = -1e6, 1e5  # log of finite parts that nobody reads, looked for beyond this epsilon
-LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
+FITS = 4  # refinements of a smoothed payoff
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
+LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
 ROUNDED = 1e-9  # blocks that rounding may add to a division
 CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
 
@@ -83,7 +73,7 @@ class Side(Columns):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used.
 
     Attributes:
-        contours: the last ones that have answered.
+        contours: the last ones that have answered, and how wide their first answers were.
     """
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
@@ -92,7 +82,7 @@ class Side(Columns):
         self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
-        self.contours: list[Known] = []
+        self.contours: list[tuple[Contour | Blurred | Jumps, float]] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * s.loss.log_covered for s in steps)
 
@@ -108,7 +98,7 @@ class Side(Columns):
             return None, Answer(-math.inf, -math.inf, -math.inf, {"reason": why})
         if self._highest == self._lowest:
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
-            off = 1e-14 + self._law.tolerance
+            off = 1e-14 + self.law.tolerance
             return None, Answer(value - off, value, value + off, {"reason": "a single atom"})
         at_hand = self._at_hand(epsilon, whole)
         if at_hand is not None:
@@ -123,63 +113,26 @@ class Side(Columns):
         except NumericError as error:
             return None, self._chernoff(epsilon, str(error))
 
-    def negligible(self, epsilon: float, log_infinite: float) -> Answer | None:
-        """A bound on H(epsilon) where it is nothing, or nothing beside the mass at infinite loss.
-
-        None where Chernoff's bound does not prove it.
-        """
-        level = max(log_infinite + NOTHING, DEEPEST)
-        try:
-            if not ((level > DEEPEST or epsilon > FAR) and self.is_below(epsilon, level)):
-                return None
-        except (NumericError, UnsupportedError):
-            return None
-        bound = min(self.chernoff(epsilon), self._log_mass)
-        reason = f"finite losses add less than exp({level:.6g})"
-        return Answer(-math.inf, -math.inf, bound, {"reason": reason})
-
     def _at_hand(
         self, epsilon: float, whole: Callable[[Answer], Logs] | None
     ) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
         for known, width in self.contours:
             again = known.answer(epsilon)
-            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
-            alike = ALIKE * width  # another contour would be as wide ...
-            if not isinstance(known, BesideAtoms):  # ... and is cheap but beside sums of atoms
-                alike = min(alike, self._rtol)
             if again is None:
                 continue
-            if again.width <= max(REUSED, share * self._rtol, alike):
+            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
+            enough = max(REUSED, share * self._rtol, min(ALIKE * width, self._rtol))
+            kept = again if whole is None else Answer(*whole(again), {})
+            if kept.width <= enough:
                 return known, again
-            if whole is not None:
-                lower, _, upper = whole(again)
-                wide = width > self._rtol  # another contour would hardly be narrow
-                if upper - lower <= (1.0 if wide else share) * self._rtol:
-                    return known, again
         return None
-
-    def epsilon(self, log_delta: float, near: float) -> Answer | None:
-        """Lower side, root and upper side of epsilon where delta is the target.
-
-        On the contour of an epsilon that is near; None where that has no smooth payoff, or is wide.
-        """
-        if not near > 0.0 or not isinstance(self._payoff, Smooth):
-            return None
-        contour, answer = self.finite(near)
-        if type(contour) is not Contour or not answer.width <= self._rtol:
-            return None
-        row = np.ones(1)
-        level = targets(self._steps, log_delta, row)
-        found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
-        lower, root, upper = found.tolist()
-        return None if np.isnan(found).any() else Answer(lower, root, upper, answer.detail)
 
     def _fresh(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
         """H(epsilon) on a contour of its own, or by the largest losses where that is crowded."""
         where = self.choose(epsilon)
         one_scale = math.isfinite(self._payoff.edge) or (
-            self._has_sums and Tilted(self._law, where.c).lasting > LEAST_SHARE
+            self._has_sums and Tilted(self.law, where.c).lasting > LEAST_SHARE
         )
         # frequencies that are expected to be needed, none where there is no other way
         nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
@@ -209,7 +162,7 @@ class Side(Columns):
         self, contour: Contour | Blurred | Jumps, answer: Answer
     ) -> tuple[Contour | Blurred | Jumps, Answer]:
         """Remember a contour that has answered."""
-        self.contours = [Known(contour, answer.width), *self.contours[:3]]
+        self.contours = [(contour, answer.width), *self.contours[:3]]
         return contour, answer
 
     def choose(self, epsilon: float) -> Placement:
@@ -219,7 +172,7 @@ class Side(Columns):
             raise NumericError("losses are too small for a tilt")
         sharp = sharp_tilt((s.loss for s in self._steps), t0)
         before = BEFORE * t0
-        bends = self._law.roughly(before, sharp)[:, 2]
+        bends = self.law.roughly(before, sharp)[:, 2]
         if f2 > JUMPS * float(bends[0] + before**-2 + (1.0 + before) ** -2):
             sharp = min(sharp, before)  # rare large losses begin to count
         if sharp < t0:
@@ -227,8 +180,8 @@ class Side(Columns):
         top = self.top(t0, f2)
         self._cover(top)
         # sums of atoms never fade: their contour is chosen as if they did, by the spread
-        spread = self._has_sums and Tilted(self._law, t0).lasting > LEAST_SHARE
-        return place(self._law, np.array([[1.0], [t0], [epsilon]]), top, SHARE, spread)
+        spread = self._has_sums and Tilted(self.law, t0).lasting > LEAST_SHARE
+        return place(self.law, np.array([[1.0], [t0], [epsilon]]), top, SHARE, spread)
 
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
         """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
@@ -244,8 +197,7 @@ class Side(Columns):
             return None
         factor = contour.factor(epsilon, contour.terms(epsilon)[0])
         if not factor * contour.decay < LEFT_OUT:
-            last, edge = contour.h * contour.nodes, self._payoff.edge
-            contour.decay = truncation(self._steps, contour, edge, last, LEFT_OUT / factor)
+            contour.decay = truncation(self._steps, contour, LEFT_OUT / factor)
         return contour if factor * contour.decay < LEFT_OUT else None
 
     def _reach(self, where: Placement) -> float:
@@ -257,14 +209,14 @@ class Side(Columns):
     def laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
         if one_scale and self._has_sums:
-            tilted = Tilted(self._law, where.c)
-            sums = composed_atoms(self._law.steps, tilted.atoms)
+            tilted = Tilted(self.law, where.c)
+            sums = composed_atoms(self.law.steps, tilted.atoms)
             if sums is not None and tilted.lasting > LEAST_SHARE and tilted.spread.max() > 0.0:
                 lean = (Step(s.loss.lean(-1.0 - where.c, where.c), s.count) for s in self._coarse)
                 with suppress(NumericError):  # no nodes resolve frequencies
-                    return BesideAtoms(sums, tuple(lean), self._law, self._payoff, where)
+                    return BesideAtoms(sums, tuple(lean), self.law, self._payoff, where)
         self._cover(float(where.grid[-1]), where.c, self._reach(where))
-        return Contour(self._law, self._payoff, where)
+        return Contour(self.law, self._payoff, where)
 
     @property
     def _has_sums(self) -> bool:
@@ -300,8 +252,9 @@ class Side(Columns):
     ) -> bool:
         """Add nodes until the truncation is proven small, or a work limit is reached."""
         # False where that takes more, or where a smoothed payoff has answered.
-        # about the nodes that the law was resolved for, where they are cheap
-        wanted = min(contour.expected, WORK / contour.cost, PATIENCE)
+        # about the nodes that the law was resolved for, where they are cheap and have no end
+        endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
+        wanted = min(contour.reach / contour.h, WORK / contour.cost, PATIENCE) if endless else 0.0
         first = nodes = max(FIRST, BLOCK * math.floor(wanted / BLOCK + ROUNDED))
         heavy = contour.tilted.lasting > LEAST_SHARE
         while True:
@@ -312,11 +265,10 @@ class Side(Columns):
             if nodes * contour.cost > 2.0 * WORK and contour.nodes:
                 return True
             contour.extend(nodes)
-            if contour.complete:
+            if contour.nodes >= contour.most:
                 return True
             only_atoms = math.isinf(contour.reach)  # nothing proves that phi fades for good
             loud = only_atoms or (heavy and float(contour.re[-32:].max()) > LOUD)
-            endless = math.isinf(contour.most)  # one period of a lattice is exact without a blur
             if blurs and nodes >= PATIENCE and loud and endless and contour.blurred is None:
                 answer = self._blurred(contour, epsilon)
                 if answer is not None and answer.width <= self._rtol:
@@ -324,15 +276,15 @@ class Side(Columns):
             values, _ = contour.terms(epsilon)
             enough = max(SHARE, PLENTY * self._rtol)
             quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough
-            wanted = 4.0 * enough if contour.work < EASY else 1e-3 * self._rtol
-            if (quiet and not only_atoms) or contour.work > EASY:
+            work = nodes * contour.cost
+            wanted = 4.0 * enough if work < EASY else 1e-3 * self._rtol
+            if (quiet and not only_atoms) or work > EASY:
                 factor = contour.factor(epsilon, values)
                 crowd = CROWD * len(self._steps)
-                large = contour.work > WORK or contour.tilted.weight.size > crowd
-                start, share = contour.h * nodes, wanted / factor
-                if large or float(contour.re[-1]) < math.log(share * start):
-                    edge = self._payoff.edge
-                    contour.decay = truncation(self._steps, contour, edge, start, share)
+                large = work > WORK or contour.tilted.weight.size > crowd
+                share = wanted / factor
+                if large or float(contour.re[-1]) < math.log(share * contour.h * nodes):
+                    contour.decay = truncation(self._steps, contour, share)
                 if factor * contour.decay < wanted or large:
                     return True
             more = max(FIRST, nodes // 2) if not quiet and nodes < 1024 else nodes
@@ -346,7 +298,7 @@ class Side(Columns):
                 self._cover(0.0, contour.c, 1.1 * contour.h * nodes)
             except NumericError:
                 return False
-            contour.resolve(self._law)
+            contour.resolve(self.law)
         return True
 
     def _blurred(self, contour: Contour, epsilon: float) -> Answer | None:
@@ -384,6 +336,8 @@ class ContourAccountant:
         rtol: relative width wanted; the rule aims far below it and reports what it reached.
     """
 
+    method = "contour"
+
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Keep the steps; nothing is computed before the first query."""
         self._steps = tuple(s for s in steps if s.count > 0)
@@ -414,10 +368,9 @@ class ContourAccountant:
             sides = (shift + v for v in (part.lower, part.estimate, part.upper))
             return with_infinite(base, sides)
 
-        a = side.negligible(epsilon, base) if epsilon >= 0 else None
-        a = a or side.finite(abs(epsilon), whole)[1]
+        _, a = side.finite(abs(epsilon), whole)
         lower, estimate, upper = whole(a)
-        return Bound(lower, estimate, upper, "contour", "proven", dict(a.detail))
+        return Bound(lower, estimate, upper, self.method, "proven", dict(a.detail))
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return epsilon where delta is the target, one row of a contour.
@@ -425,11 +378,18 @@ class ContourAccountant:
         Returns:
             None where that is not to be had from one contour.
         """
-        found = self._forward.epsilon(log_delta, near)
-        if found is None:
+        if not near > 0.0 or not isinstance(self._payoff, Smooth):
             return None
-        sides = found.lower, found.estimate, found.upper
-        return Bound(*sides, "contour", "proven", dict(found.detail))
+        contour, answer = self._forward.finite(near)
+        if type(contour) is not Contour or not answer.width <= self._rtol:
+            return None
+        row = np.ones(1)
+        level = targets(self._steps, log_delta, row)
+        found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
+        if np.isnan(found).any():
+            return None
+        lower, root, upper = found.tolist()
+        return Bound(lower, root, upper, self.method, "proven", dict(answer.detail))
 
     def log_reversed(self, epsilon: float) -> float:
         """Return an upper bound on log delta(epsilon) of the reversed pair by the contours at hand.
@@ -494,38 +454,11 @@ class LatticeAccountant(ContourAccountant):
         UnsupportedError: the losses are not on a common lattice.
     """
 
+    method = "lattice"
+
     def _find_payoff(self) -> Lattice:
         found = common_lattice(self._steps)
         if found is None:
             labels = ", ".join(s.loss.label for s in self._steps)
             raise UnsupportedError(f"lattice: the losses of {labels} are not on one lattice")
         return found
-
-    def log_delta(self, epsilon: float) -> Bound:
-        """Return log delta(epsilon) with bounds; see ContourAccountant."""
-        bound = self._topmost(epsilon) or super().log_delta(epsilon)
-        return Bound(
-            bound.lower, bound.estimate, bound.upper, "lattice", bound.status, bound.detail
-        )
-
-    def _topmost(self, epsilon: float) -> Bound | None:
-        """Answer where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).
-
-        There the saddle point runs off to infinity and the contour loses its digits.
-        """
-        lattice = self._payoff
-        if epsilon < 0 or not isinstance(lattice, Lattice):
-            return None
-        log_mass, error, below = bounds.log_all_largest(self._steps, 0.5 * lattice.step)
-        tops = [s.count * s.loss.support[1] for s in self._steps]
-        top = math.fsum(tops)
-        noise = 8.0 * EPS * math.fsum(map(abs, [*tops, epsilon]))
-        if log_mass == -math.inf or not top - 0.5 * lattice.step < epsilon < top + noise:
-            return None
-        sides = (
-            log_mass + margin + log1mexp(-max(top - epsilon + width, 0.0))
-            for margin, width in ((-error, -noise - below), (0.0, 0.0), (error, noise))
-        )
-        lower, estimate, upper = with_infinite(self._log_infinite, sides)
-        detail = {"reason": "only the largest loss exceeds epsilon"}
-        return Bound(lower, estimate, upper, "lattice", "proven", detail)

@@ -36,7 +36,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -59,7 +58,6 @@ GOAL = 1e-11  # relative error aimed at, all steps together
 FLOOR = 1e-12  # share of the answer that all floors together may cost, if less than this ...
 FLOOR_SHARE = 0.02  # ... of the goal
 PASSES = 5
-LOOSER = 1.5  # nats by which floors may cost more where the size of delta is known
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
@@ -67,9 +65,7 @@ MOST = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 ATOM = 0.125  # of a panel's work that an atom makes
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
-SHARED = (
-    7  # repetitions from which a step's panels are shared: fewer are soon gone through one by one
-)
+SHARED = 7  # repetitions from which a step's panels are shared: fewer are soon gone through alone
 MARGIN = 1e-3  # in units of 1 / tilt
 FIRST_PANELS = 6
 TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
@@ -92,20 +88,12 @@ ROUNDING = 2e-15  # of a sample, Lebesgue's constant of POINTS included
 
 @dataclass(frozen=True, eq=False)
 class Piecewise:
-    """A piecewise polynomial, zero outside its edges.
+    """A piecewise polynomial, zero outside its edges."""
 
-    Attributes:
-        edges: increasing, shape (m + 1,).
-        coefficients: Chebyshev coefficients, shape (m, 16).
-        relative: estimated largest error as a share of the value, where the share asked for was
-            reached.
-        error: estimated largest error elsewhere.
-    """
-
-    edges: Floats
-    coefficients: Floats
-    relative: float
-    error: float
+    edges: Floats  # increasing, shape (m + 1,)
+    coefficients: Floats  # of Chebyshev polynomials, shape (m, 16)
+    relative: float  # largest error as a share of the value, where the share asked for was reached
+    error: float  # and elsewhere, estimates both
 
 
 def halve(function: Piecewise, chosen: NDArray[np.bool_]) -> Piecewise:
@@ -142,17 +130,8 @@ def judge(values: Floats, at_lo: Floats, at_hi: Floats) -> tuple[Floats, Floats,
 def interpolate(
     function: Callable[[Floats, int], Floats], edges: Floats, relative: float, floor: float
 ) -> Piecewise:
-    """Represent a function to a relative error, or an absolute one where that is less.
-
-    Args:
-        function: its values, by so many parts of a rule: one at nodes, two at ends of panels.
-        edges: first panels; a kink has to be an edge.
-        relative: largest error wanted as a share of the value.
-        floor: largest error wanted where the value is small.
-
-    Raises:
-        NumericError: too many panels or halvings.
-    """
+    """Represent a function to a relative error, or `floor` where that is less; kinks are edges."""
+    # `function` takes how many parts of a rule its values are by: one at nodes, two at ends
 
     def look(lo: Floats, hi: Floats) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
         values = function(_points(lo, hi), 1).reshape(-1, DEGREE)
@@ -212,17 +191,10 @@ class Prepared:
             top=law.support[1] - anchor, roughness=(law.atom_loss.size, ends.size),
         )  # fmt: skip
 
-    def table(self, tilt: float, floor: float) -> Tabulated:
-        """Return the law under the tilt as polynomials; a mass of `floor` does not matter."""
-        return tabulate(self.law, tilt, self.log_mgf, self.anchor, floor)
-
 
 @dataclass(frozen=True)
 class Plan:
-    """Intervals on which g_0, ..., g_{k-1} are represented, in anchored units.
-
-    Beyond them g_j is below the floor, zero, or out of reach of the steps to come.
-    """
+    """Intervals beyond which g_0, ..., g_{k-1} are below the floor, zero, or out of reach."""
 
     lo: Floats
     hi: Floats
@@ -291,20 +263,8 @@ class Plan:
 class Recursion:
     """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
 
-    def __init__(
-        self, steps: Sequence[Step], epsilon: float, goal: float = GOAL, log_delta: float = math.nan
-    ) -> None:
-        """Run the recursion for all steps but the last.
-
-        Args:
-            steps: distinct steps with their counts.
-            epsilon: >= 0, below the largest finite loss.
-            goal: relative error aimed at, all steps together.
-            log_delta: log H(epsilon), roughly, where it is known.
-
-        Raises:
-            NumericError: a law or a function could not be represented.
-        """
+    def __init__(self, steps: Sequence[Step], epsilon: float, goal: float = GOAL) -> None:
+        """Run the recursion for all steps but the last, to a relative error of about `goal`."""
         composed = ComposedLoss(steps)
         tilt = solve(composed, saddle_target(epsilon), epsilon).t
         tilt = min(tilt, (1.0 - 1e-3) * composed.strip[1])
@@ -316,12 +276,8 @@ class Recursion:
         self.log_mgf = sum(s.count * s.log_mgf for s in self._steps)  # as their tables have it
         self._steps.sort(key=lambda s: s.roughness)
         self.shift = sum(s.anchor * s.count for s in self._steps)
-        log_value = -0.5 * math.log(2.0 * math.pi * curvature) - math.log(
-            self.tilt * (1.0 + self.tilt)
-        )
-        if not math.isnan(log_delta):
-            known = log_delta - self.log_mgf + self.tilt * epsilon + LOOSER
-            log_value = min(known, float(log_peak(self.tilt)))  # a mean of what is below that
+        log_value = -0.5 * math.log(2.0 * math.pi * curvature)
+        log_value -= math.log(self.tilt * (1.0 + self.tilt))
         before = math.inf
         self._left = MOST
         for _ in range(PASSES):
@@ -357,7 +313,7 @@ class Recursion:
         u = np.array([epsilon - self.shift])
         coefficients = self._function.coefficients.ravel()
         value, again = (
-            float((self._last.act(u, self._function.edges, parts, self._payoff) @ coefficients)[0])
+            float((self._last.act(u, self._function.edges, parts) @ coefficients)[0])
             for parts in (1, 2)
         )
         if not value > 0.0:
@@ -366,19 +322,23 @@ class Recursion:
         error = self._relative + 2.0 * abs(again / value - 1.0) + 1e-14
         return value, error + (self._floor + left_out) / value
 
-    def level(self, count: int) -> Level:
-        """Return g_count as it is represented, for `count` repetitions of the one distinct step.
+    def level(self, count: int) -> tuple[Floats, Floats, Floats]:
+        """Return H(epsilon) for `count` repetitions of the one distinct step.
 
         Args:
             count: below the repetitions that this was made for, which are at least `SHARED`.
+
+        Returns:
+            Edges and coefficients of g_count, of epsilon - shift; shift, tilt, log_mgf, and bounds
+            on the relative error of g and on that besides.
         """
         (step,) = self._steps
-        function, _, relative, floor = self._levels[count]
+        function, relative, floor = self._levels[count]
         share = count / step.count
         relative += share * self.log_error + 1e-14
         floor += self._plan.left_out(levels=count)
         facts = [step.anchor * count, self.tilt, share * self.log_mgf, relative, floor]
-        return Level(function.edges, function.coefficients, np.array(facts))
+        return function.edges, function.coefficients, np.array(facts)
 
     def _run(self, target: float, size: float) -> None:
         """Represent g_1, ..., g_{k-1} with floors in units of `size`, the guess of g_k."""
@@ -391,19 +351,19 @@ class Recursion:
         # what the rounding of losses does to a function of slope t
         self._rounding = 4e-16 * self.tilt * (abs(target) + max(abs(s.anchor) for s in self._steps))
         relative = max(1e-13, min(self._goal / count, 0.1 * self._goal), 10.0 * self._rounding)
-        self._function, self._payoff = _payoff(self.tilt, plan.lo[0], relative), True
-        self._relative, self._floor = self._function.relative, 0.0
-        self._levels: list[tuple[Piecewise, bool, float, float]] = []
+        self._function = _payoff(self.tilt, plan.lo[0], relative, floor)
+        self._relative, self._floor = self._function.relative, self._function.error
+        self._levels: list[tuple[Piecewise, float, float]] = []
         level, kinks = 0, np.zeros(1)
         for step in self._steps:
-            table = step.table(self.tilt, floor / most)
+            table = tabulate(step.law, self.tilt, step.log_mgf, step.anchor, floor / most)
             matrix: tuple[Floats, Floats] | None = None
             kinks_before = kinks
             for turn in range(step.count):
                 level += 1
                 self._relative += table.relative + self._rounding
                 self._floor += table.error * most
-                self._levels.append((self._function, self._payoff, self._relative, self._floor))
+                self._levels.append((self._function, self._relative, self._floor))
                 if level == count:
                     self._last = table
                     return
@@ -415,9 +375,9 @@ class Recursion:
                     settled = turn == 1 and step.count >= SHARED  # panels for all that follow
                     at = _repeated(kinks_before, table.kinks, step.count) if settled else kinks
                     edges = plan.edges(level, at)
-                    act = partial(self._values, table, self._function, self._payoff)
+                    act = partial(self._values, table, self._function)
                     found = interpolate(act, edges, relative, floor)
-                self._function, self._payoff = found, False
+                self._function = found
                 self._relative += found.relative
                 self._floor += found.error
 
@@ -453,13 +413,10 @@ class Recursion:
         self._pay(table, points.size + edges.size, edges.size - 1)
         return table.act(points, edges), table.act(edges, edges, 2)
 
-    def _values(
-        self, table: Tabulated, function: Piecewise, payoff: bool, u: Floats, parts: int
-    ) -> Floats:
+    def _values(self, table: Tabulated, function: Piecewise, u: Floats, parts: int) -> Floats:
         """The next function at some places."""
         self._pay(table, u.size, function.edges.size - 1)
-        c = function.coefficients.ravel()
-        return np.asarray(table.act(u, function.edges, parts, payoff) @ c)
+        return np.asarray(table.act(u, function.edges, parts) @ function.coefficients.ravel())
 
     def _pay(self, table: Tabulated, places: int, panels: int) -> None:
         """Refuse what places times panels, of a step and of the function, cost beyond `MOST`."""
@@ -470,27 +427,13 @@ class Recursion:
             raise NumericError("direct: the recursion over steps has too many scales")
 
 
-class Level(NamedTuple):
-    """H(epsilon) of some repetitions: exp(log_mgf - tilt epsilon) times a piecewise polynomial.
-
-    Attributes:
-        edges, coefficients: g, of epsilon - shift.
-        facts: shift, tilt, log_mgf, and bounds on the relative error of g and on that besides.
-    """
-
-    edges: Floats
-    coefficients: Floats
-    facts: Floats
-
-
-def _payoff(tilt: float, lo: float, relative: float) -> Piecewise:
-    """exp(tilt v) (1 - exp(v)) / -v on (lo, 0)."""
+def _payoff(tilt: float, lo: float, relative: float, floor: float) -> Piecewise:
+    """exp(tilt v) (1 - exp(v)) on (lo, 0)."""
 
     def value(v: Floats, parts: int) -> Floats:
-        ratio = np.expm1(v) / np.where(v == 0.0, 1.0, v)
-        return np.asarray(np.exp(tilt * v) * np.where(v == 0.0, 1.0, ratio))
+        return np.asarray(-np.exp(tilt * v) * np.expm1(v))
 
-    return interpolate(value, np.linspace(lo, 0.0, FIRST_PANELS + 1), relative, 0.0)
+    return interpolate(value, np.linspace(lo, 0.0, FIRST_PANELS + 1), relative, floor)
 
 
 def _sums(a: Floats, b: Floats) -> Floats:
@@ -517,11 +460,9 @@ def _repeated(start: Floats, kinks: Floats, count: int) -> Floats:
     return together if together.size else out
 
 
-LONG = 200  # steps in all that are gone through one by one ...
-LONGEST, DENSE = 1200, 0.1  # ... and where this share of the numbers beyond is asked for
+LONG = 200  # steps in all that are gone through one by one
 RECURSIONS = 4
-LEVEL_GOAL = 0.1  # relative error of delta aimed at, in units of the largest that is accepted,
-CLOSER = 0.1  # ... and what is tried where that does not do
+LEVEL_GOAL = 0.1  # relative error of delta aimed at, in units of the largest that is accepted
 TURNS = 64  # of a bisection
 
 
@@ -539,15 +480,13 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
         Shape (3, n), nan where nothing was found.
     """
     out = np.full((3, counts.size), np.nan)
-    left = np.flatnonzero(counts * step.count <= _longest(step, counts * step.count))
-    goal = LEVEL_GOAL * widest
+    left = np.flatnonzero(counts * step.count <= LONG)
     for _ in range(RECURSIONS):
         if not left.size:
             break
         most = max(int(counts[left[-1]]) * step.count + 1, SHARED)
         try:
-            target = float(targets[0, left[-1]])
-            recursion = Recursion((Step(step.loss, most),), near, goal, target)
+            recursion = Recursion((Step(step.loss, most),), near, LEVEL_GOAL * widest)
         except (NumericError, UnsupportedError):
             break
         answered = 0
@@ -559,17 +498,8 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
             near, answered = float(out[1, i]), answered + 1
         left = left[: left.size - answered]
         if not answered:
-            if goal < LEVEL_GOAL * widest:
-                break
-            goal *= CLOSER  # errors have added up to more than was aimed at
+            break
     return out
-
-
-def _longest(step: Step, numbers: Floats) -> float:
-    """The largest number of steps that is worth to be gone through one by one."""
-    far = numbers[(numbers > LONG) & (numbers <= LONGEST)]
-    dense = far.size and far.size >= DENSE * (float(far[-1]) - LONG)
-    return float(far[-1]) if dense and not step.loss.atom_loss.size else LONG  # kinks add up
 
 
 @subroutine("UniTuple(float64, 3)(float64[::1], float64[:,::1], float64[::1], float64)")
@@ -603,22 +533,14 @@ def _search(edges, coefficients, facts, targets, widest):  # type: ignore[no-unt
     if not most > least:
         return out
     if least == 0.0 and _log_value(edges, coefficients, facts, 0.0)[2] <= targets[0]:
-        out[:] = 0.0
-        return out
+        return np.zeros(3)
     for side in range(3):
-        low, high = least, most
+        low, high, target = least, most, targets[1 if side == 0 else 0]
         for _ in range(TURNS):
             at = 0.5 * (low + high)
             sides = _log_value(edges, coefficients, facts, at)
-            log_value, target = sides[1], targets[0]
-            if side == 0:
-                log_value, target = sides[0], targets[1]
-            elif side == 2:
-                log_value = sides[2]
-            if log_value <= target:
-                high = at
-            else:
-                low = at
+            value = sides[0] if side == 0 else sides[1] if side == 1 else sides[2]
+            low, high = (low, at) if value <= target else (at, high)
         out[side] = low if side == 0 else high
     sides = _log_value(edges, coefficients, facts, out[1])
     known = (out[0] > least or least == 0.0) and out[2] < most

@@ -138,7 +138,7 @@ class Sweep(Columns):
             return np.zeros(counts.size, np.bool_)
         ends = [self._saddle(float(n)).t for n in (counts[0], counts[-1])]
         t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
-        k, _, _, rounding = self._law.roughly(*t).T
+        k, _, _, rounding = self.law.roughly(*t).T
         size = np.outer(k + rounding, counts) - np.outer(t, known) + log_peak(t)[:, None]
         best = np.fmin.reduce(size + 1e-12, axis=0, initial=math.inf)
         below: NDArray[np.bool_] = best <= targets(self._steps, self._target, counts)[0]
@@ -149,7 +149,7 @@ class Sweep(Columns):
         ends = sorted({counts[0], counts[counts.size // 2], counts[-1]})
         rows = np.array([self._saddle(float(n)) for n in ends]).T
         n, near, top = int(counts[0]), float(rows[2, 0]), float(rows[1].max())
-        bend = n * float(self._law.roughly(top)[0, 2]) + top**-2
+        bend = n * float(self.law.roughly(top)[0, 2]) + top**-2
         top = min(top + TOP / math.sqrt(bend), self._t_max)
         self._cover(top)
         steps = tuple(Step(s.loss, n * s.count) for s in self._steps)
@@ -165,7 +165,7 @@ class Sweep(Columns):
         contour = side.on(where, near, most, growth)
         if contour is None:
             return None
-        self._dear = few and 4 * contour.work > DEAR
+        self._dear = few and 4.0 * contour.nodes * contour.cost > DEAR
         levels = targets(self._steps, self._target, counts)
         widest = math.inf if isinstance(self._payoff, Smooth) else self._widest
         result = inversion.epsilons(contour, n, counts, levels, near, known, widest)

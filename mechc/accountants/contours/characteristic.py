@@ -21,7 +21,7 @@ waves for proofs of decay go through the vector units of the processor (`moments
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -144,20 +144,6 @@ def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
 
 
-def turned_by(
-    re: Floats, im: Floats, factor: NDArray[np.complex128], y: Floats, turn: float, size: float,
-    error: float, share: float,
-) -> tuple[NDArray[np.complex128], Floats]:  # fmt: skip
-    """Return factor exp(re + i im + i y turn), and the error of it in EPS.
-
-    `size` bounds the terms whose difference `turn` is. One of the factors that make up exp(re),
-    whose log is at most the given share of re, is off by `error` EPS of 1.
-    """
-    turns = 8.0 + np.abs(re) + 2.0 * (np.abs(im) + y * size)
-    noise = np.abs(factor) * (np.exp(re) * turns + np.exp((1.0 - share) * re) * error)
-    return factor * np.exp(re + 1j * (im + y * turn)), noise
-
-
 @subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])")
 def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation.
@@ -266,38 +252,6 @@ def _cells(  # type: ignore[no-untyped-def]
     return count
 
 
-def _saddle(
-    slopes: Callable[[float], tuple[float, float]], epsilon: float, limit: float
-) -> tuple[float, float]:
-    """Root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), or `limit`, and F'' there."""
-    # `slopes` are K' and K'' at a tilt.
-    mean, variance = slopes(0.0)
-    gap, variance = epsilon - mean, max(variance, 1e-300)
-    root = math.sqrt(gap * gap + 8.0 * variance)
-    guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-    low, high, t, bend = 0.0, limit, limit, np.nan
-    for turn in range(TURNS):
-        slope, bend = slopes(t)
-        slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
-        bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
-        if turn == 0:
-            if not slope > 0.0:
-                break
-            t = min(guess, 0.9 * limit)
-            continue
-        low, high = (t, high) if slope < 0.0 else (low, t)
-        if not bend * t > 0.0:
-            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
-        step = -slope / (bend * t)
-        if abs(step) < CLOSE or high - low <= 1e-6 * high:
-            break
-        new = t * math.exp(min(1.5, max(-3.0, step)))
-        if not low < new < high:
-            new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-        t = new
-    return t, bend
-
-
 @compiled(
     "float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64[:,::1])"
@@ -343,18 +297,12 @@ def _fading(offsets, counts, loss, log_weight, t, near, work):  # type: ignore[n
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """All steps of a composition in flat arrays, for the compiled loops.
-
-    Attributes:
-        offsets: where each step's nodes begin, shape (steps + 1,).
-        counts: repetitions as float, shape (steps,).
-        loss, log_weight: nodes of all steps.
-    """
+    """All steps of a composition in flat arrays, for the compiled loops."""
 
     steps: tuple[Step, ...]
-    offsets: NDArray[np.int64]
-    counts: Floats
-    loss: Floats
+    offsets: NDArray[np.int64]  # where each step's nodes begin, shape (steps + 1,)
+    counts: Floats  # repetitions, shape (steps,)
+    loss: Floats  # nodes of all steps
     log_weight: Floats
 
     @classmethod
@@ -411,13 +359,16 @@ class Law:
         return rows
 
     def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
-        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there."""
+        """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
+
+        The root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t).
+
+        Raises:
+            NumericError: doubles do not hold it.
+        """
         spend(30.0 * self.loss.size)
-        work, out, at = (
-            np.empty((2, self.loss.size)),
-            np.empty((1, self.counts.size, 4)),
-            np.empty(1),
-        )
+        work, at = np.empty((2, self.loss.size)), np.empty(1)
+        out = np.empty((1, self.counts.size, 4))
 
         def slopes(t: float) -> tuple[float, float]:
             at[0] = t
@@ -425,7 +376,31 @@ class Law:
             _, first, second, _ = (self.counts @ out[0]).tolist()
             return first, second
 
-        return _saddle(slopes, epsilon, limit)
+        mean, variance = slopes(0.0)
+        gap, variance = epsilon - mean, max(variance, 1e-300)
+        root = math.sqrt(gap * gap + 8.0 * variance)
+        guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+        low, high, t, bend = 0.0, limit, limit, np.nan
+        for turn in range(TURNS):
+            slope, bend = slopes(t)
+            slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
+            bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
+            if turn == 0:
+                if not slope > 0.0:
+                    break
+                t = min(guess, 0.9 * limit)
+                continue
+            low, high = (t, high) if slope < 0.0 else (low, t)
+            if not bend * t > 0.0:
+                raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
+            step = -slope / (bend * t)
+            if abs(step) < CLOSE or high - low <= 1e-6 * high:
+                break
+            new = t * math.exp(min(1.5, max(-3.0, step)))
+            if not low < new < high:
+                new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+            t = new
+        return t, bend
 
     def fading(self, t: float, log_share: float) -> float:
         """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
@@ -473,10 +448,7 @@ class Tilted:
         self.nodes = law.loss.size
 
     def log_phi(self, h: float, begin: int, end: int) -> tuple[Floats, Floats]:
-        """Return real and imaginary part of log phi at y = n h, begin <= n < end.
-
-        The loss is centred at its tilted mean.
-        """
+        """Return both parts of log phi at y = n h, begin <= n < end, centred at tilted means."""
         spend(FREQUENCY * self.weight.size * (end - begin))
         return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
 
@@ -539,10 +511,7 @@ class Tilted:
         return float(self.counts @ np.log(masses))
 
     def levelled(self, goal: float) -> float:
-        """Return the frequency from which total variation alone keeps log |phi| below `goal`.
-
-        Infinite where it never does, as with atoms.
-        """
+        """Return the frequency from which total variation alone keeps log |phi| below `goal`."""
         highest = 0.0
         for further in (np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0):  # to a percent
             below = self._log_variations(2.0 ** (highest + further)) < goal
@@ -553,8 +522,12 @@ class Tilted:
 
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:
-        """Masses of atoms, and the table of `variation`, of every step."""
+        """Masses of atoms, and the table of `bounded`, of every step."""
         few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough
+        return np.array([float(w.sum()) for w in self.atoms]), self.bounded(few)
+
+    def bounded(self, few: bool) -> Floats:
+        """Return rows of `variation`, and for few steps those of `smoothness`, of every step."""
         tables = []
         for s, w in zip(self._law.steps, self.weights, strict=True):
             n = s.loss.loss.size
@@ -566,7 +539,7 @@ class Tilted:
             tables.append(variation(*density))
             if few:
                 tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
-        return np.array([float(w.sum()) for w in self.atoms]), np.stack(tables)
+        return np.stack(tables)
 
 
 def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
@@ -600,11 +573,8 @@ def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np
 
 
 def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
-    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
-
-    Takes the tilted weights of the nodes, their lengths on the loss axis, and the branch of every
-    node, or of every panel of nodes.
-    """
+    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e."""
+    # of tilted weights of nodes, their lengths, and the branch of every node, or of every panel
     table = np.empty((LEVELS, 2))
     _variation(weight.ravel(), spacing.ravel(), branch, table)
     return table

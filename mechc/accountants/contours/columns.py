@@ -52,7 +52,7 @@ class Columns:
         self._steps = steps
         self._counts = [s.count for s in steps]
         self._total = float(sum(self._counts))
-        self._law = Law.of(steps)
+        self.law = Law.of(steps)  # on the nodes of the moment
         self._peaks: tuple[Floats, Floats] | None = None
         self._lowest = sum(s.count * s.loss.support[0] for s in steps)
         self._highest = sum(s.count * s.loss.support[1] for s in steps)
@@ -73,7 +73,7 @@ class Columns:
             NumericError: nodes do not settle.
         """
         if not near > 0.0:
-            variance = float(self._law.roughly(0.0)[0, 2])
+            variance = float(self.law.roughly(0.0)[0, 2])
             near = math.sqrt(max(-2.0 * log_delta, 1.0) / max(n * variance, 1e-300))
             # rare large losses, which the nodes at hand show, need less than that
             near = min(near, self._settled(log_delta, n, min(near, 0.5 * self._t_max), False).t)
@@ -86,7 +86,7 @@ class Columns:
         for _ in range(NEWTON):
             if cover and not all(t <= s.loss.tilts[1] for s in self._steps):
                 self._cover(t)
-            k0, k1, k2 = n * self._law.roughly(t)[0, :3]
+            k0, k1, k2 = n * self.law.roughly(t)[0, :3]
             f2 = float(k2) + t**-2 + (1.0 + t) ** -2
             epsilon = float(k1) - 1.0 / t - 1.0 / (t + 1.0)
             exponent = float(k0) - epsilon * t - math.log(t) - math.log1p(t)
@@ -100,18 +100,9 @@ class Columns:
             t = new
         return Saddle(n, t, epsilon)
 
-    @property
-    def law(self) -> Law:
-        """The composition on the nodes of the moment."""
-        return self._law
-
     def cover_around(self, t: float) -> None:
-        """Make nodes for a saddle point t, and for the bounds on images that a contour there has.
-
-        Raises:
-            NumericError: the quadrature does not settle.
-        """
-        bend = float(self._law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
+        """Make nodes for a saddle point t, and for bounds on images of a contour there."""
+        bend = float(self.law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
         self._cover(self.top(t, bend))
 
     def top(self, t: float, bend: float) -> float:
@@ -128,7 +119,7 @@ class Columns:
         if self._peaks is None:
             highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
             t = highest * BELOW_HIGHEST if highest > 0.0 else np.empty(0)
-            k, _, _, rounding = self._law.roughly(*t).T
+            k, _, _, rounding = self.law.roughly(*t).T
             self._peaks = t, k + rounding + log_peak(t)
         return chernoff(epsilon, *self._peaks)
 
@@ -149,7 +140,7 @@ class Columns:
             limit = min(*(s.loss.tilts[1] for s in self._steps), self._t_max)
             if limit >= self._t_max or (limit > 0.0 and self._is_topmost(epsilon, limit)):
                 return False
-            if limit > 0.0 and self._law.saddle(epsilon, limit)[0] < limit:
+            if limit > 0.0 and self.law.saddle(epsilon, limit)[0] < limit:
                 return False
             self._cover(self._before_end(limit, max(HIGHER * limit, FIRST_LIMIT / HIGHER)))
         return False
@@ -159,19 +150,19 @@ class Columns:
         gap = (self._highest - epsilon) / self._total
         if 1e9 < limit * gap < math.inf:
             return True
-        return float(self._law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+        return float(self.law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
 
     def log_complement(self, epsilon: float) -> float:
         """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
 
         By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
         """
-        _, mean, variance, _ = map(float, self._law.roughly(0.0)[0])
+        _, mean, variance, _ = map(float, self.law.roughly(0.0)[0])
         if not mean - epsilon > SURE * math.sqrt(variance) or any(
             s.loss.apart for s in self._steps
         ):
             return 0.0
-        k, _, _, rounding = self._law.roughly(*-INSIDE).T
+        k, _, _, rounding = self.law.roughly(*-INSIDE).T
         mass = sum(s.count * s.loss.log_finite for s in self._steps)
         rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
         return float((k + INSIDE * epsilon + rounding).min()) - mass
@@ -187,7 +178,7 @@ class Columns:
         laws = [s.loss.covering(low, tilt, contour, frequency, floor) for s in self._steps]
         if laws != [s.loss for s in self._steps]:
             self._steps = tuple(map(Step, laws, self._counts))
-            self._law, self._peaks = Law.of(self._steps), None
+            self.law, self._peaks = Law.of(self._steps), None
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""
@@ -207,7 +198,7 @@ class Columns:
         limit = self._before_end(0.0, FIRST_LIMIT)
         for _ in range(LOOKS):
             # on nodes that lack large losses K' is too small, and its root too large
-            t, bend = self._law.saddle(epsilon, limit)
+            t, bend = self.law.saddle(epsilon, limit)
             wanted = self.top(t, bend) if t < limit else limit
             if any(s.loss.tilts[1] < wanted for s in self._steps):
                 self._cover(wanted)

@@ -89,22 +89,19 @@ FLOOR = 1e-3  # share of the composition's mass that need not be resolved
 LARGEST_LAW = 50_000  # nodes beyond which no higher frequency is asked for
 
 
-def truncation(
-    steps: tuple[Step, ...], contour: Contour, edge: float, start: float, wanted: float
-) -> float:
-    """Return a bound on the integral of sup |phi| / y^2 beyond `start`.
+def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> float:
+    """Return a bound on the integral of sup |phi| / y^2 beyond the last node of a contour.
 
     Where the nodes at hand do not show it, it looks up to where the variation of one step takes
     over, for the bulk of the mass, on nodes of its own.
 
     Args:
         steps: the composition, on any nodes.
-        contour: for its tilt, and the law there.
-        edge: end of a periodic integrand's half period, or infinity.
-        start: the last frequency that is evaluated.
+        contour: with its tilt, and the law there.
         wanted: a bound below which a smaller one is worth nothing.
     """
-    near, resolved = contour.tilted, contour.reach
+    near, resolved, edge = contour.tilted, contour.reach, contour.payoff.edge
+    start = contour.h * contour.nodes
     goal = min(math.log(wanted * start), -1.0)
     best, behind = near.decay(start, resolved, edge, goal)
     if best < wanted or not behind > LIFTED * best:

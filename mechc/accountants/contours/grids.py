@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations_with_replacement
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,6 @@ FINER = 2.0  # times the step of a grid that large ones are worth
 TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
 ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
-MULTIPLIED = 64  # power up to which numbers are multiplied
 BAD = 0.1  # relative error of a mass that counts as unknown
 
 
@@ -74,23 +73,14 @@ class Rung(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The law of a sum of points of a grid.
+    """The law of a sum of points of a grid."""
 
-    Attributes:
-        first: the lowest sum that is listed.
-        log_mass: logs of masses.
-        share: relative errors of them, inf for what is not known.
-        rest: log of the mass that is not listed.
-        highest: the tilt that bounds those above best.
-        beyond: there are sums above those that are listed.
-    """
-
-    first: int
+    first: int  # the lowest sum that is listed
     log_mass: Floats
-    share: Floats
-    rest: float
-    highest: Rung
-    beyond: bool
+    share: Floats  # relative errors of masses, inf for what is not known
+    rest: float  # log of the mass that is not listed
+    highest: Rung  # the tilt that bounds those above best
+    beyond: bool  # there are sums above those that are listed
 
     @property
     def indices(self) -> Floats:
@@ -100,39 +90,26 @@ class Sums(NamedTuple):
 
 
 class Told(NamedTuple):
-    """Logs of bounds on masses of what an epoch tells at least.
+    """Logs of bounds on masses of what an epoch tells at least, inf or -inf where not known."""
 
-    Attributes:
-        low_q, high_q, low_p, high_p: under Q^t and with a record, inf or -inf where not known.
-        none: the sum of points that are all 0.
-        only_q, only_p: logs of Q(p = 0), P(q = 0).
-    """
-
-    low_q: Floats
+    low_q: Floats  # under Q^t
     high_q: Floats
-    low_p: Floats
+    low_p: Floats  # with a record
     high_p: Floats
-    none: NDArray[np.bool_]
-    only_q: float
+    none: NDArray[np.bool_]  # the sum of points that are all 0
+    only_q: float  # log Q(p = 0)
     only_p: float
 
 
 class Large(NamedTuple):
-    """The largest X, rare point masses, which are told from each other rather than put on a grid.
+    """The largest X, rare point masses, told from each other rather than put on a grid."""
 
-    Attributes:
-        ratios, q, p: X, and their masses.
-        most: how many of the t may be large.
-        others: the largest of all others.
-        log_top: log of the largest X of all, beyond which little is left.
-    """
-
-    ratios: Floats
-    q: Floats
+    ratios: Floats  # X
+    q: Floats  # and their masses
     p: Floats
-    most: int
-    others: float
-    log_top: float
+    most: int  # how many of the t may be large
+    others: float  # the largest of all others
+    log_top: float  # log of the largest X of all, beyond which little is left
 
     def choices(self, steps: int) -> Iterator[tuple[tuple[float, ...], float]]:
         """Large ones that so many steps may have, and logs of probabilities but for the others'."""
@@ -145,10 +122,6 @@ class Large(NamedTuple):
                 found.append((log_ways, tuple(self.ratios[list(chosen)].tolist())))
             for log_ways, ratios in sorted(found, reverse=True):
                 yield ratios, log_ways
-
-    def log_more(self, steps: int) -> tuple[float, float]:
-        """Logs of bounds on the masses under Q and P of more than the most."""
-        return _log_more(steps, self.most, float(self.q.sum()), float(self.p.sum()))
 
     @classmethod
     def of(cls, shares: Shares, log_top: float) -> Large:
@@ -180,6 +153,7 @@ class Large(NamedTuple):
 
 
 def _log_more(steps: int, most: int, q: float, p: float) -> tuple[float, float]:
+    """Logs of bounds on the masses under Q and P of more than the most."""
     if not q > 0.0:
         return -math.inf, -math.inf
     log_q = (most + 1.0) * math.log(steps * q) - math.lgamma(most + 2.0)
@@ -202,7 +176,8 @@ class Between:
         """Values of W, and bounds on logs of masses: under Q, and beyond the list under Q and P."""
         shares = self.shares
         grid, t = _Grid.of(shares, TAIL), shares.steps
-        up = np.clip((grid.p - grid.points[:-1] * grid.q) / grid.step, 0.0, grid.q)
+        points = grid.lowest + grid.step * np.arange(float(grid.q.size))
+        up = np.clip((grid.p - points * grid.q) / grid.step, 0.0, grid.q)
         mass = np.append(grid.q - up, 0.0)
         mass[1:] += up
         mass[0] += grid.zero
@@ -227,7 +202,8 @@ class Between:
                               + math.log(mean))  # fmt: skip
             lost.append((found.rest + log_ways, log_add(far, found.rest) + log_ways))
         # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
-        lost += [(lost[0][0], lost[0][0]), large.log_more(t)]
+        more = _log_more(t, large.most, float(large.q.sum()), float(large.p.sum()))
+        lost += [(lost[0][0], lost[0][0]), more]
         w, log_mass, share = (np.concatenate(each) for each in zip(*rows, strict=True))
         known = (share < BAD) & (log_mass + np.log(np.maximum(w, 1.0)) > DEPTH)
         high = np.exp(log_mass) * (1.0 + share)
@@ -331,29 +307,15 @@ def _least(masses: float, left: float) -> float:
 
 
 class _Grid(NamedTuple):
-    """One X on a grid.
-
-    Attributes:
-        lowest, step: its points.
-        q, p: masses under Q and P of cells between points, or around them.
-        zero: Q(p = 0).
-        log_above: log of the mass under P beyond the grid and the large ones.
-        large: larger X.
-    """
+    """One X on a grid."""
 
     lowest: float
     step: float
-    q: Floats
+    q: Floats  # masses under Q of cells between points, or around them
     p: Floats
-    zero: float
-    log_above: float
+    zero: float  # Q(p = 0)
+    log_above: float  # log of the mass under P beyond the grid and the large ones
     large: Large
-
-    @property
-    def points(self) -> Floats:
-        """The values of X, one more than cells lie between them."""
-        out: Floats = self.lowest + self.step * np.arange(self.q.size + 1.0)
-        return out
 
     @classmethod
     def of(cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0) -> _Grid:
@@ -533,15 +495,7 @@ def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, 
 
 
 def sums(parts: Parts, depth: float = DEPTH) -> Sums:
-    """Return the law of a sum of independent points of a grid.
-
-    Args:
-        parts: masses of the points 0, 1, .. of one term, and how many there are.
-        depth: log of a probability that matters.
-
-    Raises:
-        NumericError: it has too many points.
-    """
+    """Return the law of a sum of terms with these masses of points 0, 1, .., down to a log mass."""
     parts = [(mass, count) for mass, count in parts if count]
     if not parts:
         return Sums(0, np.zeros(1), np.zeros(1), -math.inf, Rung(0.0, 0.0, 0.0, 0.0), False)
@@ -620,27 +574,13 @@ def _tilted(terms: Sequence[_Points], rung: Rung, size: int) -> tuple[Floats, fl
         most = np.minimum(np.abs(spectrum) + off, 1.0)
         seen = np.flatnonzero(most >= NOTHING ** (1.0 / count))  # the rest is slow to multiply
         raised, power = np.full(most.size, NOTHING), np.zeros(most.size, np.complex128)
-        raised[seen] = _raised(most[seen], count - 1)
+        raised[seen] = most[seen] ** (count - 1)
         rounding = (8.0 * count + 1500.0) * U  # of powers, and of their products
         near = near * raised * most + far * raised * (count * off + rounding)
         far = far * raised * most
-        power[seen] = _raised(spectrum[seen], count)
+        power[seen] = spectrum[seen] ** count
         product *= power
     each = np.full(product.size, 2.0 / size)
     each[0] = each[-1] = 1.0 / size
     values: Floats = np.fft.irfft(product, size)
     return values, dot(each, near) + eta * dot(each, far)
-
-
-def _raised(base: NDArray[Any], power: int) -> NDArray[Any]:
-    """A power of numbers of size at most one: by squares where these are few, else by logs."""
-    if power > MULTIPLIED:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            raised: NDArray[Any] = np.exp(float(power) * np.log(base))
-        return raised
-    raised = base if power & 1 else np.ones_like(base)
-    while power := power >> 1:
-        base = base * base
-        if power & 1:
-            raised = raised * base
-    return raised

@@ -287,24 +287,11 @@ def _terms(n, re, im, w, v, g, b, size):  # type: ignore[no-untyped-def]
 def invert(  # type: ignore[no-untyped-def]
     counts, targets, guess, re, im, w, v, last, facts, images, known, widest, out
 ):
-    """Write lower bound, estimate and upper bound of epsilon(delta) at each count, nan where not.
-
-    Args:
-        counts: repetitions, increasing.
-        targets: log delta to stay under, and to exceed, for each count, shape (2, counts).
-        guess: epsilon near that of the first count.
-        re: real part of log phi of one repetition at h, 2h, ..., and `im` its imaginary part.
-        im: see there.
-        w: W(z_j) / W(c) at these nodes, or the weights of D.
-        v: the weights of B, none without a lattice.
-        last: see `evaluate`; the terms 0 of a lattice.
-        facts: see `evaluate`.
-        images: see `evaluate`.
-        known: for each count an epsilon; where the proven delta is on target there, nothing more
-            is computed and the answer is that epsilon with lower bound 0 (nan: not known).
-        widest: relative width of delta beyond which there is no answer.
-        out: shape (3, counts).
-    """
+    """Write lower bound, estimate, upper bound of epsilon(delta) at each count, nan where not."""
+    # See `epsilons` and `evaluate`. `re` and `im` are log phi of one repetition at h, 2h, ..., w is
+    # W(z_j) / W(c) there, or the weights of D, v those of B, none without a lattice. Where the
+    # proven delta is on target at an epsilon that is known nothing more is computed: that is the
+    # answer, with lower bound 0. A relative width of delta beyond `widest` is no answer.
     h, mean, first = 2.0 * math.pi / facts[PERIOD], facts[MEAN], abs(last[FIRST])
     first += abs(last[FIRST_B])
     g, power = np.empty(re.size, np.complex128), np.empty(re.size, np.complex128)
@@ -369,8 +356,8 @@ def epsilons(
         counts: those of the rows, at least n, increasing.
         targets: logs to stay under, and to exceed, shape (2, rows).
         near: an epsilon near that of the first row.
-        known: see `invert`.
-        widest: see `invert`.
+        known: for each count an epsilon that is the answer if delta is on target there, or nan.
+        widest: relative width of delta beyond which there is no answer.
 
     Returns:
         Shape (3, rows), nan where the contour does not serve.

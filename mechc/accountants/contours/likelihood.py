@@ -154,29 +154,17 @@ class Small:
 
 
 class Likelihood(NamedTuple):
-    """log f_W on panels of log W.
-
-    Attributes:
-        table: log of the density of log W under Q.
-        errors: of it on every panel, estimates.
-        beyond: a bound on what is left out of the masses under Q and under P.
-        jumps: log W at which the density is not smooth.
-        points: log W that have masses, and their logs under Q.
-    """
+    """log f_W on panels of log W."""
 
     table: Table
-    errors: Floats
-    beyond: Floats
-    jumps: Floats = NONE
-    points: tuple[Floats, Floats] = (NONE, NONE)
+    errors: Floats  # of it on every panel, estimates
+    beyond: Floats  # a bound on what is left out of the masses under Q and under P
+    jumps: Floats = NONE  # log W at which the density is not smooth
+    points: tuple[Floats, Floats] = (NONE, NONE)  # log W that have masses, and their logs under Q
 
 
 def by_contours(shares: Shares) -> Likelihood:
-    """Return the density by contours for small shares, and convolutions with large ones.
-
-    Raises:
-        NumericError: phi fades too slowly, or images do not.
-    """
+    """Return the density by contours for small shares, and convolutions with large ones."""
     least, top = cap(shares, RARE)
     small = Small(replace(shares, log_cap=least, width=0.0))
     q, p = small.shares.above
@@ -224,15 +212,7 @@ def by_contours(shares: Shares) -> Likelihood:
 
 
 def by_doubling(*parts: Shares) -> Likelihood:
-    """Return the density by convolutions alone, for t steps alike of as many terms as log2 t twice.
-
-    Args:
-        parts: laws of X, each of so many steps.
-
-    Raises:
-        NumericError: some X has too many point masses, or a density that polynomials do not
-            resolve.
-    """
+    """Return the density by convolutions alone, of log2 t terms twice for t steps alike."""
     if len(parts) > 1:
         points = math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size)
         if points > MOST_JUMPS:
@@ -279,7 +259,7 @@ def _one(shares: Shares) -> Term:
     if max(jumps.size, law.atom_loss.size) > MOST_JUMPS:
         raise NumericError(f"{law.label}: X has too many point masses, or jumps")
     edges = _laid(float(log_x.min()), float(log_x.max()), jumps)
-    found = Term(*fit(_loss_density(shares), edges, _least(0.0), NATS), jumps)
+    found = Term(*fit(_loss_density(shares), edges, partial(_least, 0.0), NATS), jumps)
     if _mean_error(found) > SHARP[-1]:
         raise NumericError(f"{law.label}: polynomials do not resolve the density of X")
     at, mass = (np.exp(each) for each in shares.points)
@@ -309,31 +289,22 @@ def _unseen(shares: Shares) -> Floats:
     return np.array([0.0, p]) + shares.steps * q
 
 
-def _least(place: float) -> Callable[[Floats], Floats]:
+def _least(place: float, x: Floats) -> Floats:
     """Log of a density that matters under Q, or, at large log R, under P."""
     # not where products lack what was cut from their factors
-    farthest = FIRST + CLOSER * place
-
-    def least(x: Floats) -> Floats:
-        found: Floats = np.where(x > place, farthest + place - x, BULK)
-        return found
-
-    return least
+    return np.where(x > place, FIRST + (CLOSER + 1.0) * place - x, BULK)
 
 
 def _trimmed(term: Term, place: float) -> Term:
     """A law of mass one, without the outer panels of the density that do not matter."""
     table, errors = term.table, term.errors
-    middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
-    x = middle[:, None] + half[:, None] * NODES
-    log_r = table(x.ravel()).reshape(x.shape)
-    mass = float(((np.exp(log_r) @ WEIGHTS) * half).sum())
-    mass += float(term.mass.sum())
+    x, log_r, lengths = _at_nodes(table)
+    mass = float((np.exp(log_r) * lengths).sum() + term.mass.sum())
     if not abs(mass - 1.0) <= _mean_error(term):
         raise NumericError(f"the law of a sum has a mass of {mass!r}, not one")
     coefficients = table.coefficients.copy()
     coefficients[:, 0] -= math.log(mass)
-    matters = (log_r > _least(place)(x)).any(axis=1)
+    matters = (log_r > _least(place, x)).any(axis=1)
     kept = np.flatnonzero(matters & (errors > 0.0))  # others are not resolved
     inner = slice(int(kept[0]), int(kept[-1]) + 1)
     edges = table.edges[inner.start : inner.stop + 1]
@@ -342,19 +313,20 @@ def _trimmed(term: Term, place: float) -> Term:
     return Term(table, errors[inner], jumps, term.at, term.mass / mass)
 
 
-class Term(NamedTuple):
-    """The law of R >= 0: the density of log R, errors of its log, and point masses.
+def _at_nodes(table: Table) -> tuple[Floats, Floats, Floats]:
+    """Nodes of all panels, the log density there, and the lengths that they stand for."""
+    middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
+    x = middle[:, None] + half[:, None] * NODES
+    return x, table(x.ravel()).reshape(x.shape), half[:, None] * WEIGHTS
 
-    Attributes:
-        table, errors: of the density.
-        jumps: log R at which it is not smooth, ends beyond which it is none among them.
-        at, mass: R that have masses, and these.
-    """
+
+class Term(NamedTuple):
+    """The law of R >= 0: the density of log R, errors of its log, and point masses."""
 
     table: Table
     errors: Floats
-    jumps: Floats = NONE
-    at: Floats = NONE
+    jumps: Floats = NONE  # log R at which it is not smooth, ends beyond which it is none among them
+    at: Floats = NONE  # R that have masses, and these
     mass: Floats = NONE
 
     @property
@@ -378,10 +350,6 @@ def _together(one: Term, other: Term, count: int) -> Term:
         value, error = np.sum(found, axis=0)
         return (2.0 * value, 2.0 * error) if one is other else (value, error)
 
-    def parts(w: Floats) -> tuple[Floats, Floats]:
-        """By those of the narrower law."""
-        return _convolved(other, one, 1.0, w)
-
     with np.errstate(divide="ignore"):
         logs = [(np.exp(a.jumps), np.append(np.exp(b.jumps), b.at))
                 for a, b in ((one, other), (other, one))]  # fmt: skip
@@ -402,12 +370,7 @@ def _together(one: Term, other: Term, count: int) -> Term:
     (lo, k), (hi, m) = ends
     narrow, place = 1e-9 * (hi - lo), math.log(count)
     edges = _laid(lo + narrow * (k == math.inf), hi - narrow * (m == math.inf), jumps)
-    try:
-        found = fit(_logs(halves), edges, _least(place), NATS, zeros=zeros)
-    except NumericError:
-        if one.at.size or other.at.size:
-            raise
-        found = fit(_logs(parts), edges, _least(place), NATS, zeros=zeros)
+    found = fit(_logs(halves), edges, partial(_least, place), NATS, zeros=zeros)
     return _trimmed(Term(*found, jumps, points, mass), place)
 
 
@@ -446,9 +409,8 @@ def _logs(density: Values) -> Values:
 
 def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats, Floats]:
     """Integral over r < w share of the densities at r and at w - r, and its error."""
-    edges, half = one.table.edges, 0.5 * np.diff(one.table.edges)[:, None]
-    x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * NODES
-    mass = np.exp(one.table(x.ravel()).reshape(x.shape)) * half * WEIGHTS
+    _, log_r, lengths = _at_nodes(one.table)
+    mass = np.exp(log_r) * lengths
     if share == 1.0:  # beside contours so little is noise
         mass[mass.max(axis=1) < FAINTEST * mass.max()] = 0.0
     spend(300.0 * w.size)
@@ -535,9 +497,8 @@ def _checked(
     steps, law = sum(s.steps for s in parts), max(parts, key=lambda s: s.error).law
     label = f"random allocation of {law.label}"
     table, errors = found.table, found.errors
-    middle, half = 0.5 * (table.edges[1:] + table.edges[:-1]), 0.5 * np.diff(table.edges)
-    x = middle[:, None] + half[:, None] * NODES
-    q = np.exp(table(x.ravel())).reshape(x.shape) * half[:, None] * WEIGHTS
+    x, log_q, lengths = _at_nodes(table)
+    q = np.exp(log_q) * lengths
     ends = table.edges[[0, -1]]
     with np.errstate(divide="ignore"):
         beyond = np.exp(table(ends)) * ~np.isin(ends, found.jumps)

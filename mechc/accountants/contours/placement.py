@@ -27,19 +27,14 @@ LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may h
 
 
 class Placement(NamedTuple):
-    """A real part with its period.
-
-    Attributes:
-        c, period: of the contour.
-        frequency: where phi is thought to have faded.
-        grid, log_b: real s > 0 and K(s) + s log s - (1+s) log(1+s); minus s eps they bound the
-            hockey-stick divergence at eps (docs/numerics.md, section 4).
-    """
+    """A real part with its period."""
 
     c: float
     period: float
-    frequency: float
-    grid: Floats
+    frequency: float  # where phi is thought to have faded
+    grid: Floats  # real s > 0
+    # K(s) + s log s - (1+s) log(1+s) there; minus s eps they bound the hockey-stick divergence at
+    # eps (docs/numerics.md, section 4)
     log_b: Floats
 
 

@@ -83,21 +83,15 @@ def _below(log_x: Floats, end: float, width: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """The law of X = exp(L) under Q.
+    """The law of X = exp(L) under Q."""
 
-    Attributes:
-        law: the law of the loss of removing a record.
-        steps: t.
-        log_floor, log_cap: X outside of this range are left out, little by little so that the law
-            of the others, which has less mass, has a smooth density.
-        width: of these ends, in log X; 0 where they are ends of parts of panels.
-    """
-
-    law: PrivacyLoss
-    steps: int
+    law: PrivacyLoss  # of the loss of removing a record
+    steps: int  # t
+    # X outside of this range are left out, little by little so that the law of the others, which
+    # has less mass, has a smooth density
     log_floor: float = -math.inf
     log_cap: float = math.inf
-    width: float = WIDTH
+    width: float = WIDTH  # of these ends, in log X; 0 where they are ends of parts of panels
 
     @property
     def error(self) -> float:
@@ -341,18 +335,8 @@ class Contour:
     def __init__(
         self, factors: Factors, a: float, period: float, most: float, blur: float = 0.0
     ) -> None:
-        """Evaluate phi out to where it has faded, if that is not more than so much work.
-
-        Args:
-            factors: X, of a range, and how many of them there are.
-            a: not 0, but for densities.
-            period: T.
-            most: nodes times frequencies.
-            blur: standard deviation of what is added to W, times |a|.
-
-        Raises:
-            NumericError: it is.
-        """
+        """Evaluate phi out to where it has faded, refused beyond `most` nodes times frequencies."""
+        # `blur` is the standard deviation of what is added to W, times |a|
         self.a, self.period, rough = a, period, together(factors)
         self.steps = float(factors[0][1])
         self.blur, variance = blur, (blur / a) ** 2 if blur else 0.0

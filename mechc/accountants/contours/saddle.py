@@ -28,7 +28,8 @@ _LARGEST = 1e15
 _SMALLEST = 1e-150  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = math.log(3.0)  # of one step up: K' may grow exponentially beyond the root
-_STEPS = 100  # of Newton's method, more than bisection takes
+_DOWNWARD = 9.0  # the same of one step down
+_STEPS = 200  # of Newton's method, more than bisection takes
 _CLOSE = 1.1  # ratio of a bracket whose upper end is a tilt that float64 cannot serve
 _UNUSABLE = 0.5  # rounding error of K at which a tilt no longer serves
 
@@ -79,32 +80,20 @@ def solve(composed: ComposedLoss, target: Target, epsilon: float) -> Tilt:
     reach = math.hypot(mean - epsilon, math.sqrt(6.0 * max(variance, 0.0)))
     # that of a quadratic K and the target eps + 3/(2t), kept small where K' may explode
     t = min(max(3.0 / max(mean - epsilon + reach, 1e-300), _SMALLEST), 2.0, 0.5 * end)
-    low, high, fall = 0.0, math.inf, 9.0
-    while not 0.0 < low < high < math.inf:
-        gap, slope = _gap(composed, target, t)
-        low, high = (t, high) if gap < 0.0 else (low, t)
-        if gap == 0.0 or (gap > 0.0 and t <= _SMALLEST) or low >= end * (1.0 - 1e-9):
-            return Tilt(t, gap == 0.0)
-        if gap > 0.0:  # as far as Newton says, within reason
-            newton = gap / (t * slope) if slope > 0.0 and gap < math.inf else fall
-            t, fall = max(t * math.exp(-min(max(1.1 * newton, 1e-6), fall)), _SMALLEST), 2.0 * fall
-        else:
-            newton = -gap / (t * slope) if slope > 0.0 else math.inf
-            t = min(t * math.exp(min(max(1.1 * newton, 1e-6), _UPWARD)), 0.5 * (t + end))
-    while _gap(composed, target, high)[0] == math.inf:  # a tilt that float64 cannot serve
-        middle = math.sqrt(low) * math.sqrt(high)
-        if high < _CLOSE * low:
-            return Tilt(low, False)
-        low, high = (middle, high) if _gap(composed, target, middle)[0] < 0.0 else (low, middle)
-    t = low
+    low, high, known = 0.0, math.inf, True  # whether float64 serves the upper end
     for _ in range(_STEPS):
         gap, slope = _gap(composed, target, t)
-        low, high = (t, high) if gap < 0.0 else (low, t)
-        step = -gap / (t * slope) if slope > 0.0 else math.inf
-        if abs(step) <= _SETTLED or high <= low * (1.0 + _SETTLED):
-            break
-        t = t * math.exp(step) if abs(step) < _UPWARD else math.inf
-        t = t if low < t < high else math.sqrt(low) * math.sqrt(high)
+        if gap < 0.0:
+            low = t
+        else:
+            high, known = t, gap < math.inf
+        step = -gap / (t * slope) if slope > 0.0 else math.copysign(math.inf, -gap)
+        if gap == 0.0 or abs(step) <= _SETTLED or high <= low * (1.0 + _SETTLED):
+            return Tilt(t, True)
+        if low >= end * (1.0 - 1e-9) or high <= _SMALLEST or (not known and high < _CLOSE * low):
+            return Tilt(low or high, False)
+        new = min(t * math.exp(min(max(step, -_DOWNWARD), _UPWARD)), 0.5 * (t + end))
+        t = new if low < new < high else math.sqrt(low) * math.sqrt(high)
     return Tilt(t, True)
 
 

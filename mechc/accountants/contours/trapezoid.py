@@ -32,12 +32,11 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.characteristic import Law, Tilted, turned_by
+from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.placement import Placement
 from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
@@ -52,6 +51,7 @@ Complexes = NDArray[np.complex128]
 
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
+MASSES = 16.0 * EPS  # relative error of masses of atoms that kernels make of their parameters
 MOST_FREQUENCIES = 4_000_000  # , 100 bytes each while they are summed
 
 
@@ -165,22 +165,6 @@ class Lattice:
         return float(round((period / self.step - 1.0) / 2.0))
 
 
-class Totals(NamedTuple):
-    """Trapezoid sums in units of their first term.
-
-    Attributes:
-        lower, estimate, upper: sums for a payoff not above the true one, close to it, not below it.
-        noise: bound on their rounding.
-        truncation: bound on what frequencies beyond the last add.
-    """
-
-    lower: float
-    estimate: float
-    upper: float
-    noise: float
-    truncation: float
-
-
 def _shaky(law: PrivacyLoss) -> Floats:
     """How many EPS losses on a lattice may be off: they are differences of logs of masses."""
     # The masses of a table have been rounded themselves.
@@ -189,14 +173,10 @@ def _shaky(law: PrivacyLoss) -> Floats:
 
 
 def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float, float]:
-    """Bound what rounding of losses on a lattice does at tilt c.
+    """How far rounding of losses moves K(c), and them off the payoff's lattice in mean and at most.
 
     Such a loss is a difference of logs of masses, off by their rounding however small it is
     itself; moving a loss by d moves K(c) by c d.
-
-    Returns:
-        How far K(c) moves; and how far composed losses lie from the lattice of the payoff, in the
-        tilted mean and at most, 0 where it has none.
     """
     common = payoff if isinstance(payoff, Lattice) else None
     moved, mean = 0.0, 4.0 * EPS * abs(common.offset) if common else 0.0
@@ -227,13 +207,7 @@ class Contour:
     """
 
     def __init__(self, law: Law, payoff: Smooth | Lattice, where: Placement) -> None:
-        """Fix the contour; nodes are evaluated on demand.
-
-        Args:
-            law: the composition, resolved as far as the first nodes need.
-            payoff: transform of the payoff.
-            where: real part, period, and bounds on images.
-        """
+        """Fix the contour, of a law resolved as far as the first nodes need, which follow."""
         self.c, self.period = where.c, payoff.period(where.period)
         self.payoff = payoff
         steps = law.steps
@@ -257,13 +231,9 @@ class Contour:
         self.tilted = Tilted(law, self.c)
         self.reach = min(s.loss.frequency for s in law.steps)
         moved, *self.strayed = rounded(law, self.c, self.payoff)
-        self.tolerance = law.tolerance + self.tilted.lost + 1e-15 + moved
+        atoms = sum(s.count for s in law.steps if s.loss.atom_loss.size)
+        self.tolerance = law.tolerance + self.tilted.lost + 1e-15 + moved + MASSES * atoms
         self.unresolved = law.unresolved(self.c)
-
-    @property
-    def work(self) -> int:
-        """Node evaluations spent so far."""
-        return int(self.re.size * self.cost)
 
     def extend(self, nodes: int) -> None:
         """Evaluate log phi until `nodes` frequencies are known."""
@@ -286,16 +256,6 @@ class Contour:
         """Number of frequencies evaluated so far."""
         return int(self.re.size)
 
-    @property
-    def expected(self) -> float:
-        """Number of frequencies that the law was resolved for; 0 on a lattice, which has an end."""
-        return 0.0 if math.isfinite(self.payoff.edge) else self.reach / self.h
-
-    @property
-    def complete(self) -> bool:
-        """All frequencies of a periodic integrand are known."""
-        return self.re.size >= self.most
-
     def weight(self, epsilon: float) -> float:
         """Return W(c), the size of the first term; 0 where doubles do not hold its digits."""
         if self._weight[0] != epsilon:  # asked several times for each epsilon
@@ -309,11 +269,15 @@ class Contour:
         y = self.h * np.arange(1.0, self.re.size + 1.0)
         z = np.asarray(self.c + 1j * y, np.complex128)
         turn, size = self.mean - epsilon, abs(self.mean) + abs(epsilon)
-        # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel
+        turns = 8.0 + np.abs(self.re) + 2.0 * (np.abs(self.im) + y * size)
+        # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel: one
+        # of the factors that make up exp(re), whose log is at most this share of re
         error, share = 2.0 * grown(self.tolerance) / EPS, 1.0 / float(self.tilted.counts.min())
         with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
-            value, noise = turned_by(self.re, self.im, factor, y, turn, size, error, share)
+            noise = np.exp(self.re) * turns + np.exp((1.0 - share) * self.re) * error
+            value: Complexes = factor * np.exp(self.re + 1j * (self.im + y * turn))
+            noise *= np.abs(factor)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
@@ -345,24 +309,27 @@ class Contour:
         total = first + 2.0 * float(np.sum(values[::-1]))
         noise = 2.0 * noise + error + EPS * 4.0 * float(np.abs(values).sum())
         tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
-        return self.conclude(epsilon, Totals(total, total, total, noise, tail))
+        return self.conclude(epsilon, (total, total, total), noise, tail, self._images)
 
     def conclude(
-        self, epsilon: float, totals: Totals, images: Floats | None = None
-    ) -> Answer | None:
+        self, epsilon: float, sums: tuple[float, float, float], noise: float, truncation: float,
+        images: Floats,
+    ) -> Answer | None:  # fmt: skip
         """Subtract images from a trapezoid sum and allow for errors, as shares of the sum."""
-        total, start = float(totals.upper), self.weight(epsilon)
+        # sums in units of their first term, for payoffs not above the true one, close to it and not
+        # below it; bounds on their rounding, and on what frequencies beyond the last add
+        low, middle, total = sums
+        start = self.weight(epsilon)
         if not (total > 0.0 and start * total > 0.0):  # a product may underflow
             return None
         log_s = self.k - self.c * epsilon + math.log(start / self.period) + math.log(total)
-        tail = min(1e50, float(totals.truncation) / total)
+        tail = min(1e50, truncation / total)
         chernoff = self.period / (start * total)  # of the probability, in units of the sum
-        error = tail + float(totals.noise) / total + grown(self.unresolved) * chernoff
+        error = tail + noise / total + grown(self.unresolved) * chernoff
         if isinstance(self.payoff, Lattice):
             mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
             error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
-        low, middle = totals.lower / total, totals.estimate / total
-        images = self._images if images is None else images
+        low, middle = low / total, middle / total
         found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), images)
         lower, estimate, upper, _, share, right, unknown, rounding = found
         if not upper < math.inf:
@@ -481,15 +448,9 @@ def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
 
     Moving every loss by d moves the answer by at most d P(L > eps - d), where Chernoff's bound of
     the probability is `chernoff` sums at d = 0; and by at most the share d / (exp(gap - d) - 1),
-    where the next lattice point is farther than d from epsilon.
-
-    Args:
-        c: the tilt.
-        gap: distance from epsilon to the next lattice point.
-        mean: of d, tilted.
-        most: largest d.
-        chernoff: see above.
+    where the next lattice point, at a distance `gap`, is farther than d from epsilon.
     """
+    # `mean` and `most` of d, the mean tilted at c
     share = mean * math.exp(min(50.0, c * most)) * chernoff
     if gap > most:
         share = min(share, most / math.expm1(min(gap - most, 50.0)))
@@ -563,8 +524,6 @@ class Blurred:
         more = EPS * float((noise * np.abs(factor * bump)).sum())
         more += (contour.tolerance + contour.rounding) * abs(density)
         density = max(density, 0.0)
-        totals = Totals(
-            lower=upper - density, estimate=upper - 0.4 * density, upper=upper,
-            noise=2.0 * (error + more), truncation=(tail + blur.excess * far) * contour.period,
-        )  # fmt: skip
-        return contour.conclude(epsilon, totals, self._images)
+        sums = upper - density, upper - 0.4 * density, upper
+        left_out = (tail + blur.excess * far) * contour.period
+        return contour.conclude(epsilon, sums, 2.0 * (error + more), left_out, self._images)
