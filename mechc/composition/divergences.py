@@ -41,14 +41,14 @@ from mechc.accountants.classical.clt import log_gaussian_bounds
 from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, asked, from_log
 from mechc.errors import DeclarationError, InternalError, NumericError, UnsupportedError
-from mechc.numeric.allowance import OutOfWorkError, share
+from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.roots import switch
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 if TYPE_CHECKING:
     from mechc.composition.evaluation import Evaluation
-    from mechc.protocol import Run
+    from mechc.protocol import Run, Use
 
 
 CELLS = 8  # of one width at first; those that allow the largest mu are halved
@@ -60,6 +60,7 @@ CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
+FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
 LARGE = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
@@ -78,10 +79,37 @@ NORMAL, BESIDE = NormalDist(), 0.15  # and how far beside a guess it starts, in 
 FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
 
-def renyi(evaluation: Evaluation, order: float) -> Bound:
-    """Return bounds on the Rényi divergence of one order, the larger of the directions."""
-    answers = [evaluation.renyi(direction, order) for direction in evaluation.directions]
-    return max(answers, key=lambda b: float(b.upper))
+def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
+    """Return bounds on the Rényi divergence of one order, the larger of the directions.
+
+    Where no quadrature follows a large order: divergences grow with the order, up to the largest
+    loss, and D_alpha <= rho alpha where rho is known in closed form.
+    """
+    try:
+        answers = [evaluation.renyi(direction, order) for direction in evaluation.directions]
+        return max(answers, key=lambda b: float(b.upper))
+    except (NumericError, OutOfWorkError):
+        if not FAR_ORDER < order < math.inf:
+            raise
+        upper = math.fsum(
+            n * _most(event, evaluation.directions, order) for event, n in composition.parts
+        )
+        if not upper < math.inf:
+            raise
+        with spared():
+            known = renyi(composition, evaluation, FAR_ORDER)
+        return replace(known, estimate=math.nan, upper=upper, detail={
+            **known.detail, "wide": f"no quadrature for this order; lower side of {FAR_ORDER:g}"
+        })  # fmt: skip
+
+
+def _most(event: Use, directions: Iterable[str], order: float) -> float:
+    """A bound on the Rényi divergence of one use that needs no quadrature, inf where none is."""
+    bounds = [event.rho_bound() * order * (1.0 + 8 * EPS)]
+    laws = [event.loss(direction) for direction in directions]
+    if all(law.log_infinite == -math.inf for law in laws):
+        bounds.append(max(law.support[1] + law.loss_error for law in laws) * (1.0 + 32 * EPS))
+    return min((b for b in bounds if b == b), default=math.inf)
 
 
 def zcdp(composition: Run, direction: str) -> Bound:

@@ -456,8 +456,9 @@ class Queries(SetOnce, ABC):
         """
         from mechc.composition import divergences
 
+        question = partial(divergences.renyi, self.composition())
         how = {"direction": direction, "max_work": max_work}
-        return self._ask(Quantity.RENYI, as_order, orders, divergences.renyi, how)
+        return self._ask(Quantity.RENYI, as_order, orders, question, how)
 
     def gdp(
         self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any
