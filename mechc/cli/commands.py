@@ -443,9 +443,7 @@ def curve(
     run = what.run()
     bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
-        from mechc.report.plot import repeated
-
-        repeated(run, numbers, bound, delta, plot)
+        run.plot(plot, kind="steps", delta=delta, counts=numbers, method=method)
     _print(ctx, {"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
 
 

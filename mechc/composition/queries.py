@@ -333,8 +333,8 @@ class Queries(SetOnce, ABC):
             raise DeclarationError(f"beside={beside!r} (expected runs or events by their names)")
         log = as_flag("log", log)
         return plot.run(
-            self, path, kind=kind, delta=delta, counts=repeated, ax=ax, label=label, beside=beside,
-            methods=methods, target=target, smallest=smallest, log=log, epoch=epoch, **how,
+            self, path, plot.Look(delta, repeated, smallest, log, epoch), kind=kind, ax=ax,
+            label=label, beside=beside, methods=methods, target=target, **how,
         )  # fmt: skip
 
     def cite(self) -> str:

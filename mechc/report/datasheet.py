@@ -169,7 +169,7 @@ def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
 
 def _blank() -> tuple[Any, Any]:
     """A figure with room for short tick labels: to lay out by what is drawn takes twice as long."""
-    figure, axes = plot.blank(*SIZE, layout=None)
+    figure, axes = plot.blank(*SIZE, constrained=False)
     axes.set_position((0.15, 0.15, 0.82, 0.77))
     axes.ticklabel_format(scilimits=(-2, 4))
     return figure, axes

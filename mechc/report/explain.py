@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PAPER = {"sensitivity": "Delta", "scale": "b", "sampling_rate": "q"}
 """How papers call what parameters are called here."""
 SHORT = 120  # of one that is printed beside others
+UNSOLVED = (Kind.PLATEAU, Kind.UNSPLIT)  # regions on which no output belongs to a loss
 LONGEST = 320  # characters of a formula that is printed unasked: four lines of a terminal
 
 
@@ -130,36 +131,28 @@ def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
         reverse = derive(normalise(declaration.reverse))
         for section in _sections(reverse, declaration.reverse, whole):
             sections.append(Section(f"add direction: {section.heading}", section.lines))
-    if not whole:
-        sections = [
-            Section(section.heading, tuple(_shortened(line) for line in section.lines))
-            for section in sections
-        ]
     return Explanation(declaration.name, tuple(sections))
-
-
-def _shortened(line: Line) -> Line:
-    """A line as it is, or without a formula that fills a screen."""
-    if line.formula is None or len(sympy.sstr(line.formula)) <= LONGEST:
-        return line
-    return Line(line.label, f"{line.words} a long formula, see explain(whole=True)")
 
 
 def _sections(calculus: Calculus, declaration: Any, whole: bool) -> Iterator[Section]:
     pair = calculus.pair
     names = _symbols(pair)
+
+    def section(heading: str, lines: Iterable[Line], names: Any = names) -> Section:
+        return Section(heading, tuple(_printed(line, names, whole) for line in lines))
+
     heading = f"{pair.name}: {pair.about}" if pair.about else pair.name
-    yield Section(heading, tuple(_head(pair, declaration, names)))
+    yield section(heading, _head(pair, declaration, names), {})
     for case in calculus.cases:
         where = "" if case.condition == sympy.true else f" if {case.condition.xreplace(names)}"
-        lines = _loss(calculus, case) if whole else _branches(calculus, case)
-        yield Section(f"loss{where}", tuple(_renamed(line, names) for line in lines))
-        lines = _transforms(calculus, case, whole)
-        yield Section(f"transforms{where}", tuple(_renamed(line, names) for line in lines))
+        atoms = [Line("atom", _atom(atom)) for atom in case.atoms]
+        branches = _regions(calculus, case) if whole else _branches(calculus, case)
+        yield section(f"loss{where}", (*branches, *atoms))
+        yield section(f"transforms{where}", _transforms(calculus, case, whole))
     notes = [Line("tail", words) for words in calculus.tails]
     notes += [Line("note", words) for words in (*pair.notes, *calculus.notes)]
     if notes:
-        yield Section("notes", tuple(_renamed(note, names) for note in notes))
+        yield section("notes", notes)
 
 
 def _symbols(pair: Pair) -> dict[Any, Any]:
@@ -172,16 +165,17 @@ def _symbols(pair: Pair) -> dict[Any, Any]:
     }
 
 
-def _renamed(line: Line, names: dict[Any, Any]) -> Line:
-    """A line in a paper's symbols."""
+def _printed(line: Line, names: dict[Any, Any], whole: bool) -> Line:
+    """A line in a paper's symbols, without a formula that fills a screen unless it is asked for."""
     words = line.words
     for symbol, other in names.items():
         words = re.sub(rf"\b{symbol}\b", str(other), words)
-    formulas = (
+    formula, inverse = (
         f if f is None else sympy.sympify(f).xreplace(names) for f in (line.formula, line.inverse)
     )
-    formula, inverse = formulas
-    return replace(line, words=words, formula=formula, inverse=inverse)
+    if not whole and formula is not None and len(sympy.sstr(formula)) > LONGEST:
+        return Line(line.label, f"{words} a long formula, see explain(whole=True)")
+    return Line(line.label, words, formula, inverse)
 
 
 def _head(pair: Pair, declaration: Any, names: dict[Any, Any]) -> Iterator[Line]:
@@ -205,37 +199,27 @@ def _head(pair: Pair, declaration: Any, names: dict[Any, Any]) -> Iterator[Line]
 def _branches(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
     """The loss, and the output that has it, a line a branch."""
     for region in case.regions:
-        label = f"{region.kind.replace('_', ' ')} on {_interval(calculus, region)}"
-        if region.loss is None:
-            yield Line("branch", label)
-        elif region.kind in (Kind.PLATEAU, Kind.UNSPLIT):
-            yield Line("branch", f"{label}: L =", region.loss)
-        else:
-            solved = None
-            if isinstance(region.inverse, Closed) and len(str(region.inverse.expr)) < SHORT:
-                solved = sympy.Eq(calculus.pair.variable, region.inverse.expr, evaluate=False)
-            yield Line("branch", f"{label}: L =", region.loss, solved)
-    for atom in case.atoms:
-        yield Line("atom", _atom(atom))
+        label, solved = _where(calculus, region), None
+        known = region.inverse.expr if isinstance(region.inverse, Closed) else None
+        if known is not None and region.kind not in UNSOLVED and len(str(known)) < SHORT:
+            solved = sympy.Eq(calculus.pair.variable, known, evaluate=False)
+        yield Line("branch", label if region.loss is None else f"{label}: L =", region.loss, solved)
 
 
-def _interval(calculus: Calculus, region: Region) -> str:
-    bracket = "{} .. {}" if calculus.pair.measure is Measure.LATTICE else "({}, {})"
-    return bracket.format(region.lo, region.hi)
+def _where(calculus: Calculus, region: Region) -> str:
+    between = "{} on {} .. {}" if calculus.pair.measure is Measure.LATTICE else "{} on ({}, {})"
+    return between.format(region.kind.replace("_", " "), region.lo, region.hi)
 
 
-def _loss(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
+def _regions(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
     for region in case.regions:
-        ends = _interval(calculus, region)
-        yield Line("region", f"{region.kind.replace('_', ' ')} on {ends}")
+        yield Line("region", _where(calculus, region))
         for label, terms in (("  log p", region.p), ("  log q", region.q)):
             yield Line(label, formula=log_sum(terms) if terms else sympy.Symbol("-oo"))
         if region.loss is not None:
             yield Line("  loss", _range(region), region.loss)
-            if region.kind not in (Kind.PLATEAU, Kind.UNSPLIT):
+            if region.kind not in UNSOLVED:
                 yield _entry("  inverse", region.inverse)
-    for atom in case.atoms:
-        yield Line("atom", _atom(atom))
 
 
 def _range(region: Region) -> str:

@@ -6,6 +6,7 @@ legend, which stands below the axes of a figure that is the library's own. All l
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,23 +50,24 @@ def write(axes: Axes, below: bool) -> None:
     figure: Any = axes.figure
     figure.draw_without_rendering()
     curves = {line: _curve(axes, line) for line in axes.lines}
-    taken = [_box(text.get_window_extent()) for text in axes.texts]
+    boxes = [text.get_window_extent().get_points() for text in axes.texts]
+    taken = [_cover(box.mean(axis=0), box[1] - box[0]) for box in boxes]
     written: list[Any] = []
     for line in named:
         text = axes.text(0.0, 0.0, str(line.get_label()), color=line.get_color(),
                          fontsize="small", ha="center", va="center", rotation_mode="anchor",
                          transform=axes.transAxes)  # fmt: skip
         written.append(text)
-        extent = text.get_window_extent()
+        size = np.array(text.get_window_extent().size)
         others = np.concatenate([np.empty((0, 2)), *(curves[o] for o in axes.lines if o != line)])
-        place = _best(curves[line], others, taken, (extent.width, extent.height), axes.bbox)
+        place = _best(curves[line], others, taken, size, axes.bbox)
         if place is None:
             _legend(axes, named, written, below)
             return
         x, y = axes.transAxes.inverted().transform(place.middle)
         text.set_position((float(x), float(y)))
         text.set_rotation(np.degrees(place.angle))
-        taken.append(_turned(place, extent.width, extent.height))
+        taken.append(_cover(place.middle, size, place.angle))
 
 
 def _legend(axes: Axes, named: Sequence[Any], written: Sequence[Any], below: bool) -> None:
@@ -103,55 +105,43 @@ def _curve(axes: Axes, line: Any) -> Floats:
 
 
 def _best(
-    own: Floats, others: Floats, taken: Sequence[Floats], size: tuple[float, float], frame: Any
+    own: Floats, others: Floats, taken: Sequence[Floats], size: Floats, frame: Any
 ) -> _Place | None:
     """The best place of a name of this size, None if there is none."""
-    width, height = size
     (left, low), (right, high) = frame.get_points()
     fixed = np.concatenate([np.empty((0, 2)), *taken])
-    reach = max(int(0.5 * width / SPACING), 2)
+    reach = max(int(0.5 * size[0] / SPACING), 2)
     best: _Place | None = None
-    for k in np.unique(np.linspace(0, len(own) - 1, PLACES).astype(int)) if len(own) else ():
+    tried = np.unique(np.linspace(0, len(own) - 1, PLACES).astype(int)) if len(own) else ()
+    for k, gap, side in itertools.product(tried, GAPS, (1.0, -1.0)):
         along = own[min(k + reach, len(own) - 1)] - own[max(k - reach, 0)]
         along = along if along[0] >= 0.0 else -along
-        angle = float(np.arctan2(along[1], along[0])) if width > SHORT * height else 0.0
-        u, v = _axes_of(angle)
-        for gap in GAPS:
-            for side in (1.0, -1.0):
-                middle = own[k] + side * (gap + 0.5 * height) * v
-                half = 0.5 * (width * np.abs(u) + height * np.abs(v)) + MARGIN
-                if not (left + half[0] < middle[0] < right - half[0]
-                        and low + half[1] < middle[1] < high - half[1]):  # fmt: skip
-                    continue
-                near, far, else_ = (
-                    float(np.min(np.maximum(
-                        np.abs((points - middle) @ u) - 0.5 * width,
-                        np.abs((points - middle) @ v) - 0.5 * height,
-                    ), initial=FAR))
-                    for points in (own, others, fixed)
-                )  # fmt: skip
-                if near < 1.5 or min(far, else_) < MARGIN or far < NEARER * gap:
-                    continue
-                worth = far - 0.5 * gap - TILT * abs(np.sin(angle))
-                if best is None or worth > best.worth:
-                    best = _Place(middle, angle, worth)
+        angle = float(np.arctan2(along[1], along[0])) if size[0] > SHORT * size[1] else 0.0
+        turn = _turn(angle)
+        middle = own[k] + side * (gap + 0.5 * size[1]) * turn[1]
+        half = 0.5 * size @ np.abs(turn) + MARGIN
+        if not (left + half[0] < middle[0] < right - half[0]
+                and low + half[1] < middle[1] < high - half[1]):  # fmt: skip
+            continue
+        near, far, else_ = (
+            float(np.min(np.max(abs((points - middle) @ turn.T) - 0.5 * size, 1), initial=FAR))
+            for points in (own, others, fixed)
+        )
+        if near < 1.5 or min(far, else_) < MARGIN or far < NEARER * gap:
+            continue
+        worth = far - 0.5 * gap - TILT * abs(np.sin(angle))
+        if best is None or worth > best.worth:
+            best = _Place(middle, angle, worth)
     return best
 
 
-def _axes_of(angle: float) -> tuple[Floats, Floats]:
-    """Unit vectors along and across a text."""
-    along = np.array([np.cos(angle), np.sin(angle)])
-    return along, np.array([-along[1], along[0]])
+def _turn(angle: float) -> Floats:
+    """Unit vectors along and across a text, one a row."""
+    return np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
 
 
-def _turned(place: _Place, width: float, height: float) -> Floats:
-    """Points that cover a name."""
-    u, v = _axes_of(place.angle)
-    a, b = np.meshgrid(np.linspace(-0.5, 0.5, 24) * width, np.linspace(-0.5, 0.5, 4) * height)
-    return place.middle + a.reshape(-1, 1) * u + b.reshape(-1, 1) * v
-
-
-def _box(extent: Any) -> Floats:
-    """Points that cover a text that stands already."""
-    (a, b), (c, d) = extent.get_points()
-    return _turned(_Place(np.array([a + c, b + d]) / 2.0, 0.0, 0.0), c - a, d - b)
+def _cover(middle: Floats, size: Floats, angle: float = 0.0) -> Floats:
+    """Points that cover a text."""
+    cells = np.stack(np.meshgrid(np.linspace(-0.5, 0.5, 24), np.linspace(-0.5, 0.5, 4)), axis=-1)
+    covered: Floats = middle + (cells.reshape(-1, 2) * size) @ _turn(angle)
+    return covered

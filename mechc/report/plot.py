@@ -11,7 +11,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.protocol import Asked, Kernel, Run
+    from mechc.protocol import Asked, Kernel
 
 
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
@@ -44,6 +44,9 @@ CHORD = 8  # points of each chord of a profile
 FEW = 32  # counts of a curve that are marked
 
 
+How: TypeAlias = dict[str, Any]
+
+
 class Look(NamedTuple):
     """What a figure is drawn with, besides the runs in it."""
 
@@ -56,19 +59,15 @@ class Look(NamedTuple):
 
 def run(
     what: Asked,
-    path: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str] | None,
+    look: Look,
     *,
-    kind: str = "profile",
-    delta: float = 1e-5,
-    counts: Iterable[int] | None = None,
-    ax: Axes | None = None,
-    label: str = "",
-    beside: Mapping[str, Asked] | None = None,
-    methods: Iterable[str] = (),
-    target: float | None = None,
-    smallest: float = 1e-12,
-    log: bool = False,
-    epoch: float = 1.0,
+    kind: str,
+    ax: Axes | None,
+    label: str,
+    beside: Mapping[str, Asked] | None,
+    methods: Iterable[str],
+    target: float | None,
     **how: Any,
 ) -> Figure:
     """Draw one aspect of events or compositions; arguments as for the method `plot`.
@@ -78,10 +77,9 @@ def run(
         UnsupportedError: matplotlib is not installed, or the file cannot be written.
     """
     check_one_of("kind", kind, KINDS)
-    if not LEAST <= smallest < 0.1:
-        raise DeclarationError(f"smallest={smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
+    if not LEAST <= look.smallest < 0.1:
+        raise DeclarationError(f"smallest={look.smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
     check(path)
-    look = Look(delta, None if counts is None else list(counts), smallest, log, epoch)
     own, how = label or ("this run" if beside else ""), {"rtol": SEEN, **how}
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
     runs += [(name, other, how) for name, other in (beside or {}).items()]
@@ -91,7 +89,6 @@ def run(
         runs = [(f"{name} ({known.words})", one, asked) for (name, one, asked), known in named]
     for name, _, _ in runs:
         _check_formula(name)
-    figure: Any
     figure, axes = blank() if ax is None else _given(ax)
     for index, (name, one, asked) in enumerate(runs):
         KINDS[kind](axes, one, asked, look, name, index)
@@ -113,20 +110,7 @@ def run(
     labels.write(axes, below=ax is None)
     if path is not None:
         save(figure, path)
-    drawn: Figure = figure
-    return drawn
-
-
-def repeated(
-    what: Run, counts: Sequence[int], bound: Bound, delta: float, path: str | os.PathLike[str]
-) -> None:
-    """Draw epsilon after each of several repetitions of a run, of bounds that are known."""
-    figure, axes = blank()
-    _course(axes, counts, bound, delta, "repetitions" if what.count > 1 else "steps")
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
-    _entitle(axes, repr(what), whole=True)
-    save(figure, path)
+    return figure
 
 
 def bars(
@@ -151,7 +135,6 @@ def bars(
         joined: the first and the last value of a row are the ends of an interval, one without an
             end an arrow; a mark without them is hollow.
     """
-    figure: Any
     figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else _given(ax)
     marks = "|D|" if joined else "os^v*P"
     names = list(rows)
@@ -187,8 +170,7 @@ def bars(
     figure.suptitle("\n".join(textwrap.wrap(title, 86)), fontsize="medium")
     if path is not None:
         save(figure, path)
-    drawn: Figure = figure
-    return drawn
+    return figure
 
 
 def draw(
@@ -198,7 +180,7 @@ def draw(
     *,
     label: str = "",
     index: int = 0,
-    between: Callable[[Floats, Floats], tuple[Floats, Floats]] | None = None,
+    between: Callable[[Floats, Floats], Iterable[Floats]] | None = None,
 ) -> None:
     """Draw one curve with its interval; what is drawn between points is on the safe side too.
 
@@ -261,26 +243,24 @@ def _line(axes: Axes, x: Any, y: Any, label: str, index: int, **how: Any) -> Non
     axes.plot(x, y, linestyle=_dashes(index), **style, **how)
 
 
-def _profile(
-    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
-) -> None:
+def _profile(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """Epsilon against delta."""
     count = 80 - round(math.log10(look.smallest))  # chords over e^8 look like stairs
     logs = np.linspace(math.log(look.smallest), math.log(0.2), count)
     answer = what.epsilon(log_delta=logs, **how)
-    draw(axes, np.exp(logs), answer, label=label, index=index, between=_profile_chords)
+    draw(
+        axes,
+        np.exp(logs),
+        answer,
+        label=label,
+        index=index,
+        between=lambda x, y: np.flip(chords(y[::-1], x[::-1])),
+    )
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
     axes.set_xlim(look.smallest, 1.0)
 
 
-def _profile_chords(delta: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-    fine, down = chords(epsilon[::-1], delta[::-1])
-    return down[::-1], fine[::-1]
-
-
-def _tradeoff(
-    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
-) -> None:
+def _tradeoff(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """False negative against false positive rate; on log axes the true positive rate."""
     least = 1e-6 if look.log else 1e-4
     half = np.logspace(math.log10(least), math.log10(0.5), 60 if look.log else 50)
@@ -306,26 +286,22 @@ def _tradeoff(
         axes.set(xlim=(0, 1), ylim=(0, 1))
 
 
-def _steps(
-    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
-) -> None:
+def _steps(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """Epsilon in the course of the run."""
-    unit, steps, each = _repeated(what.composition(), look.counts)
-    bound = unit.epsilon_curve(delta=look.delta, counts=steps, **how)
-    word = "repetitions" if each == 1 and look.counts is not None else "steps"
+    run, counts, each = what.composition(), look.counts, 1
+    if counts is None:  # of a run that repeats itself, from its first step to its last
+        unit, times = run.unit()
+        counts = np.unique(np.linspace(1, times, 240).round().astype(int)).tolist()
+        run, counts = (unit, counts) if times > 1 else (run, list(range(1, 101)))
+        each = max(run.count, 1)
+    bound = run.epsilon_curve(delta=look.delta, counts=counts, **how)
+    draw(axes, np.multiply(counts, each) / look.epoch, bound, label=label, index=index)
+    word = "steps" if look.counts is None or run.count == 1 else "repetitions"
     word = word if look.epoch == 1.0 else "epochs"
-    _course(axes, np.multiply(steps, each) / look.epoch, bound, look.delta, word, label, index)
+    axes.set(xlabel=word, ylabel=_epsilon_at(look.delta))
 
 
-def _course(
-    axes: Axes, at: ArrayLike, bound: Bound, delta: float, word: str, label: str = "",
-    index: int = 0,
-) -> None:  # fmt: skip
-    draw(axes, at, bound, label=label, index=index)
-    axes.set(xlabel=word, ylabel=_epsilon_at(delta))
-
-
-def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int) -> None:
+def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """The law of the privacy loss: shares of cells, and point masses of one step as lines."""
     # exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
     reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
@@ -359,14 +335,11 @@ def _loss(axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, 
         axes.set_xlim(min(low, old[0]), max(high, old[1]))
 
 
-def _densities(
-    axes: Axes, what: Asked, how: dict[str, Any], look: Look, label: str, index: int
-) -> None:
+def _densities(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """The two output laws of one use."""
-    mechanism, theta = getattr(what, "mechanism", None), getattr(what, "theta", ())
-    if mechanism is None:
+    if not hasattr(what, "mechanism"):
         raise DeclarationError("kind='densities' is of one use of a mechanism, not of several")
-    densities(axes, mechanism.kernel, np.array(theta, dtype=np.float64), label, 2 * index)
+    densities(axes, what.mechanism.kernel, np.array(what.theta), label, 2 * index)
 
 
 def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index: int = 0) -> None:
@@ -418,16 +391,13 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
     return np.linspace(lo, hi, 1501)
 
 
-Drawn = Callable[["Axes", "Asked", dict[str, Any], Look, str, int], None]
-KINDS: dict[str, Drawn] = {
+KINDS: dict[str, Callable[[Axes, Asked, How, Look, str, int], None]] = {
     "profile": _profile, "tradeoff": _tradeoff, "steps": _steps, "loss": _loss,
     "densities": _densities,
 }  # fmt: skip
 
 
-def _proven_tradeoff(
-    what: Asked, how: dict[str, Any], rates: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _proven_tradeoff(what: Asked, how: How, rates: Floats) -> tuple[Floats, Floats, Floats]:
     """The largest of the lines 1 - delta - alpha e^eps that were evaluated, all proven."""
     # Of two directions the smaller; where nothing is proven, the estimates.
     names = what.composition().directions(how.get("direction", "both"))
@@ -463,17 +433,6 @@ def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
         corners.append((at, y + slope * (at - x)))
     x, y = np.array([*corners, (1.0, 0.0)]).T
     return x, y
-
-
-def _repeated(run: Run, counts: Iterable[int] | None) -> tuple[Run, Sequence[int], int]:
-    """What is repeated, how often, and the steps of one repetition."""
-    # By default a run that repeats itself from its first step to its last, else 100 times the run.
-    if counts is not None:
-        return run, list(counts), 1
-    unit, times = run.unit()
-    if times < 2:
-        return run, range(1, 101), max(run.count, 1)
-    return unit, np.unique(np.linspace(1, times, 240).round().astype(int)).tolist(), unit.count
 
 
 def _check_formula(name: str) -> None:
@@ -551,10 +510,7 @@ def _canvas() -> Any:
 
 
 def blank(
-    width: float = 6.4,
-    height: float = 4.2,
-    columns: int = 1,
-    layout: Literal["constrained"] | None = "constrained",
+    width: float = 6.4, height: float = 4.2, columns: int = 1, *, constrained: bool = True
 ) -> tuple[Figure, Any]:
     """Return a figure and its axes, without a display.
 
@@ -562,7 +518,7 @@ def blank(
         UnsupportedError: matplotlib is not installed.
     """
     canvas = _canvas()
-    figure = _shown()(figsize=(width, height), layout=layout)
+    figure = _shown()(figsize=(width, height), layout="constrained" if constrained else None)
     canvas(figure)
     axes = figure.subplots(1, columns)
     for one in np.atleast_1d(axes):

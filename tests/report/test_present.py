@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mechc
-from mechc.accountants.bound import Bound
 from mechc.cli import comparison
 from mechc.errors import UnsupportedError
-from mechc.report import stages
 from mechc.report.tables import number
 
 
@@ -72,11 +70,6 @@ def test_explanation_shows_a_pair_declared_for_add(tmp_path):
     assert mechanism().delta(0.5).estimate == add.estimate
     again = mechc.load(path)  # both kernels from the cache
     assert again().delta(0.5, direction="add").estimate == pytest.approx(add.estimate)
-
-
-def test_outline_of_nested_data():
-    lines = stages.outline(Bound(0.1, 0.2, 0.3, "m", "proven", {"a": 1}))
-    assert lines[0] == "Bound" and "  upper: 0.3" in lines
 
 
 def test_comparison_asks_every_method_and_shows_refusals(laplace):
