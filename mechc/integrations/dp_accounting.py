@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MechcAccountant", "from_dp_accounting", "from_event", "to_dp_accounting"]
 MOST_LIFTED = 1e-5  # excess mass under P or Q that an import repairs
+MISSING = "what is missing reveals everything"
+TOO_MUCH = "what is too much is taken from where it reveals least"
 
 
 RELATIONS = {"ADD_OR_REMOVE_ONE": Adjacency.ADD_REMOVE, "REPLACE_ONE": Adjacency.REPLACE}
@@ -78,22 +80,14 @@ def from_dp_accounting(
         relation = RELATIONS.get(named, adjacency)
     step = float(remove._discretization)
     same = remove is add
-    tables = [_arrays(pmf) for pmf in ([remove] if same else [remove, add])]
-    missed = [table.missing for table in tables if table.missing]
-    words = "".join(
-        f"; its masses sum to {1.0 - miss!r}, and what is missing reveals everything"
-        if miss > 0
-        else f"; its masses sum to {1.0 - miss!r}, and what is too much is taken from where it "
-        "reveals least"
-        for miss in missed
-    )
-    (losses, masses, infinite), *others = (table[:3] for table in tables)
+    laws, gaps = zip(*map(_repaired, [remove] if same else [remove, add]), strict=True)
+    because = "a pessimistic distribution of dp_accounting, which is above the mechanism's"
+    for gap in filter(None, gaps):
+        because += f"; its masses sum to {1.0 - gap!r}, and {MISSING if gap > 0 else TOO_MUCH}"
+    (losses, masses, infinite), *others = laws
     return from_losses(
         losses, masses, infinite_mass=infinite, step=step, symmetric=same,
-        add=others[0] if others else None, name=name,
-        adjacency=relation,
-        because="a pessimistic distribution of dp_accounting, which is above the mechanism's"
-        + words,
+        add=others[0] if others else None, name=name, adjacency=relation, because=because,
     )  # fmt: skip
 
 
@@ -132,50 +126,34 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     return made
 
 
-class _Masses(NamedTuple):
-    """Steps, masses and mass at infinity; and by how much they fell short of one before."""
-
-    steps: Any
-    masses: Any
-    infinite: float
-    missing: float
-
-
-def _arrays(pmf: Any) -> _Masses:
-    """Read a dense or sparse probability mass function whose sum may have been rounded."""
+def _repaired(pmf: Any) -> tuple[tuple[Any, Any, float], float]:
+    """Steps, masses and mass at infinity that sum to one, and how much was missing before."""
     # What is missing is taken to reveal everything. What is too much goes from the lowest losses:
     # the profile stays as it is above them, and below it is the chord to 1 at exp(epsilon) = 0,
     # with no convex function above it.
     dense = pmf.to_dense_pmf()
     masses = np.asarray(dense._probs, np.float64)
     kept = masses > 0
-    steps = dense._lower_loss + np.arange(masses.size)
-    steps, masses, infinite = steps[kept], masses[kept].copy(), float(dense._infinity_mass)
+    steps, masses = (dense._lower_loss + np.arange(masses.size))[kept], masses[kept]
+    infinite = float(dense._infinity_mass)
     missing = 1.0 - math.fsum([*masses.tolist(), infinite])
     if -MOST_LIFTED < missing < 0.0:
-        below = int(np.searchsorted(np.cumsum(masses), -missing))
-        masses[below] = math.fsum([*masses[: below + 1].tolist(), missing])
-        masses[:below] = 0.0
-    _lift(steps, masses, dense._discretization)
-    return _Masses(steps, masses, min(infinite + max(missing, 0.0), 1.0), missing)
-
-
-def _lift(steps: Any, masses: Any, step: float) -> None:
-    """Move a little mass from the lowest losses to the one next to 0, until Q has mass one."""
-    # Cutting the lower tail leaves slightly too much mass under Q; larger losses are on the safe
-    # side. More than a little is left where it is, for the check behind this one to refuse.
-    target = int(np.argmin(np.abs(steps)))
-    excess = math.fsum((masses * np.exp(-steps * step)).tolist()) - 1.0
-    if not 0 < excess < MOST_LIFTED:
-        return
-    for i in range(target):
-        gain = math.exp(-steps[i] * step) - math.exp(-steps[target] * step)
-        moved = min(float(masses[i]), excess / gain)
-        masses[i] -= moved
-        masses[target] += moved
-        excess -= moved * gain
-        if excess <= 0:
-            return
+        masses = np.clip(np.cumsum(masses) + missing, 0.0, masses)
+    # Cutting the lower tail leaves slightly too much mass under Q: a little of P goes from the
+    # lowest losses to the one next to 0, until Q has mass one; larger losses are on the safe side.
+    # More than a little is left where it is, for the check behind this one to refuse.
+    ratios = np.exp(-steps * dense._discretization)
+    excess = math.fsum((masses * ratios).tolist()) - 1.0
+    if 0 < excess < MOST_LIFTED:
+        target = int(np.argmin(np.abs(steps)))
+        gain = ratios[:target] - ratios[target]
+        lost = np.clip(
+            excess + gain * masses[:target] - np.cumsum(gain * masses[:target]), 0.0, None
+        )
+        moved = np.minimum(lost / gain, masses[:target])
+        masses[:target] -= moved
+        masses[target] += moved.sum()
+    return (steps, masses, min(infinite + max(missing, 0.0), 1.0)), missing
 
 
 def _rounded(event: Event, direction: str, step: float) -> tuple[dict[int, float], float]:

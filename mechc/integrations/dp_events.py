@@ -10,7 +10,7 @@ with one probability. `REPLACE_ONE` moves it by 2 C. Needs dp_accounting;
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from sys import float_info
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from typing import Any
 
 from mechc.adjacency import Adjacency
 from mechc.composition.events import Composition, Event, compose
-from mechc.composition.inputs import as_number
+from mechc.composition.inputs import as_count, as_number, size
 from mechc.composition.mechanism import load
 from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
@@ -40,6 +40,8 @@ REPLACE = NeighboringRelation.REPLACE_ONE
 SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 DISTANCE = MappingProxyType({ADD_REMOVE: 1, REPLACE: 2, SPECIAL: 1})  # moves, in units of C
 ROUNDING = 8 * 2.0**-53  # of a few operations in doubles, relative
+_drawn = lru_cache(maxsize=128)(drawn_with_replacement)
+_truncated = lru_cache(maxsize=128)(truncated_poisson)
 
 
 class RefusedError(UnsupportedError):
@@ -48,7 +50,7 @@ class RefusedError(UnsupportedError):
     def __init__(self, event: Any, words: str) -> None:
         """Keep the part beside the words."""
         super().__init__(f"{event}: {words}")
-        self.event, self.words = event, words
+        self.blamed = event, words
 
 
 @public
@@ -72,7 +74,7 @@ def from_event(event: Any, neighboring_relation: Any = ADD_REMOVE) -> Compositio
             f"from_event: neighboring_relation={neighboring_relation!r} is not known (expected a "
             "dp_accounting.NeighboringRelation)"
         )
-    kind: Callable[[Any, NeighboringRelation], Found] | None = KINDS.get(type(event))
+    kind = KINDS.get(type(event))
     if kind is None:
         raise RefusedError(event, "no pair is known for this event")
     return kind(event, neighboring_relation).composition()
@@ -105,10 +107,9 @@ class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
         """What is wrong with the event, or None; add it if asked to."""
         try:
             found = from_event(event, self.neighboring_relation)
-        except RefusedError as refused:
-            return self.CompositionErrorDetails(refused.event, refused.words)
         except UnsupportedError as refused:
-            return self.CompositionErrorDetails(event, str(refused))
+            blamed, words = getattr(refused, "blamed", (event, str(refused)))
+            return self.CompositionErrorDetails(blamed, words)
         if do_compose:
             self.composition = self.composition + count * found
         return None
@@ -156,33 +157,25 @@ def _only(event: Any, relation: NeighboringRelation, *accepted: NeighboringRelat
         )
 
 
-def _amount(event: Any, name: str, value: Any, most: float = math.inf) -> float:
+def _amount(event: Any, name: str, most: float = float_info.max, said: str = "") -> float:
     """A parameter that is a finite number >= 0."""
-    if not (isinstance(value, (int, float)) and 0 <= value <= min(most, float_info.max)):
-        words = "non-negative number" if most == math.inf else f"number in [0, {most:g}]"
-        raise DeclarationError(f"{type(event).__name__}: {name}={value!r} is not a finite {words}")
-    return float(value)
+    return as_number(f"{type(event).__name__}: {said}{name}", getattr(event, name),
+                     f"0 <= {name} <= {most:g}", 0.0, most)  # fmt: skip
 
 
 def _multiplier(event: Any) -> float:
     """The deviation or scale of noise over the norm of a contribution."""
-    return _amount(event, "Noise multiplier noise_multiplier", event.noise_multiplier)
+    return _amount(event, "noise_multiplier", said="Noise multiplier ")
 
 
 def _rate(event: Any) -> float:
     """The probability of taking a record into a Poisson sample."""
-    name = "Sampling rate sampling_probability"
-    return _amount(event, name, event.sampling_probability, 1.0)
+    return _amount(event, "sampling_probability", 1.0, "Sampling rate ")
 
 
-def _integer(event: Any, name: str, value: Any, least: int = 0) -> int:
-    """A parameter that is an integer."""
-    if not (isinstance(value, int) and value >= least):
-        wanted = "positive" if least else "non-negative"
-        raise DeclarationError(
-            f"{type(event).__name__}: {name}={value!r} is not a {wanted} integer"
-        )
-    return value
+def _size(event: Any, name: str) -> int:
+    """A parameter that is a positive integer."""
+    return size(type(event).__name__, name, getattr(event, name))
 
 
 def _composed(event: Any, relation: NeighboringRelation) -> Found:
@@ -191,28 +184,26 @@ def _composed(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _repeated(event: Any, relation: NeighboringRelation) -> Found:
-    return from_event(event.event, relation) * _integer(event, "count", event.count)
+    return from_event(event.event, relation) * as_count(event.count)
 
 
-def _noise(event: Any, distance: int) -> Event | None:
-    """Additive noise on a query that moves `distance` times as far; None for no noise at all."""
+def _noise(event: Any, distance: int) -> Event:
+    """Additive noise on a query that moves `distance` times as far."""
     # Gaussians on one sample are one: their means move along a single direction, by the norm of
     # their distances over their deviations.
+    name, parameter = "gaussian", "sigma"
     if isinstance(event, dp.LaplaceDpEvent):
-        scale = _multiplier(event)
-        return load("laplace")(scale=scale, sensitivity=float(distance)) if scale else None
-    if isinstance(event, dp.DiscreteLaplaceDpEvent):
-        a = _amount(event, "noise_parameter", event.noise_parameter)
-        moves = distance * _integer(event, "sensitivity", event.sensitivity, 1)
-        return load("discrete_laplace")(a=a, sensitivity=moves) if a else None
-    if isinstance(event, dp.GaussianDpEvent):
-        sigma = _multiplier(event)
+        name, parameter, level = "laplace", "scale", _multiplier(event)
+    elif isinstance(event, dp.DiscreteLaplaceDpEvent):
+        name, parameter, level = "discrete_laplace", "a", _amount(event, "noise_parameter")
+        distance *= _size(event, "sensitivity")
+    elif isinstance(event, dp.GaussianDpEvent):
+        level = _multiplier(event)
+    elif told := _told(event):
+        level = (1 - ROUNDING) / told
     else:
-        told = _told(event)
-        if not told:
-            raise RefusedError(event, "there is no noise on the sample")
-        sigma = (1 - ROUNDING) / told
-    return load("gaussian")(sigma=sigma, sensitivity=float(distance)) if sigma else None
+        raise RefusedError(event, "there is no noise on the sample")
+    return load(name)(**{parameter: level}, sensitivity=distance) if level else _revealing()
 
 
 def _told(event: Any) -> float:
@@ -223,12 +214,12 @@ def _told(event: Any) -> float:
     if isinstance(event, dp.ComposedDpEvent):
         return math.hypot(*map(_told, event.events))
     if isinstance(event, dp.SelfComposedDpEvent):
-        return math.sqrt(_integer(event, "count", event.count)) * _told(event.event)
+        return math.sqrt(as_count(event.count)) * _told(event.event)
     raise RefusedError(event, "a sample is taken for one noise, or for several Gaussian ones")
 
 
 def _unsampled(event: Any, relation: NeighboringRelation) -> Found:
-    return _noise(event, DISTANCE[relation]) or _revealing()
+    return _noise(event, DISTANCE[relation])
 
 
 def _poisson(event: Any, relation: NeighboringRelation) -> Found:
@@ -238,22 +229,17 @@ def _poisson(event: Any, relation: NeighboringRelation) -> Found:
         inner, (dp.MixtureOfGaussiansDpEvent, dp.LaplaceDpEvent, dp.DiscreteLaplaceDpEvent)
     ):
         _only(event, relation, ADD_REMOVE, SPECIAL)
-    if isinstance(inner, dp.MixtureOfGaussiansDpEvent):
-        moved = _moves(inner, relation)
-        base = moved if isinstance(moved, Event) else None
-        if isinstance(moved, Composition):
-            return moved
-    else:
-        base = _blamed(event, inner, 1)
-    if not rate:
+    mixed = isinstance(inner, dp.MixtureOfGaussiansDpEvent)
+    base = _moves(inner, relation) if mixed else _blamed(event, inner, 1)
+    if not rate or isinstance(base, Composition):
         return Composition()
-    if base is None or base == _revealing():
-        return _revealing()
+    if base == _revealing():
+        return base
     adjacency = Adjacency.REPLACE if relation is REPLACE else Adjacency.ADD_REMOVE
     return poisson(base, rate, adjacency)
 
 
-def _blamed(event: Any, inner: Any, distance: int) -> Event | None:
+def _blamed(event: Any, inner: Any, distance: int) -> Event:
     """The noise inside a sampler, which is to blame where there is none."""
     try:
         return _noise(inner, distance)
@@ -261,54 +247,38 @@ def _blamed(event: Any, inner: Any, distance: int) -> Event | None:
         raise RefusedError(event, str(refused)) from refused
 
 
-def _batch(
-    event: Any, relation: NeighboringRelation, drawn: Callable[[Event, int, int], Event]
-) -> Found:
-    """A batch of a fixed size, by its noise, the number of records and that size."""
+def _batch(event: Any, relation: NeighboringRelation) -> Found:
+    """A batch of a fixed size: T7 at the distance of replacement, for draws T7 and T9."""
     _only(event, relation, REPLACE)
     base = _blamed(event, event.event, DISTANCE[REPLACE])
-    records = _integer(event, "source_dataset_size", event.source_dataset_size, 1)
-    taken = _integer(event, "sample_size", event.sample_size)
+    records = _size(event, "source_dataset_size")
+    taken = as_count(event.sample_size, "sample_size")
     if not taken:
         return Composition()
-    return _revealing() if base is None else drawn(base, records, taken)
-
-
-def _subset(event: Any, relation: NeighboringRelation) -> Found:
-    """T7, whose distance is that of replacement."""
-    return _batch(event, relation, lambda base, n, k: without_replacement(base, k / n))
-
-
-def _drawn(event: Any, relation: NeighboringRelation) -> Found:
-    """T7 and T9, for whatever the other records are."""
-    return _batch(event, relation, _drawn_of)
-
-
-@lru_cache(maxsize=128)
-def _drawn_of(base: Event, records: int, draws: int) -> Event:
-    return drawn_with_replacement(base, dataset_size=records, batch_size=draws)
+    if base == _revealing():
+        return base
+    if isinstance(event, dp.SampledWithReplacementDpEvent):
+        return _drawn(base, dataset_size=records, batch_size=taken)
+    return without_replacement(base, taken / records)
 
 
 def _cut(event: Any, relation: NeighboringRelation) -> Found:
     """A record that becomes a special one is dropped as often: plain sampling bounds that."""
     _only(event, relation, ADD_REMOVE, SPECIAL)
     sigma, rate = _multiplier(event), _rate(event)
-    records = _integer(event, "dataset_size", event.dataset_size)
-    most = _integer(event, "truncated_batch_size", event.truncated_batch_size)
+    records = as_count(event.dataset_size, "dataset_size")
+    most = as_count(event.truncated_batch_size, "truncated_batch_size")
     if not (rate and records and most):
         return Composition()
-    return _cut_of(sigma, rate, records, most) if sigma else _revealing()
-
-
-@lru_cache(maxsize=128)
-def _cut_of(sigma: float, rate: float, records: int, most: int) -> Found:
-    return truncated_poisson(sigma, dataset_size=records, sampling_rate=rate, batch_cap=most)
+    if not sigma:
+        return _revealing()
+    return _truncated(sigma, dataset_size=records, sampling_rate=rate, batch_cap=most)
 
 
 def _moves(event: Any, relation: NeighboringRelation) -> Found:
     """T8."""
     _only(event, relation, ADD_REMOVE, SPECIAL)
-    sigma = _amount(event, "standard_deviation", event.standard_deviation)
+    sigma = _amount(event, "standard_deviation")
     if not any(event.sensitivities):
         return Composition()
     if not sigma:
@@ -320,8 +290,8 @@ def _moves(event: Any, relation: NeighboringRelation) -> Found:
 def _response(event: Any, relation: NeighboringRelation) -> Found:
     """Two true categories; or one against a record without content, whose answer is uniform."""
     _only(event, relation, REPLACE, SPECIAL)
-    p = _amount(event, "noise_parameter", event.noise_parameter, 1.0)
-    k = _integer(event, "num_buckets", event.num_buckets, 1)
+    p = _amount(event, "noise_parameter", 1.0)
+    k = _size(event, "num_buckets")
     if k == 1 or p == 1:
         return Composition()
     if p == 0:
@@ -338,7 +308,7 @@ def _response(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _concentrated(event: Any, relation: NeighboringRelation) -> Found:
-    rho, xi = _amount(event, "rho", event.rho), _amount(event, "xi", event.xi)
+    rho, xi = _amount(event, "rho"), _amount(event, "xi")
     return zcdp(rho, xi) if rho or xi else Composition()
 
 
@@ -347,8 +317,8 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
     _only(event, relation, SPECIAL)
     given = event.step_counts
     steps = [given] if isinstance(given, int) else given
-    most = max((_integer(event, "step_counts", count) for count in steps), default=0)
-    sigma = _amount(event, "noise_multiplier", event.noise_multiplier)
+    most = max((as_count(count, "step_counts") for count in steps), default=0)
+    sigma = _multiplier(event)
     if not most:
         return Composition()
     complete = 1 << (most.bit_length() - 1)
@@ -356,16 +326,16 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _guaranteed(event: Any, relation: NeighboringRelation) -> Found:
-    epsilon, delta = (_amount(event, "epsilon", event.epsilon),
-                      _amount(event, "delta", event.delta, 1.0))  # fmt: skip
+    epsilon, delta = (_amount(event, "epsilon"),
+                      _amount(event, "delta", 1.0))  # fmt: skip
     pair = load("approximate_dp")
     return pair(epsilon=epsilon, delta=delta) if epsilon or delta else Composition()
 
 
 def _rounded(event: Any, relation: NeighboringRelation) -> Found:
     """Discrete Gaussian noise: of one number its pair, else the concentrated privacy of vectors."""
-    sigma = _amount(event, "sigma", event.sigma)
-    moves = DISTANCE[relation] * _amount(event, "sensitivity", event.sensitivity)
+    sigma = _amount(event, "sigma")
+    moves = DISTANCE[relation] * _amount(event, "sensitivity")
     if not moves:
         return Composition()
     if not sigma:
@@ -376,36 +346,37 @@ def _rounded(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _chosen(event: Any, relation: NeighboringRelation) -> Found:
-    epsilon = _amount(event, "epsilon", event.epsilon)
+    epsilon = _amount(event, "epsilon")
     return load("exponential_mechanism")(epsilon=epsilon) if epsilon else Composition()
 
 
 def _flipped(event: Any, relation: NeighboringRelation) -> Found:
     """Epsilon is for a record that comes or goes, as they take it."""
     _only(event, relation, ADD_REMOVE, SPECIAL)
-    return load("permute_and_flip")(epsilon=_amount(event, "epsilon", event.epsilon))
+    return load("permute_and_flip")(epsilon=_amount(event, "epsilon"))
 
 
-NEWER = {  # than version 0.6.0
-    "EpsilonDeltaDpEvent": _guaranteed, "DiscreteGaussianDpEvent": _rounded,
-    "ExponentialMechanismDpEvent": _chosen, "PermuteAndFlipDpEvent": _flipped,
-}  # fmt: skip
-KINDS: Mapping[type, Callable[[Any, NeighboringRelation], Found]] = MappingProxyType({
-    dp.NoOpDpEvent: lambda event, relation: Composition(),
-    dp.NonPrivateDpEvent: lambda event, relation: _revealing(),
-    dp.ComposedDpEvent: _composed,
-    dp.SelfComposedDpEvent: _repeated,
-    dp.GaussianDpEvent: _unsampled,
-    dp.LaplaceDpEvent: _unsampled,
-    dp.DiscreteLaplaceDpEvent: _unsampled,
-    dp.PoissonSampledDpEvent: _poisson,
-    dp.SampledWithoutReplacementDpEvent: _subset,
-    dp.SampledWithReplacementDpEvent: _drawn,
-    dp.TruncatedSubsampledGaussianDpEvent: _cut,
-    dp.MixtureOfGaussiansDpEvent: _moves,
-    dp.RandomizedResponseDpEvent: _response,
-    dp.ZCDpEvent: _concentrated,
-    dp.SingleEpochTreeAggregationDpEvent: _tree,
-    **{getattr(dp, name): found for name, found in NEWER.items() if hasattr(dp, name)},
-})  # fmt: skip
+_NAMES: dict[str, Callable[[Any, NeighboringRelation], Found]] = {
+    "NoOpDpEvent": lambda event, relation: Composition(),
+    "NonPrivateDpEvent": lambda event, relation: _revealing(),
+    "ComposedDpEvent": _composed,
+    "SelfComposedDpEvent": _repeated,
+    "GaussianDpEvent": _unsampled,
+    "LaplaceDpEvent": _unsampled,
+    "DiscreteLaplaceDpEvent": _unsampled,
+    "PoissonSampledDpEvent": _poisson,
+    "SampledWithoutReplacementDpEvent": _batch,
+    "SampledWithReplacementDpEvent": _batch,
+    "TruncatedSubsampledGaussianDpEvent": _cut,
+    "MixtureOfGaussiansDpEvent": _moves,
+    "RandomizedResponseDpEvent": _response,
+    "ZCDpEvent": _concentrated,
+    "SingleEpochTreeAggregationDpEvent": _tree,
+    # newer than version 0.6.0
+    "EpsilonDeltaDpEvent": _guaranteed,
+    "DiscreteGaussianDpEvent": _rounded,
+    "ExponentialMechanismDpEvent": _chosen,
+    "PermuteAndFlipDpEvent": _flipped,
+}
+KINDS = {getattr(dp, name): found for name, found in _NAMES.items() if hasattr(dp, name)}
 """What each kind of event is; a subclass of one may mean something else, and is not taken."""
