@@ -11,10 +11,9 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -25,6 +24,8 @@ from mechc.errors import DeclarationError, MechcError
 if TYPE_CHECKING:
     from mechc.composition.events import Composition
     from mechc.composition.mechanism import Mechanism
+
+T = TypeVar("T")
 
 
 def number_of(text: str) -> float:
@@ -95,13 +96,19 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
     return beginning
 
 
+def word(help: str, table: str, *more: str, **how: Any) -> Any:
+    """Return the option for a word that stands in a table, or is one of more."""
+    return typer.Option(help=help, autocompletion=among(table, *more), **how)
+
+
+def amount(help: str, *names: str) -> Any:
+    """Return the option for a number."""
+    return typer.Option(*names, metavar="NUMBER", parser=_number, help=help)
+
+
 NAME = "Name of a mechanism, or path of a mechanism file."
-RATE = "Poisson sampling rate, such as 0.01 or 256/60000."
 RELATION = "add_remove or replace; of Poisson samples the first is the default."
-DOMAIN = "Domain of a parameter of --p, such as '0 <= w <= 1'."
-DELTA = "Target delta, or 1/60000."
-NOISE = "Standard deviation of the noise / clip norm."
-SOLVE = "Find it for a target: noise_multiplier, batch_size, epochs or steps."
+ERRORS = "mechc.composition.tournament:ERRORS"
 
 Number = float | None
 _NAMES = among("mechc:available")
@@ -114,80 +121,68 @@ Set = Annotated[
         autocompletion=parameters(end="="),
     ),
 ]  # fmt: skip
-Poisson = Annotated[Number, typer.Option(metavar="RATE", parser=_number, help=RATE)]
-Adjacency = Annotated[
-    str | None,
-    typer.Option(help=RELATION, autocompletion=among("mechc.adjacency:SAMPLED")),
-]
+Poisson = Annotated[Number, amount("Poisson sampling rate, such as 0.01 or 256/60000.")]
+Adjacency = Annotated[str | None, word(RELATION, "mechc.adjacency:SAMPLED")]
 Count = Annotated[
     int, typer.Option("--count", "-k", metavar="NUMBER", parser=count_of, help="Number of steps.")
 ]
 Method = Annotated[
     str,
     typer.Option(
-        "--method", "-m", help="An accountant; see `mechc methods`.",
+        "--method",
+        "-m",
+        help="An accountant; see `mechc methods`.",
         autocompletion=among("mechc:methods", "auto"),
     ),
-]  # fmt: skip
-Direction = Annotated[
-    str,
-    typer.Option(
-        help="both, remove or add.", autocompletion=among("mechc.composition.events:DIRECTIONS")
-    ),
 ]
+Direction = Annotated[str, word("both, remove or add.", "mechc.composition.events:DIRECTIONS")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_DELTA = typer.Option("--delta", "-d", metavar="NUMBER", parser=_number, help=DELTA)
+_DELTA = amount("Target delta, or 1/60000.", "--delta", "-d")
 Delta = Annotated[Number, _DELTA]
 GivenDelta = Annotated[float, _DELTA]
-LogDelta = Annotated[Number, typer.Option(parser=_number, help="Natural log of delta.")]
-Epsilon = Annotated[
-    Number, typer.Option("--epsilon", "-e", metavar="NUMBER", parser=_number, help="Epsilon.")
-]
+Epsilon = Annotated[Number, amount("Epsilon.", "--epsilon", "-e")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a figure to this file.")]
-Advantage = Annotated[Number, typer.Option(parser=_number, help="Target: largest advantage.")]
-Tpr = Annotated[Number, typer.Option(parser=_number, help="Target: largest true positive rate ...")]
-Fpr = Annotated[Number, typer.Option(parser=_number, help="... at this false positive rate.")]
-Beside = Annotated[Path | None, typer.Option(help="Run file of what else is released.")]
 AllowFiles = Annotated[bool, typer.Option(help="Run the mechanism files that the run names.")]
 RunPath = Annotated[Path, typer.Argument(help="Run file.")]
 Names = Annotated[
     list[str] | None,
     typer.Argument(help="Mechanisms; by default all that fit.", autocompletion=_NAMES),
 ]
-Target = Annotated[
-    tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
-]
-Sensitivity = Annotated[float, typer.Option(parser=_number, help="How far the query moves.")]
 
 MOST_COUNTS = 1_000_000  # of one table
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the groups among the arguments of a command over options of its own."""
+def grouped(command: Callable[..., T], end: Callable[[typer.Context, T], None]) -> Any:
+    """Spread the groups among the arguments of a command over options of its own.
+
+    Args:
+        command: it.
+        end: what becomes of its answer; to be printed as JSON is an option more.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    options: list[inspect.Parameter] = []
+    kind = inspect.Parameter.KEYWORD_ONLY
+    options = [inspect.Parameter("ctx", kind, annotation=typer.Context)]
     for name, known in inspect.signature(command).parameters.items():
         if name not in groups:
-            options.append(known.replace(kind=known.KEYWORD_ONLY, annotation=hints[name]))
+            options.append(known.replace(kind=kind, annotation=hints[name]))
             continue
         inner = get_type_hints(groups[name], include_extras=True)
         for one in fields(groups[name]):
             start = one.default if one.default_factory is MISSING else one.default_factory()
-            options.append(inspect.Parameter(
-                one.name, known.KEYWORD_ONLY, annotation=inner[one.name],
-                default=known.empty if start is MISSING else start,
-            ))  # fmt: skip
+            start = inspect.Parameter.empty if start is MISSING else start
+            options.append(inspect.Parameter(one.name, kind, annotation=inner[one.name],
+                                             default=start))  # fmt: skip
+    options.append(inspect.Parameter("as_json", kind, annotation=Json, default=False))
 
-    @wraps(command)
-    def run(**given: Any) -> None:
+    def run(ctx: typer.Context, as_json: bool, **given: Any) -> None:
         for name, group in groups.items():
             made: Any = group
             given[name] = made(**{one.name: given.pop(one.name) for one in fields(made)})
-        command(**given)
+        end(ctx, command(**given))
 
-    del run.__dict__["__wrapped__"]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
@@ -257,7 +252,9 @@ class Densities(Repeated):
     p: Annotated[str, typer.Option("--p", help="Density of P, instead of NAME.")] = ""
     q: Annotated[str, typer.Option("--q", help="Density of Q.")] = ""
     var: Annotated[str, typer.Option(help="Variable of the densities.")] = "x"
-    domain: Annotated[list[str], typer.Option(help=DOMAIN)] = field(default_factory=list)
+    domain: Annotated[
+        list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
+    ] = field(default_factory=list)
 
     def mechanism(self) -> Mechanism:
         """Return the mechanism a command line names, or the one its densities declare."""
@@ -277,27 +274,45 @@ class Densities(Repeated):
 class Training:
     """The words of `mechc.dpsgd`."""
 
-    dataset_size: Annotated[Number, typer.Option(parser=_number, help="Number of records.")] = None
-    batch_size: Annotated[
-        Number, typer.Option(parser=_number, help="Records in a batch, expected or exact.")
-    ] = None
-    noise_multiplier: Annotated[Number, typer.Option(parser=_number, help=NOISE)] = None
-    epochs: Annotated[Number, typer.Option(parser=_number, help="Passes over the data.")] = None
-    steps: Annotated[Number, typer.Option(parser=_number, help="Number of steps.")] = None
+    dataset_size: Annotated[Number, amount("Number of records.")] = None
+    batch_size: Annotated[Number, amount("Records in a batch, expected or exact.")] = None
+    noise_multiplier: Annotated[Number, amount("Standard deviation of the noise / clip norm.")] = (
+        None
+    )
+    epochs: Annotated[Number, amount("Passes over the data.")] = None
+    steps: Annotated[Number, amount("Number of steps.")] = None
     sampler: Annotated[
         str,
-        typer.Option(
-            help="poisson, truncated, fixed, allocation or shuffled.",
-            autocompletion=among("mechc.composition.training:SAMPLERS"),
+        word(
+            "poisson, truncated, fixed, allocation or shuffled.",
+            "mechc.composition.training:SAMPLERS",
         ),
     ] = "poisson"
     adjacency: Adjacency = None
-    clip_norm: Annotated[
-        float, typer.Option(parser=_number, help="Largest norm of one gradient.")
-    ] = 1.0
+    clip_norm: Annotated[float, amount("Largest norm of one gradient.")] = 1.0
     batch_cap: Annotated[int | None, typer.Option(help="Largest batch of --sampler truncated.")] = (
         None
     )
+
+
+@dataclass
+class Search:
+    """What a search over noises is for."""
+
+    target: Annotated[
+        tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
+    ] = (1.0, 1e-6)
+    count: Count = 1
+    poisson: Poisson = None
+    sensitivity: Annotated[float, amount("How far the query moves.")] = 1.0
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The same as arguments of `mechc.tournament` and `mechc.optimise`."""
+        return {
+            "target": self.target, "count": self.count, "sampling": self.poisson,
+            "sensitivity": self.sensitivity,
+        }  # fmt: skip
 
 
 @dataclass
@@ -306,10 +321,10 @@ class Aim:
 
     epsilon: Epsilon = None
     delta: Delta = None
-    advantage: Advantage = None
-    tpr: Tpr = None
-    fpr: Fpr = None
-    beside: Beside = None
+    advantage: Annotated[Number, amount("Target: largest advantage.")] = None
+    tpr: Annotated[Number, amount("Target: largest true positive rate ...")] = None
+    fpr: Annotated[Number, amount("... at this false positive rate.")] = None
+    beside: Annotated[Path | None, typer.Option(help="Run file of what else is released.")] = None
     method: Method = "auto"
 
     def released(self) -> Composition | None:

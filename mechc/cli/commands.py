@@ -16,41 +16,35 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Console, ConsoleRenderable
 from typer.core import TyperGroup
 
 import mechc
 from mechc.cli.arguments import (
-    SOLVE,
+    ERRORS,
     Aim,
     AllowFiles,
-    Count,
     Delta,
     Densities,
     Direction,
     Epsilon,
     GivenDelta,
-    Json,
-    LogDelta,
     Method,
     Name,
     Names,
     Output,
     Plot,
-    Poisson,
     Repeated,
     RunPath,
     Sample,
-    Sensitivity,
+    Search,
     Set,
     Settings,
-    Target,
     Training,
-    among,
+    amount,
     counts_of,
     drawable,
     grouped,
@@ -58,6 +52,7 @@ from mechc.cli.arguments import (
     question,
     ranges_of,
     values_of,
+    word,
     word_of,
     writable,
 )
@@ -210,19 +205,56 @@ def _runs_on() -> list[str]:
     return [f"Python {python_version()}", *libraries, f"{system()} {machine()}"]
 
 
-def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a command, its groups of options spread."""
-    return lambda made: app.command(name)(grouped(made))
+class Answer(NamedTuple):
+    """What a command answers.
+
+    Attributes:
+        record: what is printed as JSON, or what finds it where people do not need it.
+        shown: what is printed for people, one thing or a list of them.
+        code: the exit code.
+    """
+
+    record: dict[str, Any] | Callable[[], dict[str, Any]]
+    shown: Callable[[], Any]
+    code: int = 0
+
+
+def _print(ctx: typer.Context, answer: Answer) -> None:
+    """Print an answer as JSON, or as it is shown to people."""
+    if ctx.params["as_json"]:
+        _print_json(ctx, answer.record() if callable(answer.record) else answer.record)
+    else:
+        shown = answer.shown()
+        for part in shown if isinstance(shown, list) else [shown]:
+            if isinstance(part, ConsoleRenderable):
+                out.print(part, highlight=False)
+            else:
+                out.print(str(part), markup=False, highlight=False, soft_wrap=True)
+    if answer.code:
+        raise typer.Exit(answer.code)
+
+
+def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
+    """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
+    from mechc.accountants.bound import plain
+
+    unsaid: tuple[Any, ...] = (None, "", [], ())
+    asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
+    del asked["as_json"]
+    typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
+
+
+def command(name: str | None = None, group: typer.Typer = app) -> Callable[[Any], Any]:
+    """Add a command, its groups of options spread, that prints its answer, as JSON if asked."""
+    return lambda made: group.command(name)(grouped(made, _print))
 
 
 @command("list")
 def list_mechanisms(
-    ctx: typer.Context,
     compile_missing: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile what has no kernel yet, once.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List the mechanisms that can be named, with what is known about each."""
     from mechc.cli import catalogue
 
@@ -231,87 +263,73 @@ def list_mechanisms(
 
         compiling_all(mechc.available(), err)
     found = catalogue.rows()
-    _print(ctx, {"mechanisms": found}, lambda: catalogue.table(found, out.width))
+    return Answer({"mechanisms": found}, lambda: catalogue.table(found, out.width))
 
 
 @command("methods")
-def list_methods(ctx: typer.Context, as_json: Json = False) -> None:
+def list_methods() -> Answer:
     """List the accountants with what they need, prove and cost."""
     from mechc.report import tables
 
-    _print(ctx, {"methods": tables.method_rows()}, tables.methods)
+    return Answer({"methods": tables.method_rows()}, tables.methods)
 
 
 @command()
 def show(
-    ctx: typer.Context,
     what: Sample,
     stage: Annotated[
-        str,
-        typer.Option(
-            help="explain, pair, calculus, ir or source.",
-            autocompletion=among("mechc.report.stages:STAGES"),
-        ),
+        str, word("explain, pair, calculus, ir or source.", "mechc.report.stages:STAGES")
     ] = "explain",
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Show what was derived from a declaration, at any stage of the compiler."""
     from mechc.report import stages
 
     mechanism = what.under()
     shown = stages.show(mechanism, stage)
-    if not as_json:
-        out.print(shown, highlight=False)
-        return
-    with out.capture() as text:
-        out.print(shown, highlight=False)
-    _print_json(ctx, {"shown": text.get(), **_claimed(mechanism)})
+
+    def record() -> dict[str, Any]:
+        with out.capture() as text:
+            out.print(shown, highlight=False)
+        return {"shown": text.get(), **_claimed(mechanism)}
+
+    return Answer(record, lambda: shown)
 
 
 @command()
 def new(
-    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the mechanism, and of its file.")],
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Write a commented mechanism file to start from."""
     from mechc.cli import new_file
 
-    _print_wrote(ctx, new_file.write(name))
+    return _wrote(new_file.write(name))
 
 
 @command()
 def emit(
-    ctx: typer.Context,
     what: Sample,
     output: Output,
     law: Annotated[
         bool, typer.Option("--law", help="With cumulants, masses of cells and delta of one step.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
     writable(output)
     mechanism = what.under()
     compiling(mechanism, err)
-    _print_wrote(ctx, mechanism.emit(output, law=law), mechanism)
+    return _wrote(mechanism.emit(output, law=law), mechanism)
 
 
 @command()
 def report(
-    ctx: typer.Context,
     what: Settings,
     output: Output,
     certificate: Annotated[
-        str,
-        typer.Option(
-            help="quick, full or none.", autocompletion=among("mechc.report.datasheet:LEVELS")
-        ),
+        str, word("quick, full or none.", "mechc.report.datasheet:LEVELS")
     ] = "quick",
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
     from mechc.report import datasheet
@@ -322,66 +340,61 @@ def report(
     compiling(mechanism, err)
     with err.status(f"datasheet of {mechanism.name}"):
         path = mechanism.report(output, certificate=certificate, **values)
-    _print_wrote(ctx, path, mechanism)
+    return _wrote(path, mechanism)
 
 
 @command()
 def epsilon(
-    ctx: typer.Context,
     what: Densities,
     delta: Delta = None,
-    log_delta: LogDelta = None,
+    log_delta: Annotated[float | None, amount("Natural log of delta.")] = None,
     method: Method = "auto",
     direction: Direction = "both",
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Print bounds on epsilon for a given delta."""
     if (delta is None) == (log_delta is None):
         raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
     question(method, direction, delta=delta, log_delta=log_delta)
     run = what.run(what.count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
-    _print_bound(ctx, _under(bound, what.adjacency))
+    return _bound(_under(bound, what.adjacency))
 
 
 @command()
 def delta(
-    ctx: typer.Context,
     what: Densities,
     epsilon: Epsilon = None,
     method: Method = "auto",
     direction: Direction = "both",
     log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
     question(method, direction, epsilon=epsilon)
     run = what.run(what.count)
     ask = run.log_delta if log else run.delta
-    _print_bound(ctx, _under(ask(epsilon, method=method, direction=direction), what.adjacency))
+    return _bound(_under(ask(epsilon, method=method, direction=direction), what.adjacency))
 
 
 @command()
 def dpsgd(
-    ctx: typer.Context,
     what: Training,
     aim: Aim,
     solve_for: Annotated[
         str,
-        typer.Option(
-            help=SOLVE, parser=word_of, autocompletion=among("mechc.composition.training:SOLVABLE")
+        word(
+            "Find it for a target: noise_multiplier, batch_size, epochs or steps.",
+            "mechc.composition.training:SOLVABLE",
+            parser=word_of,
         ),
     ] = "",
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Print bounds on epsilon (delta, tpr) of a training run with DP-SGD; or solve for one word."""
     if solve_for:
         words = {name: value for name, value in vars(what).items() if value is not None}
-        _print_found(ctx, aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
-        return
-    asked = [word is not None for word in (aim.delta, aim.epsilon, aim.fpr)]
+        return _found(aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
+    asked = [value is not None for value in (aim.delta, aim.epsilon, aim.fpr)]
     if sum(asked) != 1 or (aim.advantage, aim.tpr) != (None, None):
         raise DeclarationError(
             "dpsgd: give exactly one of --delta, --epsilon and --fpr, or --solve-for and a target "
@@ -389,23 +402,20 @@ def dpsgd(
         )
     question(aim.method, delta=aim.delta, epsilon=aim.epsilon, fpr=aim.fpr)
     run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
-    if not as_json:
-        out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
-    if aim.fpr is not None:
-        _print_bound(ctx, run.tpr(aim.fpr, method=aim.method), run=repr(run))
-        return
-    _print_bound(ctx, *_answers(run, aim.delta, aim.epsilon, aim.method), run=repr(run))
+    if aim.fpr is None:
+        (bound,) = _answers(run, aim.delta, aim.epsilon, aim.method)
+    else:
+        bound = run.tpr(aim.fpr, method=aim.method)
+    return _bound(bound, f"run        {run}", run=repr(run))
 
 
 @command()
 def compare(
-    ctx: typer.Context,
     what: Repeated,
     epsilon: Epsilon = None,
     delta: Delta = None,
     plot: Plot = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Ask every method the same question: lower, estimate, upper and time."""
     from mechc.cli import comparison
 
@@ -421,19 +431,17 @@ def compare(
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
         comparison.figure(found, word, f"{run} at {at}", plot)
     record = {"answers": comparison.record(found), "run": repr(run), **_claimed(run)}
-    _print(ctx, record, lambda: comparison.table(found, word, run.claim))
+    return Answer(record, lambda: comparison.table(found, word, run.claim))
 
 
 @command()
 def curve(
-    ctx: typer.Context,
     what: Settings,
     delta: GivenDelta = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
     method: Method = "auto",
     plot: Plot = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Print epsilon after each of several numbers of steps."""
     from mechc.report import tables
 
@@ -444,12 +452,11 @@ def curve(
     bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
         run.plot(plot, kind="steps", delta=delta, counts=numbers, method=method)
-    _print(ctx, {"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
+    return Answer({"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
 
 
 @command()
 def calibrate(
-    ctx: typer.Context,
     what: Repeated,
     aim: Aim,
     solve_for: Annotated[
@@ -460,8 +467,7 @@ def calibrate(
             autocompletion=parameters("count", "sampling_rate"),
         ),
     ],
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Find the parameter value whose proven upper bound meets the target."""
     from mechc.cli.progress import compiling
 
@@ -473,43 +479,34 @@ def calibrate(
     mechanism, values = what.open(solve_for)
     compiling(mechanism, err)
     found = aim.calibrate(mechanism, solve_for, values, count=what.count)
-    _print_found(ctx, found, what.adjacency)
+    return _found(found, what.adjacency)
 
 
 @command()
 def tournament(
-    ctx: typer.Context,
+    search: Search,
     names: Names = None,
-    target: Target = (1.0, 1e-6),
-    count: Count = 1,
-    poisson: Poisson = None,
-    sensitivity: Sensitivity = 1.0,
     rank: Annotated[
         str,
-        typer.Option(
-            help="standard_deviation, absolute_error, entropy, quantile_95 or _999.",
-            autocompletion=among("mechc.composition.tournament:ERRORS"),
-        ),
+        word("standard_deviation, absolute_error, entropy, quantile_95 or _999.", ERRORS),
     ] = "standard_deviation",
     plot: Plot = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Rank mechanisms by the errors of the least noise that meets a target."""
     drawable(plot)
     with err.status("tournament") as status:
         found = mechc.tournament(
-            target=target, count=count, sampling=poisson, mechanisms=names or None,
-            sensitivity=sensitivity, rank=rank, progress=lambda name: status.update(name),
-        )  # fmt: skip
+            mechanisms=names or None, rank=rank, progress=status.update, **search.words
+        )
     if plot is not None:
         found.plot(plot)
-    _print(ctx, found.record(), lambda: found)
+    return Answer(found.record(), lambda: found)
 
 
 @command()
 def optimise(
-    ctx: typer.Context,
     name: Name,
+    search: Search,
     over: Annotated[
         list[str],
         typer.Option(
@@ -517,38 +514,23 @@ def optimise(
         ),
     ],
     minimise: Annotated[
-        str,
-        typer.Option(
-            help="variance, or an error, as rank.",
-            autocompletion=among("mechc.composition.tournament:ERRORS", "variance"),
-        ),
+        str, word("variance, or an error, as rank.", ERRORS, "variance")
     ] = "variance",
     settings: Set = [],  # noqa: B006 - typer copies it
-    target: Target = (1.0, 1e-6),
-    count: Count = 1,
-    poisson: Poisson = None,
-    sensitivity: Sensitivity = 1.0,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Find the shape of noise whose error is least at a target."""
     with err.status(f"optimising {name}"):
         found = mechc.optimise(
-            name, over=ranges_of(over), minimise=minimise, target=target, count=count,
-            sampling=poisson, sensitivity=sensitivity, parameters=values_of(settings),
+            name, over=ranges_of(over), minimise=minimise, parameters=values_of(settings),
+            **search.words,
         )  # fmt: skip
-    _print(ctx, found.record(), lambda: found)
+    return Answer(found.record(), lambda: found)
 
 
 @command()
 def verify(
-    ctx: typer.Context,
     what: Sample,
-    level: Annotated[
-        str,
-        typer.Option(
-            help="quick or full.", autocompletion=among("mechc.verify.certificate:LEVELS")
-        ),
-    ] = "quick",
+    level: Annotated[str, word("quick or full.", "mechc.verify.certificate:LEVELS")] = "quick",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     against: Annotated[
         Path | None,
@@ -562,8 +544,7 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Verify anew what has been verified earlier.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Verify a kernel (a mechanism, its file, an emitted kernel); exit code 1 if it fails.
 
     In ball arithmetic, against its declaration.
@@ -579,49 +560,40 @@ def verify(
     if output is not None:
         write_atomically(output, certificate.to_json())
     record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
-    _print(ctx, record, lambda: table(certificate))
     other = (
         [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))
     )
     if other:
         err.print(f"{against} is another certificate: {', '.join(other)}", markup=False)
-    if other or not certificate.ok:
-        raise typer.Exit(1)
+    return Answer(record, lambda: table(certificate), int(bool(other) or not certificate.ok))
 
 
 @command("open")
 def open_run(
-    ctx: typer.Context,
     path: RunPath,
     delta: Delta = None,
     epsilon: Epsilon = None,
     method: Method = "auto",
     allow_files: AllowFiles = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Show the run that a file holds, and its epsilon or delta if asked."""
+    from mechc.report import tables
+
     run = mechc.open(path, allow_files=allow_files)
     bounds = _answers(run, delta, epsilon, method)
-    if as_json:
-        _print_json(ctx, {"run": repr(run), "count": run.count, **_claimed(run),
-                          "claims": run.claims,
-                          "answers": [bound.record() for bound in bounds]})  # fmt: skip
-        return
-    out.print(f"run        {run}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"steps      {run.count}\nadjacency  {run.adjacency.words}", highlight=False)
-    for bound in bounds:
-        _print_bound(ctx, bound)
+    record = {"run": repr(run), "count": run.count, **_claimed(run), "claims": run.claims,
+              "answers": [bound.record() for bound in bounds]}  # fmt: skip
+    about = f"run        {run}\nsteps      {run.count}\nadjacency  {run.adjacency.words}"
+    return Answer(record, lambda: [about, *map(tables.bound, bounds)])
 
 
 @command()
 def record(
-    ctx: typer.Context,
     path: RunPath,
     what: Densities,
     delta: Delta = None,
     allow_files: AllowFiles = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Add steps to a run file, one line that is on disk when the command ends."""
     from mechc.composition import run_record
 
@@ -634,23 +606,20 @@ def record(
     run.save(path, append=True)
     if delta is None:
         steps = {"count": whole.count, **_claimed(whole)}
-        _print(ctx, {"path": path, **steps}, lambda: f"{path}: {whole.count} steps in all")
-        return
+        return Answer({"path": path, **steps}, lambda: f"{path}: {whole.count} steps in all")
     asked = run_record.questions(delta, None)
     run_record.add(path, run_record.line(mechc.compose(), asked, whole))
-    _print_bound(ctx, whole.epsilon(delta))
+    return _bound(whole.epsilon(delta))
 
 
 @command()
 def check(
-    ctx: typer.Context,
     run: RunPath,
     certified: Annotated[
         bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
     ] = False,
     allow_files: AllowFiles = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
 
     Of a TOML file, with tables called step, compare all methods with each other.
@@ -658,21 +627,17 @@ def check(
     from mechc.composition import run_file
     from mechc.verify import agreement
 
-    found: Any
     if run_file.is_json(run):
         found = run_file.recheck(run, allow_files=allow_files)
-        _print(ctx, found.record(), lambda: found)
-    else:
-        composition, epsilons = run_file.read(run, allow_files=allow_files)
-        found = agreement.check(composition, epsilons, certified)
-        record = {"ok": found.ok, "compared": str(found).splitlines(), **_claimed(composition)}
-        _print(ctx, record, lambda: found)
-    if not found.ok:
-        raise typer.Exit(1)
+        return Answer(found.record(), lambda: found, int(not found.ok))
+    composition, epsilons = run_file.read(run, allow_files=allow_files)
+    compared = agreement.check(composition, epsilons, certified)
+    record = {"ok": compared.ok, "compared": str(compared).splitlines(), **_claimed(composition)}
+    return Answer(record, lambda: compared, int(not compared.ok))
 
 
 @command()
-def warm(ctx: typer.Context, names: Names = None, as_json: Json = False) -> None:
+def warm(names: Names = None) -> Answer:
     """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
     from mechc.cli.progress import compiling_all, warm_up
     from mechc.kernel import cache
@@ -688,7 +653,7 @@ def warm(ctx: typer.Context, names: Names = None, as_json: Json = False) -> None
     if cache.is_temporary():
         raise CacheError("warm: kernels were compiled and are not kept")
     seconds = time.perf_counter() - start
-    _print(ctx, {"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
+    return Answer({"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
 
 
 individual = typer.Typer(no_args_is_help=True, help="One epsilon a person, for populations.")
@@ -700,13 +665,11 @@ def _individual() -> None:
     """Keep `chunk` a command of its own."""
 
 
-@individual.command("chunk")
+@command("chunk", individual)
 def individual_chunk(
-    ctx: typer.Context,
     path: Annotated[Path, typer.Argument(help="TOML file with the words of the run.")],
     index: Annotated[int | None, typer.Argument(help="Number of the chunk, from 0.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Account for one chunk of people; without a number, print how many chunks there are."""
     from mechc.individual.distributed import Run
 
@@ -714,26 +677,23 @@ def individual_chunk(
     claimed = _claimed(run.pieces[0].family)
     found = {"chunks": run.results.chunks, "path": run.results.path, **claimed}
     if index is None:
-        _print(ctx, found, lambda: run.results.chunks)
-        return
+        return Answer(found, lambda: run.results.chunks)
     run.chunk(index)
-    _print(ctx, {**found, "chunk": index}, lambda: f"chunk {index} is in {run.results.path}")
+    return Answer({**found, "chunk": index}, lambda: f"chunk {index} is in {run.results.path}")
 
 
 @command()
 def cache(
-    ctx: typer.Context,
     action: Annotated[str, typer.Argument(help="list, size or clear.")] = "list",
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List, size or clear the cache of compiled kernels."""
     from mechc.report import tables
 
     found = tables.cache_record(action)
-    _print(ctx, found, lambda: tables.cache(found))
+    return Answer(found, lambda: tables.cache(found))
 
 
-@command()
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
 ) -> None:
@@ -760,46 +720,22 @@ def _claimed(what: Mechanism | Composition | Family) -> dict[str, Any]:
     return {"claim": what.claim.record(), "adjacency": what.claim.adjacency}
 
 
-def _print_wrote(ctx: typer.Context, path: Any, mechanism: Mechanism | None = None) -> None:
+def _wrote(path: Any, mechanism: Mechanism | None = None) -> Answer:
     claimed = _claimed(mechanism) if mechanism else {}
-    _print(ctx, {"wrote": str(path), **claimed}, lambda: f"wrote {path}")
+    return Answer({"wrote": str(path), **claimed}, lambda: f"wrote {path}")
 
 
-def _print_bound(ctx: typer.Context, bound: Bound, **more: Any) -> None:
+def _bound(bound: Bound, *before: str, **more: Any) -> Answer:
+    """A bound, and what is shown before it or recorded besides."""
     from mechc.report import tables
 
-    _print(ctx, {**bound.record(), **more}, lambda: tables.bound(bound))
+    return Answer({**bound.record(), **more}, lambda: [*before, tables.bound(bound)])
 
 
-def _print_found(ctx: typer.Context, found: Calibration, adjacency: str | None) -> None:
-    from mechc.report import tables
-
-    if not ctx.params["as_json"]:
-        out.print(f"{found.name} = {found.value!r}", highlight=False)
+def _found(found: Calibration, adjacency: str | None) -> Answer:
     found = replace(found, bound=_under(found.bound, adjacency))
-    _print(ctx, found.record(), lambda: tables.bound(found.bound))
-
-
-def _print(ctx: typer.Context, record: dict[str, Any], shown: Callable[[], Any]) -> None:
-    """Print an answer as JSON, or as it is shown to people."""
-    if ctx.params["as_json"]:
-        _print_json(ctx, record)
-        return
-    words = shown()
-    if isinstance(words, (Table, Group)):
-        out.print(words, highlight=False)
-    else:
-        out.print(str(words), markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
-    """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
-    from mechc.accountants.bound import plain
-
-    unsaid: tuple[Any, ...] = (None, "", [], ())
-    asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
-    del asked["as_json"]
-    typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
+    before = f"{found.name} = {found.value!r}"
+    return Answer(found.record(), _bound(found.bound, before).shown)
 
 
 if os.environ.get("COLUMNS") is None and not out.is_terminal:

@@ -336,7 +336,8 @@ def optimise(
     error = _error(minimise)
     if not isinstance(parameters, (Mapping, type(None))):
         raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
-    kept = load(mechanism).bind(**(parameters or {}))
+    kept = load(mechanism)
+    kept = kept.bind(**parameters) if parameters else kept  # which compiles it
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
     tried: dict[tuple[float, ...], float] = {}
@@ -527,12 +528,12 @@ def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
     """The ranges to look in, each from a lower to an upper end, inside its domain."""
     if not isinstance(over, Mapping) or not over:
         raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
-    free = {p.name: p for p in mechanism.parameters if p.name not in mechanism.bound}
     found = {}
     for name, ends in over.items():
         pair = inputs.as_array(f"optimise: over {name}", ends)
         if pair.shape != (2,) or not pair[0] < pair[1]:
             raise DeclarationError(f"optimise: over {name}: {ends!r} (expected (lower, upper))")
+        free = {p.name: p for p in mechanism.parameters if p.name not in mechanism.bound}
         if name not in free:
             raise DeclarationError(
                 f"{mechanism.name}: over={name!r} is not open{suggestion(name, free)} (open: "
