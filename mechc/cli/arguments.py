@@ -390,32 +390,35 @@ def drawable(path: Path | None) -> None:
 
 def values_of(settings: Iterable[str]) -> dict[str, float]:
     """Return parameters from "name=value" words, each name once."""
-    values: dict[str, float] = {}
-    for word in settings:
-        name, equals, text = word.partition("=")
-        if name.strip() in values:
-            raise DeclarationError(f"--set {word}: {name.strip()} has a value already")
-        try:
-            values[name.strip()] = number_of(text)
-        except DeclarationError:
-            equals = ""
-        if not equals or not name:
-            raise DeclarationError(f"--set {word}: expected NAME=NUMBER")
-    return values
+    return _named("--set", settings, "value", "NUMBER", number_of)
 
 
 def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Return ranges from "name=low:high" words."""
-    ranges = {}
-    for word in words:
-        name, _, ends = word.partition("=")
-        low, colon, high = ends.partition(":")
-        if not name or not colon:
-            raise DeclarationError(f"--over {word}: expected NAME=LOW:HIGH")
-        if name.strip() in ranges:
-            raise DeclarationError(f"--over {word}: {name.strip()} has a range already")
-        ranges[name.strip()] = number_of(low), number_of(high)
-    return ranges
+    """Return ranges from "name=low:high" words, each name once."""
+
+    def ends(text: str) -> tuple[float, float]:
+        low, high = map(number_of, text.split(":"))
+        return low, high
+
+    return _named("--over", words, "range", "LOW:HIGH", ends)
+
+
+def _named(
+    option: str, words: Iterable[str], what: str, expected: str, read: Callable[[str], T]
+) -> dict[str, T]:
+    """What is read behind the names of words such as "name=value"."""
+    found: dict[str, T] = {}
+    for given in words:
+        name, _, text = (part.strip() for part in given.partition("="))
+        if name in found:
+            raise DeclarationError(f"{option} {given}: {name} has a {what} already")
+        try:
+            found[name] = read(text)
+        except ValueError:
+            name = ""
+        if not name:
+            raise DeclarationError(f"{option} {given}: expected NAME={expected}")
+    return found
 
 
 def counts_of(text: str) -> list[int]:

@@ -23,39 +23,7 @@ from rich.console import Console, ConsoleRenderable
 from typer.core import TyperGroup
 
 import mechc
-from mechc.cli.arguments import (
-    ERRORS,
-    Aim,
-    AllowFiles,
-    Delta,
-    Densities,
-    Direction,
-    Epsilon,
-    GivenDelta,
-    Method,
-    Name,
-    Names,
-    Output,
-    Plot,
-    Repeated,
-    RunPath,
-    Sample,
-    Search,
-    Set,
-    Settings,
-    Training,
-    amount,
-    counts_of,
-    drawable,
-    grouped,
-    parameters,
-    question,
-    ranges_of,
-    values_of,
-    word,
-    word_of,
-    writable,
-)
+from mechc.cli import arguments as args
 from mechc.errors import (
     MEANT,
     CacheError,
@@ -246,7 +214,7 @@ def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
 
 def command(name: str | None = None, group: typer.Typer = app) -> Callable[[Any], Any]:
     """Add a command, its groups of options spread, that prints its answer, as JSON if asked."""
-    return lambda made: group.command(name)(grouped(made, _print))
+    return lambda made: group.command(name)(args.grouped(made, _print))
 
 
 @command("list")
@@ -276,9 +244,9 @@ def list_methods() -> Answer:
 
 @command()
 def show(
-    what: Sample,
+    what: args.Sample,
     stage: Annotated[
-        str, word("explain, pair, calculus, ir or source.", "mechc.report.stages:STAGES")
+        str, args.word("explain, pair, calculus, ir or source.", "mechc.report.stages:STAGES")
     ] = "explain",
 ) -> Answer:
     """Show what was derived from a declaration, at any stage of the compiler."""
@@ -307,8 +275,8 @@ def new(
 
 @command()
 def emit(
-    what: Sample,
-    output: Output,
+    what: args.Sample,
+    output: args.Output,
     law: Annotated[
         bool, typer.Option("--law", help="With cumulants, masses of cells and delta of one step.")
     ] = False,
@@ -316,7 +284,7 @@ def emit(
     """Write the compiled kernel as a standalone Python module."""
     from mechc.cli.progress import compiling
 
-    writable(output)
+    args.writable(output)
     mechanism = what.under()
     compiling(mechanism, err)
     return _wrote(mechanism.emit(output, law=law), mechanism)
@@ -324,17 +292,17 @@ def emit(
 
 @command()
 def report(
-    what: Settings,
-    output: Output,
+    what: args.Settings,
+    output: args.Output,
     certificate: Annotated[
-        str, word("quick, full or none.", "mechc.report.datasheet:LEVELS")
+        str, args.word("quick, full or none.", "mechc.report.datasheet:LEVELS")
     ] = "quick",
 ) -> Answer:
     """Write a datasheet of a mechanism as one HTML file."""
     from mechc.cli.progress import compiling
     from mechc.report import datasheet
 
-    writable(output)
+    args.writable(output)
     datasheet.check(output)
     mechanism, values = what.open()
     compiling(mechanism, err)
@@ -345,16 +313,16 @@ def report(
 
 @command()
 def epsilon(
-    what: Densities,
-    delta: Delta = None,
-    log_delta: Annotated[float | None, amount("Natural log of delta.")] = None,
-    method: Method = "auto",
-    direction: Direction = "both",
+    what: args.Densities,
+    delta: args.Delta = None,
+    log_delta: Annotated[float | None, args.amount("Natural log of delta.")] = None,
+    method: args.Method = "auto",
+    direction: args.Direction = "both",
 ) -> Answer:
     """Print bounds on epsilon for a given delta."""
     if (delta is None) == (log_delta is None):
         raise DeclarationError("epsilon: give exactly one of --delta and --log-delta")
-    question(method, direction, delta=delta, log_delta=log_delta)
+    args.question(method, direction, delta=delta, log_delta=log_delta)
     run = what.run(what.count)
     bound = run.epsilon(delta, log_delta=log_delta, method=method, direction=direction)
     return _bound(_under(bound, what.adjacency))
@@ -362,16 +330,16 @@ def epsilon(
 
 @command()
 def delta(
-    what: Densities,
-    epsilon: Epsilon = None,
-    method: Method = "auto",
-    direction: Direction = "both",
+    what: args.Densities,
+    epsilon: args.Epsilon = None,
+    method: args.Method = "auto",
+    direction: args.Direction = "both",
     log: Annotated[bool, typer.Option("--log", help="Print log delta.")] = False,
 ) -> Answer:
     """Print bounds on delta for a given epsilon."""
     if epsilon is None:
         raise DeclarationError("delta: --epsilon is needed")
-    question(method, direction, epsilon=epsilon)
+    args.question(method, direction, epsilon=epsilon)
     run = what.run(what.count)
     ask = run.log_delta if log else run.delta
     return _bound(_under(ask(epsilon, method=method, direction=direction), what.adjacency))
@@ -379,14 +347,14 @@ def delta(
 
 @command()
 def dpsgd(
-    what: Training,
-    aim: Aim,
+    what: args.Training,
+    aim: args.Aim,
     solve_for: Annotated[
         str,
-        word(
+        args.word(
             "Find it for a target: noise_multiplier, batch_size, epochs or steps.",
             "mechc.composition.training:SOLVABLE",
-            parser=word_of,
+            parser=args.word_of,
         ),
     ] = "",
 ) -> Answer:
@@ -400,7 +368,7 @@ def dpsgd(
             "dpsgd: give exactly one of --delta, --epsilon and --fpr, or --solve-for and a target "
             "(such as --solve-for noise_multiplier --epsilon 3 --delta 1e-5)"
         )
-    question(aim.method, delta=aim.delta, epsilon=aim.epsilon, fpr=aim.fpr)
+    args.question(aim.method, delta=aim.delta, epsilon=aim.epsilon, fpr=aim.fpr)
     run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
     if aim.fpr is None:
         (bound,) = _answers(run, aim.delta, aim.epsilon, aim.method)
@@ -411,18 +379,18 @@ def dpsgd(
 
 @command()
 def compare(
-    what: Repeated,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    plot: Plot = None,
+    what: args.Repeated,
+    epsilon: args.Epsilon = None,
+    delta: args.Delta = None,
+    plot: args.Plot = None,
 ) -> Answer:
     """Ask every method the same question: lower, estimate, upper and time."""
     from mechc.cli import comparison
 
     if (epsilon is None) == (delta is None):
         raise DeclarationError("compare: give exactly one of --epsilon and --delta")
-    question(delta=delta, epsilon=epsilon)
-    drawable(plot)
+    args.question(delta=delta, epsilon=epsilon)
+    args.drawable(plot)
     run = what.run(what.count)
     word = "delta" if delta is None else "epsilon"
     with err.status("asking every method"):
@@ -436,18 +404,18 @@ def compare(
 
 @command()
 def curve(
-    what: Settings,
-    delta: GivenDelta = 1e-5,
+    what: args.Settings,
+    delta: args.GivenDelta = 1e-5,
     counts: Annotated[str, typer.Option(help="Counts, such as 1,10,100 or 1:1000:10.")] = "1:11",
-    method: Method = "auto",
-    plot: Plot = None,
+    method: args.Method = "auto",
+    plot: args.Plot = None,
 ) -> Answer:
     """Print epsilon after each of several numbers of steps."""
     from mechc.report import tables
 
-    numbers = counts_of(counts)
-    question(method, delta=delta)
-    drawable(plot)
+    numbers = args.counts_of(counts)
+    args.question(method, delta=delta)
+    args.drawable(plot)
     run = what.run()
     bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
@@ -457,14 +425,14 @@ def curve(
 
 @command()
 def calibrate(
-    what: Repeated,
-    aim: Aim,
+    what: args.Repeated,
+    aim: args.Aim,
     solve_for: Annotated[
         str,
         typer.Option(
             help="Parameter to find, sampling_rate or count.",
-            parser=word_of,
-            autocompletion=parameters("count", "sampling_rate"),
+            parser=args.word_of,
+            autocompletion=args.parameters("count", "sampling_rate"),
         ),
     ],
 ) -> Answer:
@@ -475,7 +443,7 @@ def calibrate(
         raise DeclarationError(
             "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
         )
-    question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
+    args.question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
     mechanism, values = what.open(solve_for)
     compiling(mechanism, err)
     found = aim.calibrate(mechanism, solve_for, values, count=what.count)
@@ -484,16 +452,16 @@ def calibrate(
 
 @command()
 def tournament(
-    search: Search,
-    names: Names = None,
+    search: args.Search,
+    names: args.Names = None,
     rank: Annotated[
         str,
-        word("standard_deviation, absolute_error, entropy, quantile_95 or _999.", ERRORS),
+        args.word("standard_deviation, absolute_error, entropy, quantile_95 or _999.", args.ERRORS),
     ] = "standard_deviation",
-    plot: Plot = None,
+    plot: args.Plot = None,
 ) -> Answer:
     """Rank mechanisms by the errors of the least noise that meets a target."""
-    drawable(plot)
+    args.drawable(plot)
     with err.status("tournament") as status:
         found = mechc.tournament(
             mechanisms=names or None, rank=rank, progress=status.update, **search.words
@@ -505,23 +473,25 @@ def tournament(
 
 @command()
 def optimise(
-    name: Name,
-    search: Search,
+    name: args.Name,
+    search: args.Search,
     over: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=LOW:HIGH", help="Shape to search.", autocompletion=parameters(end="=")
+            metavar="NAME=LOW:HIGH",
+            help="Shape to search.",
+            autocompletion=args.parameters(end="="),
         ),
     ],
     minimise: Annotated[
-        str, word("variance, or an error, as rank.", ERRORS, "variance")
+        str, args.word("variance, or an error, as rank.", args.ERRORS, "variance")
     ] = "variance",
-    settings: Set = [],  # noqa: B006 - typer copies it
+    settings: args.Set = [],  # noqa: B006 - typer copies it
 ) -> Answer:
     """Find the shape of noise whose error is least at a target."""
     with err.status(f"optimising {name}"):
         found = mechc.optimise(
-            name, over=ranges_of(over), minimise=minimise, parameters=values_of(settings),
+            name, over=args.ranges_of(over), minimise=minimise, parameters=args.values_of(settings),
             **search.words,
         )  # fmt: skip
     return Answer(found.record(), lambda: found)
@@ -529,8 +499,8 @@ def optimise(
 
 @command()
 def verify(
-    what: Sample,
-    level: Annotated[str, word("quick or full.", "mechc.verify.certificate:LEVELS")] = "quick",
+    what: args.Sample,
+    level: Annotated[str, args.word("quick or full.", "mechc.verify.certificate:LEVELS")] = "quick",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write.")] = None,
     against: Annotated[
         Path | None,
@@ -553,7 +523,7 @@ def verify(
     from mechc.kernel.build import write_atomically
     from mechc.verify.certificate import table, verify
 
-    writable(output)
+    args.writable(output)
     mechanism, kernel = subject.find(what.name)
     mechanism = what.under((), mechanism)
     certificate = verify(mechanism, level, kernel, again=again or against is not None)
@@ -570,11 +540,11 @@ def verify(
 
 @command("open")
 def open_run(
-    path: RunPath,
-    delta: Delta = None,
-    epsilon: Epsilon = None,
-    method: Method = "auto",
-    allow_files: AllowFiles = False,
+    path: args.RunPath,
+    delta: args.Delta = None,
+    epsilon: args.Epsilon = None,
+    method: args.Method = "auto",
+    allow_files: args.AllowFiles = False,
 ) -> Answer:
     """Show the run that a file holds, and its epsilon or delta if asked."""
     from mechc.report import tables
@@ -589,16 +559,16 @@ def open_run(
 
 @command()
 def record(
-    path: RunPath,
-    what: Densities,
-    delta: Delta = None,
-    allow_files: AllowFiles = False,
+    path: args.RunPath,
+    what: args.Densities,
+    delta: args.Delta = None,
+    allow_files: args.AllowFiles = False,
 ) -> Answer:
     """Add steps to a run file, one line that is on disk when the command ends."""
     from mechc.composition import run_record
 
-    writable(path)
-    question(delta=delta)
+    args.writable(path)
+    args.question(delta=delta)
     run = what.run(what.count)
     begun = path.exists() and path.stat().st_size
     before = mechc.open(path, allow_files=allow_files) if begun else 0
@@ -614,11 +584,11 @@ def record(
 
 @command()
 def check(
-    run: RunPath,
+    run: args.RunPath,
     certified: Annotated[
         bool, typer.Option("--certified", help="Ball arithmetic too (TOML).")
     ] = False,
-    allow_files: AllowFiles = False,
+    allow_files: args.AllowFiles = False,
 ) -> Answer:
     """Ask the questions of a run file again and compare; exit code 1 at a contradiction.
 
@@ -637,7 +607,7 @@ def check(
 
 
 @command()
-def warm(names: Names = None) -> Answer:
+def warm(names: args.Names = None) -> Answer:
     """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
     from mechc.cli.progress import compiling_all, warm_up
     from mechc.kernel import cache

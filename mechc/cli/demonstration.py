@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +12,7 @@ from rich.table import Table
 
 import mechc
 from mechc.accountants.bound import Bound
-from mechc.cli.progress import children, compiling, known, obey, warm_up
+from mechc.cli.progress import compiling, compiling_all, known
 from mechc.composition import events
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
@@ -31,15 +26,7 @@ DELTA = 1e-5
 
 
 class Run(NamedTuple):
-    """A composition to account for, and where its parameters come from.
-
-    Attributes:
-        label: a word or two for the table.
-        events: the composition.
-        delta: target.
-        published: epsilon as published, "" if none.
-        source: the parameters, and where they are published.
-    """
+    """A composition, its target, epsilon as published, and where its parameters come from."""
 
     label: str
     events: Composition
@@ -56,36 +43,12 @@ def run(out: Console, folder: Path) -> None:
         folder: where the emitted kernel and the figure go.
     """
     start = time.perf_counter()
-    with _second_process(out):
-        huber = _compile(out, folder)
-        compiling(mechc.poisson(huber), out)
-    runs = training_runs(huber, out)
+    huber = _compile(out, folder)
+    compiling_all([mechc.poisson(huber), *known()], out)
+    runs = _training_runs(huber)
     _account(out, runs)
     _figure(out, folder)
     out.print(f"\nTotal time: {time.perf_counter() - start:.1f} s", highlight=False)
-
-
-@contextmanager
-def _second_process(out: Console) -> Iterator[None]:
-    """Compile the other kernels and the accountants in a process of their own meanwhile."""
-    # What it leaves is in the caches; where there can be no second process, that is compiled later.
-    if all(mechanism.is_compiled for mechanism in known()):
-        yield
-        return
-    try:
-        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), obey)
-        with children():
-            answer = pool.submit(warm_up)
-    except (OSError, ImportError):
-        yield
-        return
-    with pool:
-        yield
-        with out.status("compiling the accountants"):
-            try:
-                answer.result()
-            except (BrokenProcessPool, MechcError):
-                return
 
 
 def _compile(out: Console, folder: Path) -> Mechanism:
@@ -115,12 +78,10 @@ def _compile(out: Console, folder: Path) -> Mechanism:
     return huber
 
 
-def training_runs(huber: Mechanism, out: Console) -> list[Run]:
-    """Return the runs of the demo, their kernels compiled."""
+def _training_runs(huber: Mechanism) -> list[Run]:
+    """The runs of the demo."""
     gaussian, sampled, counts = known()
     sampled_huber = mechc.poisson(huber)
-    for mechanism in (gaussian, sampled, sampled_huber, counts):
-        compiling(mechanism, out)
 
     def sgd(rate: float, sigma: float, steps: int) -> Composition:
         return steps * sampled(sampling_rate=rate, sigma=sigma)

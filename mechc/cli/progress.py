@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -47,28 +47,13 @@ def warm_up() -> None:
     step.epsilon_curve(1e-5, [1, 10, 1000])
 
 
-@contextmanager
-def children() -> Iterator[None]:
-    """Let processes begin that Ctrl-C does not reach, and make talk, before they `obey`."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def obey() -> None:
-    """End at Ctrl-C from now on, without words: what a new process does first."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def compiling_all(names: Sequence[str], console: Console) -> None:
-    """Compile what has no kernel among the named mechanisms, one process for each core.
+def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
+    """Compile what has no kernel among mechanisms, or names of them, one process for each core.
 
     What cannot be compiled is left as it is; what a broken pool leaves is compiled when it is
     needed.
     """
-    missing = [name for name in names if _is_missing(name)]
+    missing = [made for made in mechanisms if _is_missing(made)]
     if not missing:
         return
     context = multiprocessing.get_context("spawn")
@@ -78,10 +63,14 @@ def compiling_all(names: Sequence[str], console: Console) -> None:
     with (
         suppress(BrokenProcessPool, OSError),
         bar,
-        ProcessPoolExecutor(workers, context, obey) as pool,
+        ProcessPoolExecutor(workers, context, _obey) as pool,
     ):
-        with children():
-            jobs: list[Future[None]] = [pool.submit(_compile, name) for name in missing]
+        # Ctrl-C does not reach, and make talk, what has not yet begun to obey
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            jobs: list[Future[None]] = [pool.submit(_compile, made) for made in missing]
+        finally:
+            signal.signal(signal.SIGINT, before)
         try:
             deque(bar.track(as_completed(jobs), total=len(jobs)), maxlen=0)
         except KeyboardInterrupt:
@@ -89,16 +78,21 @@ def compiling_all(names: Sequence[str], console: Console) -> None:
             raise
 
 
-def _is_missing(name: str) -> bool:
+def _obey() -> None:
+    """End at Ctrl-C from now on, without words: what a new process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _is_missing(mechanism: Any) -> bool:
     try:
-        return not load(name).is_compiled
+        return not load(mechanism).is_compiled
     except MechcError:
         return False
 
 
-def _compile(name: str) -> None:
+def _compile(mechanism: Any) -> None:
     """Leave a kernel and its machine code in the cache; its error is met where it is used."""
     with suppress(MechcError):
-        kernel: Any = load(name).compile()
+        kernel: Any = load(mechanism).compile()
         for form in [form for form in vars(kernel) if form.endswith("_many")]:
             _ = getattr(kernel, form).machine_code

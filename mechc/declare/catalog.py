@@ -93,21 +93,18 @@ def load_declaration(file: MechanismFile) -> Declaration:
 
 def _known() -> dict[str, Path]:
     """Name -> file, the first place winning."""
-    known: dict[str, Path] = {}
-    for source in (_on_path, _from_entry_points, _built_in):
-        for path_name, path in source():
-            known.setdefault(path_name, path)
-    return known
+    return {**dict(_built_in()), **dict(_from_entry_points()), **dict(_on_path())}
 
 
 def _on_path() -> Iterator[tuple[str, Path]]:
-    for folder in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
+    folders = os.environ.get(PATH_VARIABLE, "").split(os.pathsep)
+    for folder in reversed(folders):  # of two files of a name the last is taken
         if folder:
             yield from _in_folder(Path(folder))
 
 
 def _from_entry_points() -> Iterator[tuple[str, Path]]:
-    for name, module in _entry_points(tuple((p, _changed(p)) for p in sys.path)):
+    for name, module in reversed(_entry_points(tuple((p, _changed(p)) for p in sys.path))):
         # the module is located, not imported
         try:
             spec = importlib.util.find_spec(module)
@@ -141,12 +138,6 @@ def _built_in() -> Iterator[tuple[str, Path]]:
 
 
 def _in_folder(folder: Path) -> list[tuple[str, Path]]:
-    return _listed(folder, _changed(folder))
-
-
-@lru_cache(maxsize=64)
-def _listed(folder: Path, changed: int) -> list[tuple[str, Path]]:
-    """Names and files in a folder as it is."""
     try:
         files = sorted(folder.glob("*.py"))
     except OSError:

@@ -13,11 +13,6 @@ direction, unless it is declared separately (`reverse`).
                        sensitivity=sensitivity, parameters=(scale, sensitivity))
 
 Nothing is derived here. `mechc.calculus` takes the expressions apart and checks them.
-
-What a mechanism file says, as exact expressions in plain symbols, or an error that says why not.
-
-Input: numbers and SymPy expressions in parameter symbols. Output: expressions without floats, in
-which every symbol is the declared variable or a declared parameter.
 """
 
 from __future__ import annotations
@@ -68,7 +63,7 @@ Masses = tuple[tuple[Expr, Expr, Expr], ...]
 
 
 class Reader:
-    """Turns what a file says into exact SymPy expressions in plain symbols."""
+    """Turns what a file says into exact SymPy expressions in plain symbols, or says why not."""
 
     def __init__(self, name: str, variable: Symbol, parameters: tuple[Parameter, ...]) -> None:
         """Read for the mechanism `name`, in `variable` and `parameters`."""

@@ -9,30 +9,15 @@ masses, which every bound carries as the defect of the total mass. Certified ans
 
 from __future__ import annotations
 
-from sympy import (
-    Add,
-    Expr,
-    Pow,
-    Rational,
-    S,
-    Sum,
-    Symbol,
-    cosh,
-    exp,
-    expand,
-    factor,
-    oo,
-    pi,
-    sech,
-    sinh,
-)
+import sympy as sp
+from sympy import Expr, Pow, S, Sum, Symbol, cosh, exp, oo, pi, sinh
 
 from mechc.errors import DeclarationError
 from mechc.symbolic.breakpoints import split
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import QuadratureSum, shape
 
-STEP = Rational(1, 96)
+STEP = sp.Rational(1, 96)
 """Of t: the scale of x changes by 1.6 % from one node to the next at 1, by 15 % at 1e6."""
 REACH = 442
 """Steps to either side: halves reach from 1e-34 to 1e34 of their width, or of one."""
@@ -49,9 +34,9 @@ def with_constants(
 
     def scaled(f: Expr) -> Expr:
         # exp(u) - 1 cancels for small u, and kernels have no sech
-        f = f.replace(sech, lambda u: 1 / cosh(u))
+        f = f.replace(sp.sech, lambda u: 1 / cosh(u))
         f = f.replace(
-            lambda e: isinstance(e, Add) and isinstance(e + 1, exp),
+            lambda e: isinstance(e, sp.Add) and isinstance(e + 1, exp),
             lambda e: 2 * exp((e + 1).args[0] / 2) * sinh((e + 1).args[0] / 2),
         )
         return f / _total(f, variable, support, facts, where)
@@ -74,18 +59,17 @@ def _total(f: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, 
             "depends on the parameters; state the constant, or write lengths of pieces as "
             "parameters, a and a + b"
         ) from None
-    weights = [S.One] * len(stretches)
-    if f.subs(variable, -variable) == f and all(
-        one.lo == -other.hi for one, other in zip(stretches, stretches[::-1], strict=True)
-    ):  # what is left of the middle is written otherwise, and is the same
-        left = len(stretches) // 2
-        weights[:left], weights[len(stretches) - left :] = [S.Zero] * left, [S(2)] * left
-    return Add(
+    pairs = zip(stretches, stretches[::-1], strict=True)
+    even = f.subs(variable, -variable) == f and all(one.lo == -other.hi for one, other in pairs)
+    # what is left of the middle is written otherwise, and is the same
+    left = len(stretches) // 2 if even else 0
+    weights = [0] * left + [1] * (len(stretches) - 2 * left) + [2] * left
+    return sp.Add(
         *(
-            weight * _half(g, variable, *ends)
+            weight * _half(g, variable, *half)
             for weight, (a, b, (g,)) in zip(weights, stretches, strict=True)
             if g * weight != 0
-            for ends in _halves(a, b)
+            for half in _halves(a, b)
         )
     )
 
@@ -94,9 +78,7 @@ def _halves(lo: Expr, hi: Expr) -> list[tuple[Expr, int, Expr]]:
     """(start, direction, width) of one or two parts."""
     if lo == -oo and hi == oo:
         return [(S.Zero, -1, oo), (S.Zero, 1, oo)]
-    if lo == -oo or hi == oo:
-        return [(lo, 1, oo) if hi == oo else (hi, -1, oo)]
-    return [(lo, 1, (hi - lo) / 2), (hi, -1, (hi - lo) / 2)]
+    return [(end, side, (hi - lo) / 2) for end, side in ((lo, 1), (hi, -1)) if abs(end) != oo]
 
 
 def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Expr:
@@ -113,7 +95,7 @@ def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Exp
     f = f.subs(variable, start + side * distance).replace(
         # next to an end such a base is the rounding of its terms, of any sign, but for factors
         lambda e: isinstance(e, Pow) and e.base.is_polynomial(distance) and _vanishes(e, distance),
-        lambda e: factor(e.base) ** e.exp,
+        lambda e: sp.factor(e.base) ** e.exp,
     )
     term = f.subs(distance, away) * slope * STEP
     return QuadratureSum(term, (index, -REACH, REACH))
@@ -121,4 +103,4 @@ def _half(f: Expr, variable: Symbol, start: Expr, side: int, width: Expr) -> Exp
 
 def _vanishes(power: Pow, distance: Symbol) -> bool:
     """Whether a base is zero at distance zero."""
-    return bool(power.base.has(distance) and expand(power.base.subs(distance, 0)) == 0)
+    return bool(power.base.has(distance) and sp.expand(power.base.subs(distance, 0)) == 0)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import sympy
 import sympy as sp
 from sympy import Basic, Expr, Symbol, oo
 from sympy.logic.boolalg import Boolean
@@ -39,28 +38,28 @@ MAX_BITS = 12_000
 """Numbers that a formula leads to, such as factorial(1000), which has 8530; Python prints 14284."""
 
 _ONE_ARGUMENT = (
-    sympy.exp, sympy.log, sympy.sqrt, sympy.sign, sympy.sin, sympy.cos, sympy.tan, sympy.atan,
-    sympy.sinh, sympy.cosh, sympy.tanh, sympy.sech, sympy.csch, sympy.coth, sympy.asinh, sympy.erf,
-    sympy.erfc, sympy.gamma, sympy.loggamma, sympy.factorial,
+    sp.exp, sp.log, sp.sqrt, sp.sign, sp.sin, sp.cos, sp.tan, sp.atan,
+    sp.sinh, sp.cosh, sp.tanh, sp.sech, sp.csch, sp.coth, sp.asinh, sp.erf,
+    sp.erfc, sp.gamma, sp.loggamma, sp.factorial,
 )  # fmt: skip
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     # name: (function, fewest arguments, most arguments or None)
     **{function.__name__: (function, 1, 1) for function in _ONE_ARGUMENT},
-    "abs": (sympy.Abs, 1, 1),
-    "heaviside": (sympy.Heaviside, 1, 1),
-    "max": (sympy.Max, 1, None),
-    "min": (sympy.Min, 1, None),
-    "binomial": (sympy.binomial, 2, 2),
-    "besseli": (sympy.besseli, 2, 2),
-    "besselk": (sympy.besselk, 2, 2),
-    "beta": (sympy.beta, 2, 2),
-    "zeta": (sympy.zeta, 1, 2),
+    "abs": (sp.Abs, 1, 1),
+    "heaviside": (sp.Heaviside, 1, 1),
+    "max": (sp.Max, 1, None),
+    "min": (sp.Min, 1, None),
+    "binomial": (sp.binomial, 2, 2),
+    "besseli": (sp.besseli, 2, 2),
+    "besselk": (sp.besselk, 2, 2),
+    "beta": (sp.beta, 2, 2),
+    "zeta": (sp.zeta, 1, 2),
     "shape": (shape, 1, 1),
 }
 _AS_IN_SYMPY = {name.capitalize(): name for name in ("abs", "heaviside", "max", "min")}
 CONSTANTS: dict[str, Expr] = {"pi": sp.pi, "oo": oo, "inf": oo}
 _GROWING = ("gamma", "loggamma", "factorial", "binomial", "besseli", "besselk", "beta", "zeta")
-_CHOOSING = (sp.Piecewise, sympy.Max, sympy.Min, sympy.sign, sympy.Heaviside)
+_CHOOSING = (sp.Piecewise, sp.Max, sp.Min, sp.sign, sp.Heaviside)
 _DECIDING = ("max", "min", "sign", "heaviside", "abs")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -69,12 +68,12 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: lambda a, b: a / b,
 }
 _RELATIONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Lt: sympy.Lt,
-    ast.LtE: sympy.Le,
-    ast.Gt: sympy.Gt,
-    ast.GtE: sympy.Ge,
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
+    ast.Lt: sp.Lt,
+    ast.LtE: sp.Le,
+    ast.Gt: sp.Gt,
+    ast.GtE: sp.Ge,
+    ast.Eq: sp.Eq,
+    ast.NotEq: sp.Ne,
 }
 
 
@@ -440,13 +439,7 @@ def _text(expr: Expr) -> str:
 
 
 def _domain(info: ParameterInfo) -> str:
-    """Such as "0 <= q < 1", as `parse_parameter` reads it."""
+    """Such as "0.0 <= q < 1.0", as `parse_parameter` reads it."""
     kind = "integer " if info.integer else ""
-    left = "" if info.lo == -float("inf") else f"{info.lo!r} {'<' if info.lo_open else '<='} "
-    right = "" if info.hi == float("inf") else f" {'<' if info.hi_open else '<='} {info.hi!r}"
-    if not left and not right:
-        raise DeclarationError(f"{info.name}: any number has no text as a domain")
-    if not left or not right:
-        sign = (">" if info.lo_open else ">=") if left else ("<" if info.hi_open else "<=")
-        return f"{kind}{info.name} {sign} {(info.lo if left else info.hi)!r}"
-    return f"{kind}{left}{info.name}{right}"
+    left, right = ("<" if is_open else "<=" for is_open in (info.lo_open, info.hi_open))
+    return f"{kind}{info.lo!r} {left} {info.name} {right} {info.hi!r}"

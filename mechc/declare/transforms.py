@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError
@@ -25,6 +25,16 @@ class Transform:
 
     word: ClassVar[str]
     adds: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Take text for a relation, and digits for a whole number."""
+        for name, value in vars(self).copy().items():
+            if name == "adjacency":
+                object.__setattr__(self, name, Adjacency.of(value, sampling=True))
+            elif name in ("size", "length") and value is not None:
+                if not str(value).isdecimal():
+                    raise DeclarationError(f"{self.word}: {name}={value!r} is not a whole number")
+                object.__setattr__(self, name, int(value))
 
     def describe(self, name: str) -> str:
         """Return the name of what becomes of a mechanism called `name`."""
@@ -60,10 +70,6 @@ class Poisson(Sample):
     word = "poisson"
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
-    def __post_init__(self) -> None:
-        """Take text for the relation."""
-        object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency, sampling=True))
-
 
 @dataclass(frozen=True)
 class WithoutReplacement(Sample):
@@ -90,10 +96,6 @@ class Shuffled(Transform):
     word = "shuffled"
     adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Take text for the relation."""
-        object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency, sampling=True))
-
 
 @dataclass(frozen=True)
 class Shift(Transform):
@@ -119,26 +121,10 @@ class Truncate(Transform):
 
 
 @dataclass(frozen=True)
-class _Sized(Transform):
-    """A transformation with a whole number, which may come as digits."""
-
-    number: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        """Take digits for the number."""
-        value: Any = getattr(self, self.number)
-        if value is None:
-            return
-        if not str(value).isdecimal():
-            raise DeclarationError(f"{self.word}: {self.number}={value!r} is not a whole number")
-        object.__setattr__(self, self.number, int(value))
-
-
-@dataclass(frozen=True)
-class Group(_Sized):
+class Group(Transform):
     """Neighbours differ in several records; `size`: how many, where the rule needs to know."""
 
-    word, number = "group", "size"
+    word = "group"
     size: int | None = None
 
     @property
@@ -148,10 +134,10 @@ class Group(_Sized):
 
 
 @dataclass(frozen=True)
-class RandomSensitivity(_Sized):
+class RandomSensitivity(Transform):
     """The query moves by one of `length` sensitivities."""
 
-    word, number = "random_sensitivity", "length"
+    word = "random_sensitivity"
     length: int
 
     @property
@@ -162,18 +148,18 @@ class RandomSensitivity(_Sized):
 
 
 @dataclass(frozen=True)
-class WithReplacement(_Sized):
+class WithReplacement(Transform):
     """A batch drawn with replacement; `length`: one more than occurrences of a record."""
 
-    word, number = "with_replacement", "length"
+    word = "with_replacement"
     length: int
 
 
 @dataclass(frozen=True)
-class OfLength(_Sized):
+class OfLength(Transform):
     """The same mechanism for lists of another length."""
 
-    word, number = "of_length", "length"
+    word = "of_length"
     length: int
 
     def describe(self, name: str) -> str:
