@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -115,7 +115,7 @@ _NAMES = among("mechc:available")
 Name = Annotated[str, typer.Argument(help=NAME, autocompletion=_NAMES)]
 MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocompletion=_NAMES)]
 Set = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--set", metavar="NAME=VALUE", help="A parameter; repeatable.",
         autocompletion=parameters(end="="),
@@ -161,25 +161,19 @@ def grouped(command: Callable[..., T], end: Callable[[typer.Context, T], None]) 
         end: what becomes of its answer; to be printed as JSON is an option more.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     kind = inspect.Parameter.KEYWORD_ONLY
     options = [inspect.Parameter("ctx", kind, annotation=typer.Context)]
     for name, known in inspect.signature(command).parameters.items():
-        if name not in groups:
-            options.append(known.replace(kind=kind, annotation=hints[name]))
-            continue
-        inner = get_type_hints(groups[name], include_extras=True)
-        for one in fields(groups[name]):
-            start = one.default if one.default_factory is MISSING else one.default_factory()
-            start = inspect.Parameter.empty if start is MISSING else start
-            options.append(inspect.Parameter(one.name, kind, annotation=inner[one.name],
-                                             default=start))  # fmt: skip
+        group = groups.get(name)
+        types = get_type_hints(group, include_extras=True) if group else hints
+        inner = inspect.signature(group).parameters.values() if group else [known]
+        options += [one.replace(kind=kind, annotation=types[one.name]) for one in inner]
     options.append(inspect.Parameter("as_json", kind, annotation=Json, default=False))
 
     def run(ctx: typer.Context, as_json: bool, **given: Any) -> None:
         for name, group in groups.items():
-            made: Any = group
-            given[name] = made(**{one.name: given.pop(one.name) for one in fields(made)})
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
         end(ctx, command(**given))
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -212,14 +206,16 @@ class Sample:
 class Settings(Sample):
     """A mechanism with parameters."""
 
-    settings: Set = field(default_factory=list)
+    settings: Set = None
 
     def open(self, solve_for: str = "") -> tuple[Mechanism, dict[str, float]]:
         """Return the mechanism, some parameters of it perhaps missing, and those given."""
         values = values_of(self.settings)
-        if solve_for == "sampling_rate" and self.poisson is not None:
-            raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
         if solve_for == "sampling_rate":
+            if self.poisson is not None:
+                raise DeclarationError(
+                    f"--poisson {self.poisson} is the rate to find; leave it out"
+                )
             kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
         else:
             kept = self.under({*values, solve_for})
@@ -253,8 +249,8 @@ class Densities(Repeated):
     q: Annotated[str, typer.Option("--q", help="Density of Q.")] = ""
     var: Annotated[str, typer.Option(help="Variable of the densities.")] = "x"
     domain: Annotated[
-        list[str], typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
-    ] = field(default_factory=list)
+        list[str] | None, typer.Option(help="Domain of a parameter of --p, such as '0 <= w <= 1'.")
+    ] = None
 
     def mechanism(self) -> Mechanism:
         """Return the mechanism a command line names, or the one its densities declare."""
@@ -266,7 +262,7 @@ class Densities(Repeated):
 
         return mechc.load(declaration_from_text(
             "command line", p=self.p or None, q=self.q or None, variable=self.var,
-            parameters=self.domain,
+            parameters=self.domain or (),
         ))  # fmt: skip
 
 
@@ -388,9 +384,9 @@ def drawable(path: Path | None) -> None:
     writable(path)
 
 
-def values_of(settings: Iterable[str]) -> dict[str, float]:
+def values_of(settings: Iterable[str] | None) -> dict[str, float]:
     """Return parameters from "name=value" words, each name once."""
-    return _named("--set", settings, "value", "NUMBER", number_of)
+    return _named("--set", settings or (), "value", "NUMBER", number_of)
 
 
 def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:

@@ -160,17 +160,13 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        out.print(f"mechc {mechc.__version__} ({', '.join(_runs_on())})", highlight=False)
+        from importlib.metadata import version as of
+        from platform import machine, python_version, system
+
+        libraries = "".join(f"{name} {of(name)}, " for name in ("numpy", "scipy", "numba", "sympy"))
+        runs_on = f"Python {python_version()}, {libraries}{system()} {machine()}"
+        out.print(f"mechc {mechc.__version__} ({runs_on})", highlight=False)
         raise typer.Exit
-
-
-def _runs_on() -> list[str]:
-    """Python and the libraries that answers rest on, with their versions."""
-    from importlib.metadata import version
-    from platform import machine, python_version, system
-
-    libraries = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba", "sympy")]
-    return [f"Python {python_version()}", *libraries, f"{system()} {machine()}"]
 
 
 class Answer(NamedTuple):
@@ -486,7 +482,7 @@ def optimise(
     minimise: Annotated[
         str, args.word("variance, or an error, as rank.", args.ERRORS, "variance")
     ] = "variance",
-    settings: args.Set = [],  # noqa: B006 - typer copies it
+    settings: args.Set = None,
 ) -> Answer:
     """Find the shape of noise whose error is least at a target."""
     with err.status(f"optimising {name}"):

@@ -173,10 +173,8 @@ def _run(file: MechanismFile) -> ModuleType:
         exec(compile(source, str(path), "exec"), vars(module))
     except SyntaxError as error:
         raise DeclarationError(f"{path}, line {error.lineno}: {error.msg}") from error
-    except MechcError as error:
-        raise DeclarationError(f"{path}, line {_line(error, path)}: {error}") from error
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{error}" if isinstance(error, MechcError) else f"{type(error).__name__}: {error}"
         raise DeclarationError(f"{path}, line {_line(error, path)}: {reason}") from error
     return module
 

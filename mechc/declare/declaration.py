@@ -108,12 +108,10 @@ class Reader:
 
     def _read(self, label: str, value: Any, allowed: set[Symbol]) -> Expr:
         where = f"{self.name}: {label}"
-        if isinstance(value, (str, bool)) or value is None:
-            raise DeclarationError(f"{where}={value!r} is not an expression")
         try:
             read = sp.sympify(value, strict=True).xreplace(self.plain)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise DeclarationError(f"{where}={value!r} is not an expression") from error
+        except (TypeError, ValueError, AttributeError):
+            read = None
         if not isinstance(read, Expr):
             raise DeclarationError(f"{where}={value!r} is not an expression")
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
@@ -380,7 +378,8 @@ def mechanism(
         if variable is not None or p != 0 or q != 0 or lattice or atoms:
             raise DeclarationError(f"{name}: outcomes stand alone, without variable, p, q, atoms")
         variable = Symbol("x", integer=True)
-        atoms = _numbered(name, outcomes)
+        rows = (listed(f"{name}: outcome", row, "(mass_p, mass_q)", 2) for row in outcomes)
+        atoms = [(i, *row) for i, row in enumerate(rows)]
         support = (0, len(atoms) - 1)
     check_variable(name, variable, lattice or bool(outcomes), described)
     reader = Reader(name, variable, described)
@@ -503,13 +502,6 @@ def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
         because: the theorem or argument, in words.
     """
     return Claim("declared", None, Adjacency.of(adjacency), assumptions=(because,))
-
-
-def _numbered(name: str, outcomes: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
-    """Outcomes as atoms at 0, 1, 2, ..."""
-    rows = listed(f"{name}: outcomes", outcomes, "a list of (mass_p, mass_q)")
-    expected = "(mass_p, mass_q)"
-    return [(i, *listed(f"{name}: outcome", row, expected, 2)) for i, row in enumerate(rows)]
 
 
 def _reverse(

@@ -111,11 +111,9 @@ def parse_parameter(text: str) -> ParameterSymbol:
         return parameter(tree.id, 1, integer=True) if whole else positive(tree.id)
     if isinstance(tree, ast.Compare):
         terms = [tree.left, *tree.comparators]
-        names = [
-            i for i, t in enumerate(terms) if isinstance(t, ast.Name) and t.id not in CONSTANTS
-        ]
-        if len(names) == 1 and len(terms) <= 3:
-            return _bounded(body, tree, terms, names[0], bool(whole))
+        names = [t for t in terms if isinstance(t, ast.Name) and t.id not in CONSTANTS]
+        if len(names) == 1 and (len(terms) == 2 or terms[1:-1] == names):
+            return _bounded(body, tree, names[0], bool(whole))
     raise DeclarationError(f"{text!r} is not a parameter; expected e.g. sigma > 0 or 0 <= q <= 1")
 
 
@@ -359,24 +357,21 @@ def _names(text: str) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called}
 
 
-def _bounded(
-    text: str, tree: ast.Compare, terms: list[ast.expr], at: int, whole: bool
-) -> ParameterSymbol:
+def _bounded(text: str, tree: ast.Compare, name: ast.Name, whole: bool) -> ParameterSymbol:
     """A parameter between the numbers of a comparison."""
-    ends = {"lo": -math.inf, "hi": math.inf}
-    is_open = {"lo": False, "hi": False}
-    for i, op in enumerate(tree.ops):
-        other, name_is_left = terms[i + 1 if i == at else i], i == at
-        upward = isinstance(op, (ast.Lt, ast.LtE))
-        if not upward and not isinstance(op, (ast.Gt, ast.GtE)):
+    ends = [(-math.inf, False), (math.inf, False)]
+    terms = [tree.left, *tree.comparators]
+    for op, *sides in zip(tree.ops, terms[:-1], terms[1:], strict=True):
+        if isinstance(op, (ast.Gt, ast.GtE)):
+            sides.reverse()
+        elif not isinstance(op, (ast.Lt, ast.LtE)):
             raise DeclarationError(f"{text!r}: only <, <=, >, >= bound a parameter")
-        end = "hi" if upward == name_is_left else "lo"
+        at = sides.index(name)
         with _refusing(text):
-            ends[end] = float(_Parser(text.strip(), {}).expression(other, 0))
-        is_open[end] = isinstance(op, (ast.Lt, ast.Gt))
-    name = terms[at].id  # type: ignore[attr-defined]
-    return parameter(name, ends["lo"], ends["hi"], lo_open=is_open["lo"], hi_open=is_open["hi"],
-                     integer=whole)  # fmt: skip
+            end = float(_Parser(text.strip(), {}).expression(sides[1 - at], 0))
+        ends[1 - at] = end, isinstance(op, (ast.Lt, ast.Gt))
+    (lo, lo_open), (hi, hi_open) = ends
+    return parameter(name.id, lo, hi, lo_open=lo_open, hi_open=hi_open, integer=whole)
 
 
 class _Formula(StrPrinter):  # type: ignore[misc]

@@ -21,10 +21,12 @@ class Transform:
     Attributes:
         word: its public name, as in run files.
         adds: name of the parameter that it adds, "" for none.
+        keeps_groups: whether the records of a group pass it together.
     """
 
     word: ClassVar[str]
     adds: ClassVar[str] = ""
+    keeps_groups: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Take text for a relation, and digits for a whole number."""
@@ -45,11 +47,6 @@ class Transform:
         """The word and its options, as a run file holds them."""
         values = (getattr(self, field.name) for field in fields(self))
         return [self.word, *(str(value) for value in values if value is not None)]
-
-    @property
-    def keeps_groups(self) -> bool:
-        """Whether the records of a group pass it together."""
-        return False
 
     def added(self, before: Iterable[Transform]) -> str:
         """Return the name of the parameter that it adds after others have added theirs."""
@@ -84,7 +81,7 @@ class WithoutReplacement(Sample):
             raise DeclarationError(f"groups={self.groups!r} is not known (expected whole)")
 
     @property
-    def keeps_groups(self) -> bool:
+    def keeps_groups(self) -> bool:  # type: ignore[override]
         """Whether the subset takes whole groups."""
         return self.groups is not None
 
