@@ -208,28 +208,28 @@ class Settings(Sample):
 
     settings: Set = None
 
-    def open(self, solve_for: str = "") -> tuple[Mechanism, dict[str, float]]:
-        """Return the mechanism, some parameters of it perhaps missing, and those given."""
-        values = values_of(self.settings)
-        if solve_for == "sampling_rate":
-            if self.poisson is not None:
-                raise DeclarationError(
-                    f"--poisson {self.poisson} is the rate to find; leave it out"
-                )
-            kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
-        else:
-            kept = self.under({*values, solve_for})
-        kept.check({**kept.bound, **values}, solve_for or None)
-        return kept, values
+    def open(self, missing: str | None = "") -> tuple[Mechanism, dict[str, float]]:
+        """Return the mechanism, compiled with a progress display, and the parameters given.
 
-    def run(self, count: int = 1) -> Composition:
-        """Return the composition, compiled with a progress display."""
+        Args:
+            missing: the parameter that is not given; None for any.
+        """
         from mechc.cli.progress import compiling
 
         values = values_of(self.settings)
-        kept = self.under(values)
-        kept.check({**kept.bound, **values})
+        if missing != "sampling_rate":
+            kept = self.under({*values, missing or ""})
+        elif self.poisson is None:
+            kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
+        else:
+            raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
+        kept.check({**kept.bound, **values}, missing)
         compiling(kept, Console(stderr=True))
+        return kept, values
+
+    def run(self, count: int = 1) -> Composition:
+        """Return the composition."""
+        kept, values = self.open()
         return kept(**values) * count
 
 

@@ -295,13 +295,11 @@ def report(
     ] = "quick",
 ) -> Answer:
     """Write a datasheet of a mechanism as one HTML file."""
-    from mechc.cli.progress import compiling
     from mechc.report import datasheet
 
     args.writable(output)
     datasheet.check(output)
-    mechanism, values = what.open()
-    compiling(mechanism, err)
+    mechanism, values = what.open(None)
     with err.status(f"datasheet of {mechanism.name}"):
         path = mechanism.report(output, certificate=certificate, **values)
     return _wrote(path, mechanism)
@@ -433,15 +431,12 @@ def calibrate(
     ],
 ) -> Answer:
     """Find the parameter value whose proven upper bound meets the target."""
-    from mechc.cli.progress import compiling
-
     if (aim.epsilon is None or aim.delta is None) and aim.advantage is None and aim.tpr is None:
         raise DeclarationError(
             "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
         )
     args.question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
     mechanism, values = what.open(solve_for)
-    compiling(mechanism, err)
     found = aim.calibrate(mechanism, solve_for, values, count=what.count)
     return _found(found, what.adjacency)
 
@@ -609,11 +604,10 @@ def warm(names: args.Names = None) -> Answer:
     from mechc.kernel import cache
 
     start = time.perf_counter()
-    for name in names or ():
-        mechc.load(name)  # its error, if it has one
-    compiling_all(names or (), err)
-    for name in names or ():
-        mechc.load(name).compile()  # the same
+    mechanisms = [mechc.load(name) for name in names or ()]
+    compiling_all(mechanisms, err)
+    for mechanism in mechanisms:
+        mechanism.compile()  # its error, if it has one
     with err.status("compiling the accountants"):
         warm_up()
     if cache.is_temporary():

@@ -162,23 +162,13 @@ def _other(item: Run, method: str) -> Bound:
 
 
 def _figure(out: Console, folder: Path) -> None:
-    """Draw epsilon against steps for the run of Abadi et al."""
-    from mechc.report import plot
-
+    """Draw epsilon against steps for the run of Abadi et al., and what they published as a line."""
     counts = [1, 5, 15, 30, 60, 100, 150, *range(250, 10_001, 250)]
     step = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)(sigma=4.0)
     path = folder / FIGURE_FILE
+    methods = ("auto", "saddlepoint:moments", "clt")
     try:
-        figure = step.plot(
-            kind="steps", delta=DELTA, counts=counts, methods=("auto", "saddlepoint:moments", "clt")
-        )
-        axes = figure.axes[0]
-        axes.set_title("MNIST run of Abadi et al. (2016): q = 0.01, sigma = 4", fontsize="medium")
-        axes.plot([10_000], [1.26], "ko", markersize=5)
-        axes.annotate("as published: 1.26", (10_000, 1.26), (-8, 0), ha="right", va="center",
-                      textcoords="offset points")  # fmt: skip
-        axes.set_ylim(top=1.4)
-        plot.save(figure, path)
+        step.plot(path, kind="steps", delta=DELTA, counts=counts, methods=methods, target=1.26)
     except MechcError as error:
         out.print(f"no figure: {error}", highlight=False)
         return

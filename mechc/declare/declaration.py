@@ -393,7 +393,15 @@ def mechanism(
         q=reader.expression("q", q, ends),
         support=ends,
         atoms=reader.atoms(atoms),
-        reverse=_reverse(name, reverse, variable, parameters, support, lattice, bool(outcomes)),
+        reverse=_reverse(
+            name,
+            reverse,
+            parameters,
+            bool(outcomes),
+            variable=variable,
+            support=support,
+            lattice=lattice,
+        ),
         tag=None if tag is None else _tag(name, tag, described),
         about=about,
         refs=refs,
@@ -505,21 +513,15 @@ def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
 
 
 def _reverse(
-    name: str, reverse: Any, variable: Symbol, parameters: Iterable[Symbol],
-    support: tuple[Any, Any], lattice: bool, finite: bool,
-) -> Declaration | None:  # fmt: skip
+    name: str, reverse: Any, parameters: Iterable[Symbol], finite: bool, **same: Any
+) -> Declaration | None:
     """The separately declared pair of the "add" direction."""
     if reverse is None:
         return None
-    label = f"{name} (add)"
     if finite:
-        return mechanism(label, outcomes=reverse, parameters=parameters)
-    if not isinstance(reverse, (tuple, list)) or len(reverse) != 2:
-        raise DeclarationError(f"{name}: reverse={reverse!r} is not (p, q)")
-    return mechanism(
-        label, variable=variable, p=reverse[0], q=reverse[1], parameters=parameters,
-        support=support, lattice=lattice,
-    )  # fmt: skip
+        return mechanism(f"{name} (add)", outcomes=reverse, parameters=parameters)
+    p, q = listed(f"{name}: reverse", reverse, "(p, q)", 2)
+    return mechanism(f"{name} (add)", p=p, q=q, parameters=parameters, **same)
 
 
 def _tag(
