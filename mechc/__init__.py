@@ -73,13 +73,7 @@ _MODULES = {
     "reductions": "mechc.reductions",
 }  # fmt: skip
 # without `open`, which `from mechc import *` would put in the place of Python's own
-__all__ = [
-    "Adjacency", "Bound", "Composition", "Event", "Mechanism", "available", "calibrate", "compose",
-    "dpsgd", "from_losses", "from_pmfs", "group", "load", "methods", "mixture",
-    "optimise", "poisson", "post_process", "product", "radial", "random_allocation",
-    "random_sensitivity", "rdp", "shift", "tournament", "truncate", "vector", "with_replacement",
-    "without_replacement", "zcdp",
-]  # fmt: skip
+__all__ = sorted({*_HOME} - {"open"})
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from mechc.composition.operations import poisson, random_sensitivity
 from mechc.errors import DeclarationError, UnsupportedError, listed, public
 
 NAME = "mechc"
-Record = tuple[float, float, int] | tuple[float, float, int, int]
+Record = tuple[float, float, int, *tuple[int, ...]]
 
 
 @public
@@ -47,13 +47,12 @@ class MechcAccountant:
 
     def _record(self, noise_multiplier: float, sample_rate: float, batches: int) -> None:
         """Add a step to the last entry if that is of the same kind."""
-        setting = _setting(noise_multiplier, sample_rate)
         several = (batches,) if batches > 1 else ()
+        noise, rate, count, *rest = _entry((noise_multiplier, sample_rate, 1, *several))
         last = self.history[-1] if self.history else ()
-        count = 1
-        if (last[:2], last[3:]) == (setting, several):
+        if (last[:2], last[3:]) == ((noise, rate), several):
             count += self.history.pop()[2]
-        self.history.append((*setting, count, *several))
+        self.history.append((noise, rate, count, *rest))
 
     def composition(self) -> Composition:
         """Return the steps so far as a composition, for every other query.
@@ -138,16 +137,11 @@ class MechcAccountant:
         Raises:
             DeclarationError: it is empty, of another accountant, or its history is not one.
         """
-        known = isinstance(state_dict, Mapping) and {"history", "mechanism"} <= set(state_dict)
-        if not known:
+        found = state_dict if isinstance(state_dict, Mapping) else {}
+        if found.get("mechanism") != self.mechanism() or "history" not in found:
             raise DeclarationError(
-                "load_state_dict: the state has no history and mechanism (expected what state_dict "
-                "returned)"
-            )
-        if state_dict["mechanism"] != self.mechanism():
-            raise DeclarationError(
-                f"load_state_dict: the state is of mechanism={state_dict['mechanism']!r} (expected "
-                f"{self.mechanism()!r})"
+                f"load_state_dict: {state_dict!r} is not the state of this accountant (expected a "
+                f"history and mechanism={self.mechanism()!r})"
             )
         self.history = _history(state_dict["history"])
 
@@ -158,19 +152,14 @@ def _history(entries: Any) -> list[Record]:
 
 
 def _entry(entry: Any) -> Record:
-    """One entry of a history."""
+    """One entry; whether its numbers are acceptable is said when an answer is asked for."""
     wanted = "noise multiplier, sampling rate and steps"
     values = listed("an entry of the history", entry, wanted)
     if len(values) not in (3, 4):
         raise DeclarationError(f"an entry of the history: {values!r} (expected {wanted})")
-    noise, rate = _setting(*values[:2])
-    steps = as_count(values[2])
-    return (noise, rate, steps, as_count(values[3])) if values[3:] else (noise, rate, steps)
-
-
-def _setting(noise: Any, rate: Any) -> tuple[float, float]:
-    """Numbers; whether they are acceptable is said when an answer is asked for."""
-    return as_number("noise_multiplier", noise), as_number("sample_rate", rate)
+    noise, rate = as_number("noise_multiplier", values[0]), as_number("sample_rate", values[1])
+    steps, *batches = map(as_count, values[2:])
+    return (noise, rate, steps, *batches)
 
 
 def _step(noise: float, rate: float, _: int, batches: int = 1) -> Event:

@@ -10,7 +10,7 @@ import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -233,14 +233,10 @@ def _colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
-def _dashes(index: int) -> Any:
-    """Dashes of a curve: with its colour they are seen again after 36 others."""
-    return DASHES[(index + index // len(COLOURS)) % len(DASHES)]
-
-
 def _line(axes: Axes, x: Any, y: Any, label: str, index: int, **how: Any) -> None:
-    style: dict[str, Any] = {"color": _colour(index), "label": label or "_", "linewidth": 1.8}
-    axes.plot(x, y, linestyle=_dashes(index), **style, **how)
+    dashes: Any = DASHES[(index + index // len(COLOURS)) % len(DASHES)]  # seen again after 36
+    how |= {"color": _colour(index), "label": label or "_", "linewidth": 1.8}
+    axes.plot(x, y, linestyle=dashes, **how)
 
 
 def _profile(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
@@ -416,23 +412,18 @@ def _proven_tradeoff(what: Asked, how: How, rates: Floats) -> tuple[Floats, Floa
 
 def _hull(rates: Floats, answer: Bound) -> tuple[Floats, Floats]:
     """Corners of the largest of 0 and the lines through (rate, lower) with slope -e^epsilon."""
-    inner = zip(rates, np.asarray(answer.lower), answer.detail["each"], strict=True)
-    slopes = {-math.exp(at["epsilon"]): (x, y) for x, y, at in inner if 0.0 < x < 1.0 and y > 0.0}
-    lines: list[tuple[float, float, float]] = []  # slope, a point, and where the line begins
-    corners: list[tuple[float, float]] = []
-    for slope, (x, y) in [*sorted(slopes.items()), (0.0, (1.0, 0.0))]:
-        at = 0.0
-        while lines:
-            before, u, v = lines[-1]
-            at = (y - v + before * u - slope * x) / (before - slope)
-            if at > corners[-1][0]:
-                break
-            del lines[-1], corners[-1]
-            at = 0.0
-        lines.append((slope, x, y))
-        corners.append((at, y + slope * (at - x)))
-    x, y = np.array([*corners, (1.0, 0.0)]).T
-    return x, y
+    lower = np.asarray(answer.lower)
+    used = (rates > 0.0) & (rates < 1.0) & (lower > 0.0)
+    asked = [at["epsilon"] for at, on in zip(answer.detail["each"], used, strict=True) if on]
+    slope, first = np.unique([*-np.exp(asked), 0.0], return_index=True)
+    x, y = np.append(rates[used], 1.0)[first], np.append(lower[used], 0.0)[first]
+    start = y - slope * x
+    lines = start + slope * x[:, None]
+    on = lines.diagonal() >= lines.max(axis=1)  # no other one is above it where it touches
+    slope, x, start = slope[on], x[on], start[on]
+    corner = np.clip(-np.diff(start) / np.diff(slope), x[:-1], x[1:])
+    corner = np.concatenate([[0.0], corner, [1.0]])
+    return corner, np.append(start, 0.0) + np.append(slope, 0.0) * corner
 
 
 def _check_formula(name: str) -> None:
@@ -475,18 +466,6 @@ def power_of_ten(value: float, position: int | None = None) -> str:
     return "10" + f"{round(math.log10(value))}".translate(_RAISED)
 
 
-@cache
-def _shown() -> type[Figure]:
-    """A figure that notebooks show without pyplot."""
-    from matplotlib.figure import Figure
-
-    class Shown(Figure):
-        def _repr_svg_(self) -> str:
-            return svg(self)
-
-    return Shown
-
-
 def svg(figure: Figure) -> str:
     """Return a figure as an SVG element, the same text each time."""
     import io
@@ -518,7 +497,10 @@ def blank(
         UnsupportedError: matplotlib is not installed.
     """
     canvas = _canvas()
-    figure = _shown()(figsize=(width, height), layout="constrained" if constrained else None)
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(width, height), layout="constrained" if constrained else None)
+    figure._repr_svg_ = partial(svg, figure)  # notebooks show it without pyplot
     canvas(figure)
     axes = figure.subplots(1, columns)
     for one in np.atleast_1d(axes):
