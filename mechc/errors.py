@@ -203,12 +203,8 @@ def _misfit(function: Callable[..., Any], given: tuple[Any, ...], named: dict[st
         owner = type(given[0]).__name__ if owner == "__init__" else owner
         given = given[1:]
     places = [p.name for p in known.values() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    form = ", ".join(
-        f"**{p.name}" if p.kind is Parameter.VAR_KEYWORD
-        else f"{p.name}=" if p.kind is Parameter.KEYWORD_ONLY
-        else p.name
-        for p in known.values()
-    )  # fmt: skip
+    marks: dict[Any, str] = {Parameter.VAR_KEYWORD: "**{}", Parameter.KEYWORD_ONLY: "{}="}
+    form = ", ".join(marks.get(p.kind, "{}").format(p.name) for p in known.values())
     said = f"expected {owner}({form})"
     if surplus := given[len(places) :]:
         named_only = [name for name in known if name not in places and name not in named]

@@ -20,10 +20,11 @@ from mechc.composition.mechanism import load
 from mechc.composition.operations import group, poisson, subset_of_groups
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
-from mechc.errors import DeclarationError, UnsupportedError, public, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
 
 UNLIKELY = 1e-16  # share of what is not listed, and taken to reveal everything
 PATTERNS = ("single", "every", "apart")
+SPACED = PATTERNS[1:]
 DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poisson")
 MOST_PARTS = 200  # of a mixture that is made here
 
@@ -74,37 +75,26 @@ def matrix_mechanism(
             "drawn at random with noise that is correlated between them; banded_matrix has one for "
             "samples of groups in turn"
         )
-    if named is not None and named not in PATTERNS:
-        raise DeclarationError(
-            f"matrix_mechanism: participations={named!r} is not known{suggestion(named, PATTERNS)} "
-            f"(expected one of {', '.join(PATTERNS)}, or lists of steps)"
-        )
-    if separation is not None or most is not None or named in ("every", "apart"):
-        if participations is not None and named not in ("every", "apart"):
+    if named is not None:
+        check_one_of("participations", named, PATTERNS, "matrix_mechanism")
+    if separation is not None or most is not None or named in SPACED:
+        told_twice = named == "every" and most is not None
+        if told_twice or (participations is not None and named not in SPACED):
             raise DeclarationError(
-                "matrix_mechanism: participations= lists the patterns that separation= and most= "
+                "matrix_mechanism: participations= says already what separation= and most= "
                 "describe (expected one of them)"
             )
         given = 1 if separation is None else separation
         apart = inputs.size("matrix_mechanism", "separation", given)
-        if named == "every":
-            if most is not None:
-                raise DeclarationError(
-                    "matrix_mechanism: most= with participations='every', which says how many "
-                    "(expected separation= alone)"
-                )
-            steps = range(matrix.shape[1])
-            participations = [list(steps[first::apart]) for first in steps[:apart]]
-        else:
+        if named != "every":
             times = None if most is None else inputs.size("matrix_mechanism", "most", most)
             return _gaussian("matrix_mechanism", _norm_apart(gram, apart, times), sigma)
-    if named == "single":
-        participations = None
-    squares = []
-    for pattern in _patterns(participations, matrix.shape[1]):
-        # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
-        squares.append(float(gram[np.ix_(pattern, pattern)].sum()))
-    return _gaussian("matrix_mechanism", math.sqrt(max(squares)), sigma)
+        steps = range(matrix.shape[1])
+        participations = [list(steps[first::apart]) for first in steps[:apart]]
+    patterns = _patterns(None if named == "single" else participations, matrix.shape[1])
+    # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
+    square = max(float(gram[np.ix_(pattern, pattern)].sum()) for pattern in patterns)
+    return _gaussian("matrix_mechanism", math.sqrt(square), sigma)
 
 
 def _norm_apart(gram: NDArray[np.float64], separation: int, most: int | None) -> float:
