@@ -16,6 +16,7 @@ from sys import float_info
 from types import MappingProxyType
 from typing import Any
 
+from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.inputs import as_count, as_number, size
@@ -123,23 +124,19 @@ class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
             DeclarationError: the delta is not in [0, 1].
         """
         target_delta = as_number("target_delta", target_delta, "0 <= delta <= 1", 0.0, 1.0)
-        if self._reveals:
-            return math.inf
-        return _safe(self.composition.epsilon(target_delta).upper, math.inf)
+        return self._upper(self.composition.epsilon, target_delta, math.inf)
 
     def get_delta(self, target_epsilon: float) -> float:
         """Return an upper bound on delta at an epsilon; 1 where nothing is private or proven."""
         target_epsilon = as_number("target_epsilon", target_epsilon)
-        return 1.0 if self._reveals else _safe(self.composition.delta(target_epsilon).upper, 1.0)
+        return self._upper(self.composition.delta, target_epsilon, 1.0)
 
-    @property
-    def _reveals(self) -> bool:
-        return any(event == _revealing() for event, _ in self.composition)
-
-
-def _safe(upper: Any, worst: float) -> float:
-    """A bound as a plain number, the worst one where there is none."""
-    return worst if math.isnan(upper) else float(upper)
+    def _upper(self, ask: Callable[[float], Bound], at: float, worst: float) -> float:
+        """The upper side of an answer, the worst one where all is revealed or there is none."""
+        if any(event == _revealing() for event, _ in self.composition):
+            return worst
+        upper: Any = ask(at).upper
+        return worst if math.isnan(upper) else float(upper)
 
 
 def _revealing() -> Event:

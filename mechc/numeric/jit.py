@@ -4,7 +4,7 @@ numba compiles a function with a declared signature when its module is imported,
 queries use half of the functions, so a `Compiled` one waits for its first call, from Python or from
 another compiled function. A caller has the code of all that it calls compiled with its own once
 more, and half of a function's own compilation is its entry from Python: what runs a few times a
-question is left to Python and NumPy, and what compiled functions alone call is a `subroutine`. The
+question is left to Python and NumPy, and what compiled functions call is a `subroutine`. The
 types of a `Compiled` one stay the declared ones: arguments are converted to them or
 refused, never met with a specialisation of its own (an integer where a float is meant overflows).
 """
@@ -77,21 +77,9 @@ class Compiled:
 
 
 class Subroutine(Compiled):
-    """One that compiled functions alone call: without an entry from Python, half of the work."""
+    """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Refuse: there is no such entry in the machine code.
-
-        Raises:
-            TypeError: always.
-        """
-        raise TypeError(f"{self.py_func.__name__} is called by compiled functions alone")
-
-
-class Plain(Subroutine):
-    """One that runs as Python where Python calls it, and there raises where machine code goes on.
-
-    For what follows once or twice a question from one sum over many numbers.
+    There it raises where machine code goes on.
     """
 
     def __call__(self, *arguments: Any) -> Any:
@@ -138,10 +126,8 @@ def compiled(
 def subroutine(
     signatures: str | list[str], **options: Any
 ) -> Callable[[Callable[..., Any]], Subroutine]:
-    """Decorate a function that compiled ones alone call; see `compiled` for the arguments."""
+    """Decorate a function that compiled ones call, or Python once or twice a question.
+
+    For the arguments see `compiled`.
+    """
     return lambda py_func: Subroutine(py_func, signatures, {"no_cpython_wrapper": True, **options})
-
-
-def plain(signatures: str | list[str]) -> Callable[[Callable[..., Any]], Plain]:
-    """Decorate a function that Python runs as it is, and compiled functions compile."""
-    return lambda py_func: Plain(py_func, signatures, {"no_cpython_wrapper": True})

@@ -122,21 +122,19 @@ def _printer() -> Any:
 
     class Printer(MathMLPresentationPrinter):  # type: ignore[misc]
         def _print_Piecewise(self, formula: Any) -> Any:
-            def holding(tag: str, *children: Any) -> Any:
-                made = self.dom.createElement(tag)
-                for child in children:
-                    made.appendChild(child)
-                return made
-
-            rows = []
-            for value, where in formula.args:
-                word = "otherwise" if where == True else "if\u00a0"  # noqa: E712
-                said = holding("mtext", self.dom.createTextNode(word))
-                told = [said] if where == True else [said, self._print(where)]  # noqa: E712
-                rows.append(holding("mtr", holding("mtd", self._print(value)),
-                                    holding("mtd", *told)))  # fmt: skip
-            table = holding("mtable", *rows)
+            make = self.dom.createElement
+            table = make("mtable")
             table.setAttribute("class", "cases")
+            for value, where in formula.args:
+                row, left, right, said = map(make, ("mtr", "mtd", "mtd", "mtext"))
+                always = where == True  # noqa: E712
+                said.appendChild(self.dom.createTextNode("otherwise" if always else "if\u00a0"))
+                left.appendChild(self._print(value))
+                for part in [said] if always else [said, self._print(where)]:
+                    right.appendChild(part)
+                row.appendChild(left)
+                row.appendChild(right)
+                table.appendChild(row)
             return table
 
     return Printer

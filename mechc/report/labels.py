@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,14 +27,6 @@ SHORT = 2.5  # heights: a shorter name is not turned
 FAR = 40.0  # further away from others is no better
 TILT = 12.0  # what an upright name loses against a level one
 ROW = 0.21  # inches of a row of a legend
-
-
-class _Place(NamedTuple):
-    """Where a name may stand: its middle, its angle, and how good that is."""
-
-    middle: Floats
-    angle: float
-    worth: float
 
 
 def write(axes: Axes, below: bool) -> None:
@@ -64,10 +56,11 @@ def write(axes: Axes, below: bool) -> None:
         if place is None:
             _legend(axes, named, written, below)
             return
-        x, y = axes.transAxes.inverted().transform(place.middle)
+        _, middle, angle = place
+        x, y = axes.transAxes.inverted().transform(middle)
         text.set_position((float(x), float(y)))
-        text.set_rotation(np.degrees(place.angle))
-        taken.append(_cover(place.middle, size, place.angle))
+        text.set_rotation(np.degrees(angle))
+        taken.append(_cover(middle, size, angle))
 
 
 def _legend(axes: Axes, named: Sequence[Any], written: Sequence[Any], below: bool) -> None:
@@ -106,12 +99,12 @@ def _curve(axes: Axes, line: Any) -> Floats:
 
 def _best(
     own: Floats, others: Floats, taken: Sequence[Floats], size: Floats, frame: Any
-) -> _Place | None:
-    """The best place of a name of this size, None if there is none."""
+) -> tuple[float, Floats, float] | None:
+    """How good the best place of a name of this size is, its middle and angle; None without one."""
     (left, low), (right, high) = frame.get_points()
     fixed = np.concatenate([np.empty((0, 2)), *taken])
     reach = max(int(0.5 * size[0] / SPACING), 2)
-    best: _Place | None = None
+    places: list[tuple[float, Floats, float]] = []
     tried = np.unique(np.linspace(0, len(own) - 1, PLACES).astype(int)) if len(own) else ()
     for k, gap, side in itertools.product(tried, GAPS, (1.0, -1.0)):
         along = own[min(k + reach, len(own) - 1)] - own[max(k - reach, 0)]
@@ -129,10 +122,8 @@ def _best(
         )
         if near < 1.5 or min(far, else_) < MARGIN or far < NEARER * gap:
             continue
-        worth = far - 0.5 * gap - TILT * abs(np.sin(angle))
-        if best is None or worth > best.worth:
-            best = _Place(middle, angle, worth)
-    return best
+        places.append((far - 0.5 * gap - TILT * abs(np.sin(angle)), middle, angle))
+    return max(places, key=lambda place: place[0], default=None)
 
 
 def _turn(angle: float) -> Floats:

@@ -11,7 +11,7 @@ import pytest
 from numba.core.errors import TypingError
 
 import mechc
-from mechc.numeric.jit import compiled, plain, subroutine
+from mechc.numeric.jit import compiled, subroutine
 
 
 @compiled("float64(float64)")
@@ -44,24 +44,8 @@ def test_arguments_become_what_is_declared():
         sum_of_cubes(np.array([1, 2]))
 
 
-def test_a_subroutine_is_called_by_compiled_functions_alone():
-    """Its machine code has no entry from Python, and a call of none would end the process."""
-
+def test_subroutines_are_python_to_python_and_machine_code_to_machine_code():
     @subroutine("float64(float64)")
-    def halved(x):
-        return 0.5 * x
-
-    @compiled("float64(float64)")
-    def quartered(x):
-        return halved(halved(x))
-
-    assert quartered(3.0) == 0.75
-    with pytest.raises(TypeError, match="halved is called by compiled functions alone"):
-        halved(3.0)
-
-
-def test_plain_functions_are_python_to_python_and_machine_code_to_machine_code():
-    @plain("float64(float64)")
     def inverse(x):
         return 1.0 / x
 

@@ -41,7 +41,7 @@ from mechc.accountants.contours.trapezoid import (
     grown,
     moved,
 )
-from mechc.numeric.jit import compiled, plain
+from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -101,7 +101,7 @@ def _sums(d, b, d0, b0, turn):  # type: ignore[no-untyped-def]
     return d0 + 2.0 * p, b0 + 2.0 * u
 
 
-@plain(
+@subroutine(
     "UniTuple(float64, 4)(float64, float64, complex128[::1], complex128[::1], float64[::1],"
     " float64[::1], float64[:,::1])",
 )
@@ -154,7 +154,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
-@plain(
+@subroutine(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
 )
@@ -171,7 +171,7 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     return 2.0 * EPS * total, np.sum(size * y * y)
 
 
-@plain(
+@subroutine(
     "float64(float64, float64, float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -194,7 +194,7 @@ def _certified(sign, start, step, target, n, g, b, last, cap, facts, images):  #
     return np.nan
 
 
-@plain(
+@subroutine(
     "UniTuple(float64, 6)(float64, float64, float64, complex128[::1], complex128[::1],"
     " float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -242,7 +242,7 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
     return np.nan, off, lower, middle, upper, slope
 
 
-@plain(
+@subroutine(
     "UniTuple(float64, 3)(UniTuple(float64, 6), float64, float64, float64, complex128[::1],"
     " complex128[::1], float64[::1], float64, float64[::1], float64[:,::1])",
 )
@@ -265,7 +265,7 @@ def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[
     return _certified(-1.0, epsilon, below, high, *at), epsilon, most
 
 
-@plain(
+@subroutine(
     "void(float64, float64[::1], float64[::1], complex128[::1], complex128[::1], complex128[::1],"
     " complex128[::1], float64[::1])"
 )

@@ -43,7 +43,7 @@ from mechc.errors import NumericError
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
-from mechc.numeric.jit import compiled, plain
+from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -376,13 +376,13 @@ OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
 FACTS = 14
 
 
-@plain("float64(float64)")
+@subroutine("float64(float64)")
 def grown(error):  # type: ignore[no-untyped-def]
     """Relative error of M where its log is off by so much: errors of many steps are not small."""
     return math.expm1(min(50.0, error))
 
 
-@plain("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
+@subroutine("UniTuple(float64, 5)(float64, float64, float64, float64[::1], float64[:,::1])")
 def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-untyped-def]
     """Return what the images add to a sum, as shares of it."""
     # returns those on the left as far as known, how much they fall with epsilon, their rounding,
@@ -407,7 +407,7 @@ def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-unty
     return known, falling, rounding, unknown, math.exp(right)
 
 
-@plain(
+@subroutine(
     "UniTuple(float64, 8)(float64, float64, float64, float64, float64, float64, float64[::1],"
     " float64[:,::1])",
 )
