@@ -207,7 +207,7 @@ class CurveEvaluation(Evaluation):
             return k - t * epsilon - t * math.log1p(1 / t) - math.log1p(t) + 16 * EPS * size
 
         lo, hi = _bracket(exponent, math.log(top))
-        at, least = lowest(exponent, lo, hi, xtol=1e-9)
+        at, least = lowest(exponent, lo, hi, xtol=1e-6)
         best = min(least, exponent(hi), 0.0)
         upper = min(float(np.logaddexp(best + known.density, infinite)), 0.0)
         order = 1.0 + math.exp(at)

@@ -1,7 +1,7 @@
 """A root between two places, where a function is least, and where a statement ceases to hold.
 
-Root and minimum by Brent's methods: R. P. Brent, Algorithms for minimization without derivatives,
-1973, sections 4 and 5. The steps to a root, and so the digits, are those of
+The root by Brent's method: R. P. Brent, Algorithms for minimization without derivatives, 1973,
+section 4. The steps, and so the digits, are those of
 `scipy.optimize.brentq`; importing that module takes longer than a short query.
 """
 
@@ -76,57 +76,31 @@ GOLDEN = 0.5 * (3.0 - math.sqrt(5.0))
 
 
 def lowest(
-    f: Callable[[float], float], a: float, b: float, *, xtol: float = 1e-5, turns: int = 100,
+    f: Callable[[float], float], a: float, b: float, *, xtol: float = 1e-5,
     inside: float | None = None,
 ) -> tuple[float, float]:  # fmt: skip
-    """Return where a function is least between two places, to within about xtol, and its value.
+    """Return where a function is least between two places, to within xtol, and its value.
 
-    Of several minima one; the ends themselves are not tried without a place inside.
+    By golden sections. Of several minima one; the ends themselves are not tried.
 
     Args:
         f: the function; an infinite value is never the least.
         a: the lower end.
         b: the upper end.
         xtol: absolute tolerance.
-        turns: most evaluations.
         inside: a place between them where the function is less than at both, if one is known.
     """
-    best = second = third = a + GOLDEN * (b - a) if inside is None else inside
-    f_best = f_second = f_third = f(best)
-    step = last = 0.0
-    if inside is not None:
-        (f_second, second), (f_third, third) = sorted([(f(a), a), (f(b), b)])
-        step = last = b - a
-    for _ in range(turns - 1):
-        middle, enough = 0.5 * (a + b), xtol / 3.0 + EPS * abs(best)
-        if abs(best - middle) <= 2.0 * enough - 0.5 * (b - a):
-            break
-        tried = math.nan
-        if abs(last) > enough:  # the parabola through the three best
-            r = (best - second) * (f_best - f_third)
-            q = (best - third) * (f_best - f_second)
-            p, q = (best - third) * q - (best - second) * r, 2.0 * (q - r)
-            tried = -p / q if q else math.nan
-        if abs(tried) < abs(0.5 * last) and a < best + tried < b:
-            last, step = step, tried
-            if min(best + step - a, b - best - step) < 2.0 * enough:
-                step = math.copysign(enough, middle - best)
-        else:
-            last = (b if best < middle else a) - best
-            step = GOLDEN * last
-        x = best + (step if abs(step) >= enough else math.copysign(enough, step))
+    best = a + GOLDEN * (b - a) if inside is None else inside
+    least = f(best)
+    while b - a > xtol + 4.0 * EPS * abs(best):
+        x = best + GOLDEN * (b - best if b - best > best - a else a - best)
         value = f(x)
-        if value <= f_best:
-            a, b = (best, b) if x >= best else (a, best)
-            third, second, best = second, best, x
-            f_third, f_second, f_best = f_second, f_best, value
-            continue
-        a, b = (x, b) if x < best else (a, x)
-        if value <= f_second or second == best:
-            third, second, f_third, f_second = second, x, f_second, value
-        elif value <= f_third or third in (best, second):
-            third, f_third = x, value
-    return best, f_best
+        if value < least:
+            a, b = (best, b) if x > best else (a, best)
+            best, least = x, value
+        else:
+            a, b = (a, x) if x > best else (x, b)
+    return best, least
 
 
 LARGEST = 1e8  # place beyond which a switch is taken to be at infinity
