@@ -348,14 +348,14 @@ def question(
 
     registry.resolve(method, {})
     mechc.compose().directions(direction)
-    for check, value in (
-        (inputs.as_delta, delta),
-        (inputs.as_log_delta, log_delta),
-        (inputs.as_epsilon, epsilon),
-        (lambda rate: inputs.share("tpr", "fpr", rate), fpr),
-    ):
-        if value is not None:
-            check(value)
+    if delta is not None:
+        inputs.as_delta(delta)
+    if log_delta is not None:
+        inputs.as_log_delta(log_delta)
+    if epsilon is not None:
+        inputs.as_epsilon(epsilon)
+    if fpr is not None:
+        inputs.share("tpr", "fpr", fpr)
 
 
 def writable(path: Path | None) -> None:

@@ -62,7 +62,6 @@ EXIT_CODES = (
     "Exit codes: 0 answered; 1 a check failed or something could not be computed, read or written; "
     "2 bad input; 130 interrupted."
 )
-BY_SET = "a parameter of a mechanism is given by --set NAME=VALUE"
 ELSEWHERE = {  # words that are no options of a command, and where they are
     "epsilon": "mechc delta takes --epsilon",
     "delta": "mechc epsilon takes --delta",
@@ -88,7 +87,9 @@ def _meant(word: str, ctx: Any) -> str:
     if word in mechc.available() and "name" in options:
         return "; several mechanisms are steps of a run file: mechc record, then mechc open"
     is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
-    return f"; {BY_SET}" if is_parameter and "settings" in options else _in_python(word)
+    if is_parameter and "settings" in options:
+        return "; a parameter of a mechanism is given by --set NAME=VALUE"
+    return _in_python(word)
 
 
 def _in_python(word: str) -> str:
@@ -184,9 +185,15 @@ class Answer(NamedTuple):
 
 
 def _print(ctx: typer.Context, answer: Answer) -> None:
-    """Print an answer as JSON, or as it is shown to people."""
+    """Print an answer as it is shown to people, or as JSON: nan is null, and infinity "inf"."""
     if ctx.params["as_json"]:
-        _print_json(ctx, answer.record() if callable(answer.record) else answer.record)
+        from mechc.accountants.bound import plain
+
+        unsaid: tuple[Any, ...] = (None, "", [], ())
+        asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
+        del asked["as_json"]
+        record = answer.record() if callable(answer.record) else answer.record
+        typer.echo(json.dumps(plain({**record, "inputs": asked, "version": mechc.__version__})))
     else:
         shown = answer.shown()
         for part in shown if isinstance(shown, list) else [shown]:
@@ -196,16 +203,6 @@ def _print(ctx: typer.Context, answer: Answer) -> None:
                 out.print(str(part), markup=False, highlight=False, soft_wrap=True)
     if answer.code:
         raise typer.Exit(answer.code)
-
-
-def _print_json(ctx: typer.Context, values: dict[str, Any]) -> None:
-    """Print an answer with what was asked and by which version; nan is null and inf "inf"."""
-    from mechc.accountants.bound import plain
-
-    unsaid: tuple[Any, ...] = (None, "", [], ())
-    asked = {k: v for k, v in ctx.params.items() if v is not False and v not in unsaid}
-    del asked["as_json"]
-    typer.echo(json.dumps(plain({**values, "inputs": asked, "version": mechc.__version__})))
 
 
 def command(name: str | None = None, group: typer.Typer = app) -> Callable[[Any], Any]:

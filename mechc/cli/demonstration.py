@@ -124,11 +124,12 @@ def _account(out: Console, runs: list[Run]) -> None:
         table.add_column(name, no_wrap=True)
     for item in runs:
         answer, seconds = _timed(item)
+        moments = item.events.epsilon(item.delta, method="saddlepoint:moments")
+        clt = item.events.epsilon(item.delta, method="clt")
         table.add_row(
-            item.label, 
-            number(answer.lower, "lower", 7), number(answer.upper, "upper", 7), answer.method,
-            f"{1e3 * seconds:.1f}", number(_other(item, "saddlepoint:moments").upper, "upper", 4),
-            number(_other(item, "clt").estimate, digits=4), item.published,
+            item.label, number(answer.lower, "lower", 7), number(answer.upper, "upper", 7),
+            answer.method, f"{1e3 * seconds:.1f}", number(moments.upper, "upper", 4),
+            number(clt.estimate, digits=4), item.published,
         )  # fmt: skip
     out.print(table)
     notes = [
@@ -151,14 +152,6 @@ def _timed(item: Run) -> tuple[Bound, float]:
     start = time.perf_counter()
     answer = again.epsilon(item.delta)
     return answer, time.perf_counter() - start
-
-
-def _other(item: Run, method: str) -> Bound:
-    try:
-        return item.events.epsilon(item.delta, method=method)
-    except MechcError as error:
-        nan = float("nan")
-        return Bound(nan, nan, nan, method, str(error))
 
 
 def _figure(out: Console, folder: Path) -> None:

@@ -28,14 +28,10 @@ def find(name: str) -> tuple[Mechanism, Any]:
     if not text or ("\nPROTOCOL = " not in text and refusal(text) is not None):
         return mechc.load(name), None
     kernel = load(path)
-    return _source_of(str(getattr(kernel, "NAME", "")), _adjacency(kernel)), kernel
-
-
-def _adjacency(kernel: Any) -> Adjacency:
-    """The relation of a sample, which its name leaves open; a wrong one is found to be wrong."""
-    claim = vars(kernel).get("CLAIM")
+    claim = vars(kernel).get("CLAIM")  # of a sample its name leaves the relation open
     replaces = isinstance(claim, dict) and claim.get("adjacency") == Adjacency.REPLACE
-    return Adjacency.REPLACE if replaces else Adjacency.ADD_REMOVE
+    adjacency = Adjacency.REPLACE if replaces else Adjacency.ADD_REMOVE  # found out if wrong
+    return _source_of(str(getattr(kernel, "NAME", "")), adjacency), kernel
 
 
 def _source_of(name: str, adjacency: Adjacency) -> Mechanism:

@@ -451,9 +451,7 @@ def additive(
     if lattice and not shift.is_integer:
         raise DeclarationError(f"{name}: sensitivity={shift} is not an integer; on a lattice use "
                                'count("sensitivity", default=1)')  # fmt: skip
-    inside = sp.And(lo <= variable if lo != -oo else True, variable <= hi if hi != oo else True)
-    if inside != True:  # noqa: E712 - SymPy's true
-        density = sp.Piecewise((density, inside), (0, True))
+    density = sp.Piecewise((density, sp.And(lo <= variable, variable <= hi)), (0, True))
     made = mechanism(
         name, variable=variable, p=density.subs(variable, variable - shift), q=density,
         parameters=parameters, lattice=lattice, about=about, refs=refs, claim=claim,
