@@ -631,12 +631,17 @@ def _even(source: KernelSource, rows: Floats) -> Mask:
     return even
 
 
+OF_PANEL = 1.0 / 200.0  # step of a difference, on which the loss is straight to some 1e-13
+
+
 def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
     """Density of the loss under P at `loss`: sum over branches of p(x) / |L'(x)| (I7).
 
-    The slope comes from central differences of order six on the branch.
+    The slope comes from central differences of order six, inside the branch.
     """
     loss = np.ascontiguousarray(loss, np.float64)
+    panels = source.cover(-1.0, 0.0)
+    starts, widths = (v[np.argsort(panels.lo)] for v in (panels.lo, panels.hi - panels.lo))
     sign = -1.0 if reverse else 1.0
     out = np.zeros(loss.size)
     for branch in branches_of(source):
@@ -646,7 +651,8 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
             continue
         x = inverse(source, branch, sign * loss[inside])
         room = np.minimum(x - branch.lo, branch.hi - x)
-        step = np.minimum(room / 4.0, 1e-3 * (branch.hi - branch.lo) / 64.0) + 1e-300
+        width = widths[np.maximum(np.searchsorted(starts, x, side="right") - 1, 0)]
+        step = np.minimum(room / 4.0, OF_PANEL * width) + 1e-300
         slope = np.zeros(x.size)
         with np.errstate(invalid="ignore"):  # next to an end where the loss is infinite
             for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
