@@ -146,16 +146,14 @@ class PldAccountant:
         if convolved:  # which is sooner for many laws
             ways.insert(0 if len(self._laws) > STEPS else 1, self._term_by_term)
         made: list[_Pair | Composition] = []
-        refusals: list[Exception] = []
         for way in ways:
             try:
                 made.append(way(epsilon))
-            except (UnsupportedError, OutOfWorkError) as error:
-                refusals.append(error)
+            except (UnsupportedError, OutOfWorkError):
+                if way == self._tilted and not made:  # no window, or max_bytes
+                    raise
             if made and made[-1].width <= _ENOUGH:
                 break
-        if not made:
-            raise refusals[-1]
         return min(made, key=lambda pair: pair.width)
 
     def _term_by_term(self, epsilon: float) -> Composition:

@@ -72,7 +72,7 @@ def asked_in_order(names):
 def test_auto_takes_the_first_narrow_answer(atoms, monkeypatch, widths, chosen):
     names = [f"method{i}" for i in range(len(widths))]
     built = dict(zip(names, map(Fixed, widths), strict=True))
-    monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(names))
+    monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(names))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
     answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
     assert answer.detail["auto"] == f"why {names[chosen]}"
@@ -85,7 +85,7 @@ def test_a_refusal_at_one_epsilon_is_none_at_another(atoms, monkeypatch):
         return Bound(-1.0, -1.0, -1.0, "fixed", "proven")
 
     built = {"wide": Fixed(0.1), "mesh": SimpleNamespace(log_delta=log_delta)}
-    monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(built))
+    monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(built))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
     asked = auto.Auto([Step(atoms, 1)], 1e-6)
     chosen = [asked.log_delta(epsilon).detail["auto"] for epsilon in (0.5, 2.0, 0.7)]
@@ -106,7 +106,7 @@ def test_what_the_method_that_settled_has_at_hand_comes_before_all_others(atoms,
         "wide": SimpleNamespace(log_delta=wide),
         "mesh": SimpleNamespace(log_delta=lambda e: mesh(e - 9.0), at_hand=mesh),
     }
-    monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(built))
+    monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(built))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
     answering = auto.Auto([Step(atoms, 1)], 1e-6)
     chosen = [answering.log_delta(epsilon).detail["auto"] for epsilon in (0.5, 3.0, 10.0)]
@@ -114,7 +114,7 @@ def test_what_the_method_that_settled_has_at_hand_comes_before_all_others(atoms,
 
 
 def test_auto_bounds_delta_and_says_why_nothing_else_works(atoms, monkeypatch):
-    monkeypatch.setattr(auto, "strategies", lambda steps: asked_in_order(["one"]))
+    monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(["one"]))
     monkeypatch.setattr(registry, "build", lambda name, *rest: Fixed(None))
     answer = auto.Auto([Step(atoms, 1)], 1e-6).log_delta(0.5)
     truth = atoms.atom_log_mass[-1] + math.log(-math.expm1(-0.5))
