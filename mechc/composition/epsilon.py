@@ -44,7 +44,7 @@ from mechc.composition.evaluation import Evaluation
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError, limited, share
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Run
@@ -67,6 +67,8 @@ ROUGHEST = 0.3  # nats, the same where a rough answer is wider
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
 SADDLE = 0.003  # share of the work for the start of a search
+ROUGH = 1e-3  # relative error of delta of one use on the way to that, by nodes of its law ...
+SHALLOW = -28.0  # ... which do not tell targets below
 RARE = 2.0  # times a start by other means, from which on rare large losses are behind one
 FIRST = Place(1.0, -1.0)  # when nothing is known
 # of curves over counts
@@ -243,7 +245,8 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         near = max(above)  # beyond, the expansion gives no delta
     rough = curve
     if again and not (near == 0.0 and curve.excess("upper", near) <= 0.0):
-        curve = narrow
+        enough = {e: b for e, b in rough.points.items() if rough.width(e) <= evaluation.rtol}
+        curve, narrow.points = narrow, enough | narrow.points
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
     if math.isfinite(near):
@@ -394,9 +397,14 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> Place:
     """
     if not steps:  # guarantees of other libraries alone
         return FIRST
+    laws, counts = distinct(steps)
     variance, fall = 0.0, math.nan
     found: Place | None = None
     try:
+        if counts == [1] and log_target > SHALLOW:
+            curve, near = Curve(partial(_roughly, laws[0]), log_target), Nodes(laws, counts)
+            with share(SADDLE):
+                return Place(*root(curve, "estimate", near.epsilon(log_target), -1.0))
         columns = Columns(tuple(steps))
         variance = float(columns.law.roughly(0.0)[0, 2])
         if 0.0 < variance < 1.0:
@@ -413,10 +421,16 @@ def saddle_start(steps: Sequence[Step], log_target: float) -> Place:
         return found or FIRST
     normal = math.sqrt(variance * fall)
     if found is None or found.epsilon > RARE * normal:
-        nodes = Nodes(*distinct(steps)).epsilon(log_target)
+        nodes = Nodes(laws, counts).epsilon(log_target)
         if found is None or found.epsilon > RARE * nodes:
             return Place(min(nodes, 1.0), -math.sqrt(fall / variance))
     return found
+
+
+def _roughly(law: PrivacyLoss, epsilon: float) -> Bound:
+    """Log delta of one use, where that suffices on nodes that resolve the law."""
+    lower, estimate, upper = law.hockey_sticks_log(np.array([epsilon]), ROUGH)[0].tolist()
+    return Bound(lower, estimate, upper, "direct", "proven", {})
 
 
 def epsilon_curve(
