@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -47,6 +47,21 @@ def warm_up() -> None:
     step.epsilon_curve(1e-5, [1, 10, 1000])
 
 
+@contextmanager
+def children() -> Iterator[None]:
+    """Let processes begin that Ctrl-C does not reach, and make talk, before they `obey`."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def obey() -> None:
+    """End at Ctrl-C from now on, without words: what a new process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
     """Compile what has no kernel among mechanisms, or names of them, one process for each core.
 
@@ -63,24 +78,15 @@ def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
     with (
         suppress(BrokenProcessPool, OSError),
         bar,
-        ProcessPoolExecutor(workers, context, _obey) as pool,
+        ProcessPoolExecutor(workers, context, obey) as pool,
     ):
-        # Ctrl-C does not reach, and make talk, what has not yet begun to obey
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
+        with children():
             jobs: list[Future[None]] = [pool.submit(_compile, made) for made in missing]
-        finally:
-            signal.signal(signal.SIGINT, before)
         try:
             deque(bar.track(as_completed(jobs), total=len(jobs)), maxlen=0)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _obey() -> None:
-    """End at Ctrl-C from now on, without words: what a new process does first."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _is_missing(mechanism: Any) -> bool:
