@@ -65,6 +65,7 @@ LARGE = 100.0  # the same where losses have no end
 HALVED = 25  # halvings of a step towards a lower side
 ROUGHEST = 0.3  # nats, the same where a rough answer is wider
 COARSE = 0.02  # nats within which the target has to be met before the narrowest method is asked
+NARROW = 1e-11  # width in log delta from which on no narrower answer is looked for
 MAIN = 0.85  # share of the work for the first of two directions, of which the other needs a check
 SADDLE = 0.003  # share of the work for the start of a search
 ROUGH = 1e-3  # relative error of delta of one use on the way to that, by nodes of its law ...
@@ -245,7 +246,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         near = max(above)  # beyond, the expansion gives no delta
     rough = curve
     if again and not (near == 0.0 and curve.excess("upper", near) <= 0.0):
-        enough = {e: b for e, b in rough.points.items() if rough.width(e) <= evaluation.rtol}
+        enough = {e: b for e, b in rough.points.items() if rough.width(e) <= NARROW}
         curve, narrow.points = narrow, enough | narrow.points
         near, slope = root(curve, main, near if math.isfinite(near) else start, slope)
     upper, lower = math.inf, 0.0
