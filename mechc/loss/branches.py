@@ -763,12 +763,12 @@ def formulas_agree(source: KernelSource) -> bool:
     return True
 
 
+@np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
 def _hold_formulas(source: KernelSource, parts: list[Floats], region: NDArray[np.int64]) -> None:
     """Hold losses against log densities at outputs; the first are in order on known branches."""
     x, theta = np.concatenate(parts), source.theta
     loss, (log_p, log_q) = losses_at(source, x), log_densities(source.kernel, theta, x)
-    with np.errstate(invalid="ignore"):
-        off = np.abs(log_p - log_q - loss)
+    off = np.abs(log_p - log_q - loss)
     seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
     x, loss, log_p, log_q, off = (v[seen] for v in (x, loss, log_p, log_q, off))
     region = region[seen[: region.size]]
@@ -780,12 +780,11 @@ def _hold_formulas(source: KernelSource, parts: list[Floats], region: NDArray[np
     apart = np.isfinite(slack) & ~(off <= slack)
     loss, slack, monotone = loss[: kind.size], slack[: kind.size], np.abs(kind) == 1.0
     falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
-    with np.errstate(invalid="ignore"):
-        wrong = (
-            apart,
-            np.append(False, falls & (region[1:] == region[:-1]))[: kind.size] & monotone,
-            monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
-        )
+    wrong = (
+        apart,
+        np.append(False, falls & (region[1:] == region[:-1]))[: kind.size] & monotone,
+        monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
+    )
     for what, found in zip(CONTRADICTIONS, wrong, strict=True):
         if found.any():
             worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
