@@ -548,7 +548,7 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
 
 
 def _by_wave(expr: Expr, facts: Facts) -> int | None:
-    """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) in between."""
+    """c*(1 + cos(u)) for -pi < u < pi, c*(1 - cos(u)) for 0 < u < 2*pi, cos(u) between; sines."""
     waves = expr.atoms(sp.cos, sp.sin)
     if len(waves) != 1:
         return None

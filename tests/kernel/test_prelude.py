@@ -306,7 +306,7 @@ def test_complex_functions_normwise(name, compiled):
             assert abs(found - value) <= 20 * ULP * max(abs(value), mpf(1e-290)), z
 
 
-def test_complex_mixture_and_sum(compiled):
+def test_complex_rest_of_a_mixture_and_sum(compiled):
     rng = np.random.default_rng(3)
     with mp.workdps(60):
         for _ in range(300):

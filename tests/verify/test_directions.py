@@ -1,5 +1,7 @@
 """Signs of derivatives: by rules, on branches of losses, of densities; never a wrong proof."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ pytest.importorskip("flint")
 
 import mpmath
 from flint import arb, ctx
-from sympy import Symbol, cos, erfc, exp, log, pi, sqrt
+from sympy import Rational, S, Symbol, cos, erfc, exp, log, pi, sqrt
 
 import mechc
 from mechc.calculus.cases import by_cases
@@ -112,3 +114,23 @@ def test_two_hills_are_never_proved():
     assert by_cases(noise)
     for theta, wrong in (((0.6, 1.0), True), ((4.0, 1.0), False)):
         assert (shape_proofs.unimodal_verdict(Oracle(noise, theta)) != (None, None)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("density", "lo", "verdict"),
+    [
+        (Rational(3, 8) * (x**2 + 1), -1, "the density rises again after it fell"),
+        (x**4 - x**3 + 1, -1, "the density rises again after it fell"),
+        (
+            10 * (1 - 50 * (x - Rational(100001, 100)) ** 2),
+            1000,
+            None,
+        ),  # its mode is known to an ulp
+    ],
+)
+def test_one_piece_is_a_valley_or_a_narrow_peak_far_out(density, lo, verdict):
+    noise = shape_proofs.noise_of(mechc.load("gaussian").declaration)
+    hi = 1 if lo == -1 else lo + Rational(1, 50)
+    density = density.subs(x, noise.variable)
+    one = replace(noise, p=density, q=density, support=(S(lo), S(hi)), parameters=())
+    assert shape_proofs.unimodal_verdict(Oracle(one, [])) == (verdict, None)

@@ -301,7 +301,8 @@ LAST = "            out[i] = c0 - x / scale\n"
      (LOOP, f"{LOOP}        c0 = c0 + 1e-13\n"),
      (LAST, f"{LAST}    else:\n        out[i] = out[i] + 1e-13\n"),
      (LAST, f"{LAST}    out[i] = out[i] + 1e-13\n"),
-     (LAST, f"{LAST}        out[i] = out[i] + 1e-3 * (xs[i] - x)\n")],
+     (LAST, f"{LAST}        out[i] = out[i] + 1e-3 * (xs[i] - x)\n"),
+     (LAST, f"{LAST}        out[i] = out[i] + 0.0 * xs[i - 1]\n")],
 )  # fmt: skip
 def test_array_forms_have_no_smooth_window_and_pass_nothing_on(old, new):
     text = mechc.load("laplace").source

@@ -19,12 +19,10 @@ from mechc.kernel.ir import Expr
 LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
 Rule = Callable[[Any], Expr | None]
 
+# logs of one plus so many times an exponential
 ONE_AND = {ir.ONE: "softplus", ir.number(-1): "log1mexp"}
-"""Logs of one plus so many times an exponential."""
-
+# functions f with a, b, s: a c + c f(u) = b c erfc(s u)
 COMPLEMENTS = (("erf", 1, 1, -1), ("erf", -1, -1, 1), ("erfc", -2, -1, -1))
-"""Functions f with a, b, s: a c + c f(u) = b c erfc(s u)."""
-
 LOG_OF = {
     "cosh": "log_cosh", "sinh": "log_sinh", "erfc": "log_erfc", "gamma": "lgamma",
 }  # fmt: skip

@@ -41,10 +41,10 @@ def is_same(array: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) ->
         array: a function of an array of outputs or losses, theta and out.
         functions: all of the kernel by name, with the scalar one.
     """
-    xs, thetas, out = (a.arg for a in array.args.args)
-    here = _Point(ast.unparse(array), functions, xs, out)  # so that no text knows its own point
-    x, theta = here.drawn("x"), here.drawn("theta")
     try:
+        xs, thetas, out = (a.arg for a in array.args.args)
+        here = _Point(ast.unparse(array), functions, xs, out)  # so that no text knows its own point
+        x, theta = here.drawn("x"), here.drawn("theta")
         found, _ = here.follow(array.body, {xs: x, thetas: theta, out: here.drawn("out")})
         return found[out] == here.called(array.name.removesuffix("_many"), [x, theta])
     except (KeyError, TypeError, ArithmeticError, ValueError):  # a statement that no form has
@@ -143,6 +143,8 @@ class _Point:
             return self.called(ast.unparse(node.func), [self.value(a, names) for a in node.args])
         if isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "i" in names:
             return self.value(node.value, names)  # an element
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in (self._xs, self._out):
+            raise ValueError("another element")
         parts: list[Any] = [self.value(p, names) if isinstance(p, ast.expr) else type(p).__name__
                  for p in ast.iter_child_nodes(node) if not isinstance(p, ast.Load)]  # fmt: skip
         if isinstance(node, ast.BinOp) and (exact := EXACT.get(type(node.op))):
