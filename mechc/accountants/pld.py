@@ -149,7 +149,7 @@ class PldAccountant:
         for way in ways:
             try:
                 made.append(way(epsilon))
-            except (UnsupportedError, OutOfWorkError):
+            except (UnsupportedError, NumericError, OutOfWorkError):
                 if way == self._tilted and not made:  # no window, or max_bytes
                     raise
             if made and made[-1].width <= _ENOUGH:
@@ -157,9 +157,11 @@ class PldAccountant:
         return min(made, key=lambda pair: pair.width)
 
     def _term_by_term(self, epsilon: float) -> Composition:
+        """The steps as they are, on a mesh as fine as the work allows."""
         return Composition(self._composed, self._laws, self._counts, epsilon)
 
     def _tilted(self, epsilon: float) -> _Pair:
+        """The steps under a tilt, on finer meshes where a coarse one says that they help."""
         window, pair = self._windowed(epsilon)
         return pair if self._smooth and pair.width > _HOPELESS else self._refined(window, pair)
 

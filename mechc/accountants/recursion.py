@@ -7,13 +7,13 @@ H_j(u) obeys g_j(u) = E_nu[g_{j-1}(u - L_j)] with the tilted law nu, a probabili
 
     H(epsilon) = exp(K(t) - t epsilon) g_k(epsilon).
 
-Error theory. E_nu is linear, positive, and of norm one: where g_{j-1} is off by at most
-r g_{j-1} + f, g_j is off by at most r g_j + f. Relative errors and floors of all steps therefore
-only add up: those of the interpolation of g_j, of the tabulated law
-(`loss.chebyshev_tables`), and what is left out where g_j is represented on an interval only. The
-last is bounded by g_j(u) <= exp((t - r) u + K_j(r) - K_j(t)) r^r / (1 + r)^(1 + r), for every tilt
-r > 0. No term is negative, so nothing cancels at any delta. The floor is a share of g_k(epsilon):
-where the first guess of g_k was too large (sparse sampling), a second pass has a lower floor.
+Error theory. E_nu is linear, positive, and of norm one: where g_{j-1} is off by at most r g_{j-1} +
+f, g_j is off by at most r g_j + f. Relative errors and floors of all steps therefore only add up:
+those of the interpolation of g_j, of the tabulated law (`accountants.chebyshev_tables`), and what
+is left out where g_j is represented on an interval only. The last is bounded by g_j(u) <= exp((t -
+r) u + K_j(r) - K_j(t)) r^r / (1 + r)^(1 + r), for every tilt r > 0. No term is negative, so nothing
+cancels at any delta. The floor is a share of g_k(epsilon): where the first guess of g_k was too
+large (sparse sampling), a second pass has a lower floor.
 
 Before it runs, a `Plan` chooses for every level the interval on which its function is represented,
 and bounds what lies beyond; a step is `Prepared` with K at tilts around t. Repeated steps share one
@@ -26,8 +26,8 @@ each a piecewise polynomial with a bound on its error, so that
 
     log H_n(epsilon) = n K(t) - t epsilon + log g_n(epsilon)
 
-is inverted by compiled bisection. The tilt is that of the largest number; where it
-leaves too little of g_n for fewer repetitions, they get a recursion of their own.
+is inverted by compiled bisection. The tilt is that of the largest number; where it leaves too
+little of g_n for fewer repetitions, they get a recursion of their own.
 """
 
 from __future__ import annotations

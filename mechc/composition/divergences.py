@@ -479,7 +479,7 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     found, where = np.full(a.size, math.inf), a
     # from the place before a cell a line goes up, to the one behind it, or the bound, one down
     for slope, place, height in (
-        (np.append(right[1:], -1.0), ends, np.append(high[1:], most - ends[-1])),
+        (np.append(right[1:], -1.0), ends, np.append(high[1:], math.inf)),
         (ULPS - 1.0, 0.0, most * (1.0 + ULPS)),
     ):
         with np.errstate(divide="ignore", invalid="ignore"):

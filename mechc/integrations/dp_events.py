@@ -323,8 +323,7 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
 
 
 def _guaranteed(event: Any, relation: NeighboringRelation) -> Found:
-    epsilon, delta = (_amount(event, "epsilon"),
-                      _amount(event, "delta", 1.0))  # fmt: skip
+    epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta", 1.0)
     pair = load("approximate_dp")
     return pair(epsilon=epsilon, delta=delta) if epsilon or delta else Composition()
 

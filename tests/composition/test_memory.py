@@ -159,7 +159,7 @@ def test_the_first_question_is_as_right_as_later_ones(gammas, p, q, epsilon):
 
 @pytest.mark.parametrize("name", ["sampled", "laplace", "one"])
 def test_a_renyi_order_has_the_same_digits_alone_and_in_a_list(name):
-    orders = [1.5, 3.0, 30.0, 300.0, 63.0, 2.0]
+    orders = [1.5, 3.0, 30.0, 1e12, 63.0, 2.0]
     beside = made(name).renyi(orders)
     for place, order in enumerate(orders):
         alone = made(name).renyi(order)

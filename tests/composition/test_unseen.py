@@ -424,10 +424,13 @@ def test_noise_rounded_to_integers(noise, scale, cdf, reach, width):
         assert ("estimated" in bound.status) == ("atan" in noise)  # losses far out are looked at
 
 
-def test_a_weight_of_zero_takes_its_tail_away():
-    """P = 2 exp(-2x) where w = 1 against exp(-x), apart by 1/4; exp(tL) of the reverse: t < 1."""
-    pair = load(p="w*2*exp(-2*x) + (1 - w)/2*exp(-x/2)", q="exp(-x)", support=("0", "oo"),
-                parameters=["0 <= w <= 1"])(w=1)  # fmt: skip
+@pytest.mark.parametrize(
+    ("p", "w"),
+    [("w*2*exp(-2*x) + (1 - w)/2*exp(-x/2)", 1), ("(1 - w)*2*exp(-2*x) + w/2*exp(-x/2)", 0)],
+)
+def test_a_weight_of_zero_takes_its_tail_away(p, w):
+    """P = 2 exp(-2x) there, against exp(-x), apart by 1/4; exp(tL) of the reverse: t < 1."""
+    pair = load(p=p, q="exp(-x)", support=("0", "oo"), parameters=["0 <= w <= 1"])(w=w)
     for direction in ("remove", "add"):
         brackets(pair.delta(0.0, direction=direction), 0.25)
     brackets(pair.renyi(1.5, direction="add"), 2 * math.log(2 / math.sqrt(2)))

@@ -147,7 +147,7 @@ class BesideAtoms(Contour):
                 )
                 off += count * error
         phi, alone = np.exp(logs)
-        off += 2.0 * grown(law.tolerance + far.lost)
+        off += 2.0 * grown(self.tolerance + law.tolerance + far.lost)
         self._mean, self._tables = float(counts @ far.mean), far.bounded(few=False)
         self._atoms = np.array([float(weight.sum()) for weight in far.atoms])
         self._y = self.h * np.arange(1.0, nodes + 1.0)
@@ -192,7 +192,9 @@ class BesideAtoms(Contour):
         error = 4.0 * EPS * slope * mass * (self._reach + abs(epsilon) + period)
         error += dropped * height + noise * value
         scale = period / self.weight(epsilon)
-        return 1.0 - mass + scale * value, scale * error + noise * mass + dropped
+        return 1.0 - mass + scale * value, scale * error + (
+            noise + grown(self.tolerance)
+        ) * mass + dropped
 
     def settle(self, epsilon: float, rtol: float) -> None:
         """Add nodes until little is left of the truncation, or more is not worth its cost."""

@@ -52,7 +52,7 @@ Complexes = NDArray[np.complex128]
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
 MASSES = 16.0 * EPS  # relative error of masses of atoms that kernels make of their parameters
-MOST_FREQUENCIES = 4_000_000  # , 100 bytes each while they are summed
+MOST_FREQUENCIES = 4_000_000  # 100 bytes each while they are summed
 
 
 @dataclass(frozen=True)
