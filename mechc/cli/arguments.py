@@ -224,7 +224,7 @@ class Settings(Sample):
         else:
             raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
         kept.check({**kept.bound, **values}, missing)
-        compiling(kept, Console(stderr=True))
+        compiling(kept, Console(stderr=True, emoji=False))
         return kept, values
 
     def run(self, count: int = 1) -> Composition:

@@ -54,8 +54,8 @@ class _Console(Console):
         super().print(*(_shown(o) if isinstance(o, str) else o for o in objects), **options)
 
 
-out = _Console()
-err = _Console(stderr=True)
+out = _Console(emoji=False)  # a colon in a message is one
+err = _Console(stderr=True, emoji=False)
 
 
 EXIT_CODES = (

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mechc.accountants.allocation import WIDE, Epoch, lattice
+from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
 from mechc.accountants.bound import ESTIMATED, Bound, Place
 from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.accountants.contours.grids import listed
@@ -256,9 +256,9 @@ class AllocatedEvent(NumericEvent):
         """Return what answers for this epoch alone, None where its law does."""
         if self.whole[1] > 1:
             return None
-        epochs = _epochs(self.allocated).values()
-        short = all(epoch.is_short and epoch.exact is not None for epoch in epochs)
-        return None if short else AllocationEvaluation(self, directions)
+        profile = AllocationEvaluation(self, directions)
+        short = all(epoch.is_short for epoch in _epochs(self.allocated).values())
+        return FewStepsEvaluation(self, profile) if short else profile
 
 
 def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
@@ -396,6 +396,50 @@ class AllocationEvaluation(Evaluation):
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return that nothing is known."""
         return -math.inf, 0.0
+
+
+class FewStepsEvaluation(Evaluation):
+    """One epoch of few steps, by the law of its loss; by the exact profile where that is wide."""
+
+    def __init__(self, event: AllocatedEvent, profile: AllocationEvaluation) -> None:
+        """Take the law.
+
+        Args:
+            event: the epoch.
+            profile: what answers where the law does not.
+        """
+        steps = {d: [Step(event.loss(d), 1)] for d in profile.directions}
+        super().__init__(steps, "auto", WIDE, (), profile.no_lower)
+        self._profile = profile
+
+    def log_infinite_range(self) -> tuple[float, float]:
+        """Return bounds on the log mass at infinity."""
+        return self._profile.log_infinite_range()
+
+    def largest_loss_in(self, direction: str) -> tuple[float, float]:
+        """Return that of the profile; where the law ends it may only not be resolved."""
+        return self._profile.largest_loss_in(direction)
+
+    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
+        """Return that nothing is known."""
+        return -math.inf, 0.0
+
+    def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
+        """Return bounds on log delta(epsilon) in one direction."""
+        found = super().log_delta_in(direction, epsilon, target)
+        lower, upper = float(found.lower), float(found.upper)
+        if is_narrow(lower, upper) or target is not None or self.no_lower:
+            return found
+        beside = self._profile.log_delta_in(direction, epsilon)
+        self.methods_used.add(beside.method)
+        upper = min(upper, float(beside.upper))
+        lower = min(max(lower, float(beside.lower)), upper)
+        estimate = min(max(float(beside.estimate), lower), upper)
+        return replace(found, lower=lower, estimate=estimate, upper=upper, method=beside.method)
+
+    def renyi(self, direction: str, order: float) -> Bound:
+        """Return that of the profile, which knows the law."""
+        return self._profile.renyi(direction, order)
 
 
 class Allocation(WithoutKernel):

@@ -477,9 +477,10 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     high = high + ULPS * np.abs(high)
     ends = np.append(a[1:], max(a[-1], 2.0))
     found, where = np.full(a.size, math.inf), a
+    last = most - ends[-1] + ULPS * (most + ends[-1])
     # from the place before a cell a line goes up, to the one behind it, or the bound, one down
     for slope, place, height in (
-        (np.append(right[1:], -1.0), ends, np.append(high[1:], math.inf)),
+        (np.append(right[1:], -1.0), ends, np.append(high[1:], last)),
         (ULPS - 1.0, 0.0, most * (1.0 + ULPS)),
     ):
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -341,7 +341,7 @@ def optimise(
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
     tried: dict[tuple[float, ...], float] = {}
-    why = ", the error is infinite"
+    why = ", the error is no number or infinite"
 
     def at(place: Any) -> float:
         nonlocal why
@@ -350,7 +350,8 @@ def optimise(
             bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
             try:
                 found[shape] = setting.least_noise(bound_to)
-                tried[shape] = float(error(found[shape][0]))
+                size = float(error(found[shape][0]))
+                tried[shape] = size if math.isfinite(size) else math.inf
             except UnsupportedError as refusal:
                 why, tried[shape] = f": {refusal}", math.inf
         return tried[shape]
@@ -423,9 +424,11 @@ class Setting:
             how = {"method": "auto", "direction": "both", "max_work": work}
             profile = Profile(lambda value: self._all(release(value)), how, *target)
             event = release(least_noisy(profile, info, mechanism.name))
-            bound = self._all(event).delta(self.epsilon, max_work=WORK)
+            bound = self._all(event).delta(self.epsilon, max_work=work)
             if float(bound.upper) >= FAR_BELOW * self.delta:  # else less noise had no answer
                 break
+        if float(bound.upper) > self.delta:
+            raise UnsupportedError(f"{mechanism.name}: the target is not met at the noise found")
         return event, bound
 
     def _all(self, event: Event) -> Composition:

@@ -192,9 +192,8 @@ class BesideAtoms(Contour):
         error = 4.0 * EPS * slope * mass * (self._reach + abs(epsilon) + period)
         error += dropped * height + noise * value
         scale = period / self.weight(epsilon)
-        return 1.0 - mass + scale * value, scale * error + (
-            noise + grown(self.tolerance)
-        ) * mass + dropped
+        error = scale * error + (noise + grown(self.tolerance)) * mass + dropped
+        return 1.0 - mass + scale * value, error
 
     def settle(self, epsilon: float, rtol: float) -> None:
         """Add nodes until little is left of the truncation, or more is not worth its cost."""
