@@ -106,10 +106,10 @@ def test_contours_are_kept_for_other_epsilons():
 
 @pytest.mark.parametrize(("count", "gap"), [(1, 1e-7), (2, 1e-5), (5, 1e-7)])
 def test_just_below_the_largest_loss(count, gap):
-    """The tilt is huge there, and no frequency has to be resolved."""
+    """The tilt is huge there, and no frequency has to be resolved; masses of atoms are rounded."""
     epsilon = 0.01 * count * (1.0 - gap)
     exact = laplace_truth(arb(1) / 100, count, epsilon)
-    check(ContourAccountant([Step(laplace(100.0).law(), count)]).log_delta(epsilon), exact)
+    check(ContourAccountant([Step(laplace(100.0).law(), count)]).log_delta(epsilon), exact, 2e-6)
 
 
 def test_far_below_the_smallest_double():

@@ -29,7 +29,7 @@ import numpy as np
 from mechc.accountants.contours.characteristic import Tilted
 from mechc.accountants.contours.decay import far_law
 from mechc.accountants.contours.gridding import transform
-from mechc.accountants.contours.trapezoid import WAVE, Contour, grown
+from mechc.accountants.contours.trapezoid import MASSES, WAVE, Contour, grown
 from mechc.accountants.fft import periodic_payoff
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import spend
@@ -147,7 +147,7 @@ class BesideAtoms(Contour):
                 )
                 off += count * error
         phi, alone = np.exp(logs)
-        off += 2.0 * grown(self.tolerance + law.tolerance + far.lost)
+        off += 2.0 * grown(max(self.tolerance, law.tolerance) + far.lost)
         self._mean, self._tables = float(counts @ far.mean), far.bounded(few=False)
         self._atoms = np.array([float(weight.sum()) for weight in far.atoms])
         self._y = self.h * np.arange(1.0, nodes + 1.0)
@@ -192,7 +192,8 @@ class BesideAtoms(Contour):
         error = 4.0 * EPS * slope * mass * (self._reach + abs(epsilon) + period)
         error += dropped * height + noise * value
         scale = period / self.weight(epsilon)
-        error = scale * error + (noise + grown(self.tolerance)) * mass + dropped
+        off = grown(MASSES * float(self.tilted.counts.sum()))
+        error = scale * error + (noise + off) * mass + dropped
         return 1.0 - mass + scale * value, error
 
     def settle(self, epsilon: float, rtol: float) -> None:
