@@ -21,7 +21,7 @@ from mechc.errors import NumericError, UnsupportedError, as_flag, public
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
-from mechc.symbolic.quadrature import integral, sum_over
+from mechc.symbolic.quadrature import integral_and_doubt, sum_over
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Use
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AGREEMENT = 1e-12  # relative error that halved panels leave
 SEEN = 1e-6  # of the mass of all outcomes that may not be found
 TURNS = 18  # of a search for the largest density
-FAR = 1e150  # where the power of a tail is read off
+FAR = np.array([1e15, 1e22])  # where the power of a tail is read off, in extents
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
 
@@ -143,10 +143,11 @@ class Noise:
         noise, certified = self._asked(values, certified)
         if certified:
             return _proven(noise._balls.variance(noise._about))
-        mean = float(noise._mean)
+        mean, off = float(noise._mean), noise._mean.error
         if math.isinf(mean):
             return Moment(math.inf)
-        return noise._integral(lambda x, q: (x - mean) ** 2 * q, 2)
+        found = noise._integral(lambda x, q: (x - mean) ** 2 * q, 2)
+        return Moment(found, found.error + off * off)
 
     def standard_deviation(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the root of the variance."""
@@ -173,7 +174,7 @@ class Noise:
         def surprise(x: Floats, q: Floats) -> Floats:
             return np.where(q > 0.0, -q * np.log(np.where(q > 0.0, q, 1.0)), 0.0)
 
-        return noise._integral(surprise, 0)
+        return noise._integral(surprise, 0, 1.0)
 
     def quantile(self, probability: float, *, certified: bool = False, **values: float) -> Moment:
         """Return the smallest x with P(noise <= x) >= probability.
@@ -184,7 +185,9 @@ class Noise:
             values: see the class.
         """
         noise, certified = self._asked(values, certified)
-        found = noise._solve(lambda x: noise.mass(-math.inf, x), probability, False)
+        apart, inf = float(noise.lattice), math.inf
+        below, above = lambda x: noise.mass(-inf, x), lambda x: noise.mass(x + apart, inf)
+        found = noise._solve(below, above, probability, False)
         return _proven(noise._balls.quantile(probability, found)) if certified else found
 
     def error_quantile(
@@ -198,8 +201,15 @@ class Noise:
             values: see the class.
         """
         noise, certified = self._asked(values, certified)
-        median = noise._median
-        found = noise._solve(lambda t: noise.mass(median - t, median + t), probability, True)
+        median, apart, inf = noise._median, float(noise.lattice), math.inf
+
+        def outside(t: float) -> float:
+            t += apart
+            return noise.mass(-inf, median - t) + noise.mass(median + t, inf)
+
+        found = noise._solve(
+            lambda t: noise.mass(median - t, median + t), outside, probability, True
+        )
         if certified:
             median_ball = noise._proven_median
             return _proven(noise._balls.error_quantile(probability, found, median_ball))
@@ -207,12 +217,12 @@ class Noise:
 
     def mass(self, lo: float, hi: float) -> float:
         """Return P(lo <= noise <= hi)."""
-        return self._sum(lambda x, q: q, as_number("lo", lo), as_number("hi", hi))
+        return self._sum(lambda x, q: q, as_number("lo", lo), as_number("hi", hi))[0]
 
     @cached_property
     def extent(self) -> float:
         """The power of two x at which x times the density on both sides is largest."""
-        x = 2.0 ** np.arange(-300.0, 301.0)
+        x = 2.0 ** np.arange(-900.0, 901.0)
         with np.errstate(all="ignore"):
             share = x * (self.density(x) + self.density(-x))
         return float(x[np.nanargmax(share)])
@@ -256,39 +266,56 @@ class Noise:
         if self._even and self._power() > 2.0:
             return Moment(0.0, method="symmetry")
         top = self._top  # far from 0 the mass that sums lack would count too often
-        found = self._integral(lambda x, q: (x - top) * q, 1)
+        found = self._integral(lambda x, q: (x - top) * q, 1, self.extent)
         return Moment(top + found, found.error + EPS * abs(top))
 
     def _power(self) -> float:
         """The heavier of the powers at which the tails fall; infinite for light ones."""
         powers = []
         for side in (1.0, -1.0):
-            near, far = self.density(side * np.array([FAR**0.1, FAR**0.15]))
-            fall = math.log(near / far) / (0.05 * math.log(FAR)) if near > 0.0 < far else math.inf
-            powers.append(fall)
+            near, far = self.density(side * self.extent * FAR)
+            fall = math.log(near / far) if near > 0.0 < far else math.inf
+            powers.append(fall / math.log(FAR[1] / FAR[0]))
         return min(powers)
 
-    def _integral(self, f: Callable[[Floats, Floats], Floats], order: int) -> Moment:
-        """The integral of f(x, density), infinite where the tails are too heavy for x^order."""
+    def _integral(
+        self, f: Callable[[Floats, Floats], Floats], order: int, cancelled: float = 0.0
+    ) -> Moment:
+        """The integral of f(x, density), infinite where the tails are too heavy for x^order.
+
+        About `cancelled` may be added and taken off again in it.
+        """
         if self._power() <= order + 1.0 + 1e-9:
             return Moment(math.inf)
-        value = self._sum(f, -math.inf, math.inf)
-        whole = abs(self.mass(-math.inf, math.inf) - 1.0)
-        if not whole < SEEN:
-            raise NumericError(
-                f"{self}: sums over the density do not find its mass, up to {whole:g}"
-            )
-        return Moment(value, abs(value) * (AGREEMENT + whole))
+        value, doubt = self._sum(f, -math.inf, math.inf)
+        return Moment(value, (abs(value) + cancelled) * (AGREEMENT + self._unseen) + doubt)
 
-    def _sum(self, f: Callable[[Floats, Floats], Floats], lo: float, hi: float) -> float:
+    @cached_property
+    def _unseen(self) -> float:
+        """The share of the mass that sums over the density do not find, which is small."""
+        unseen = abs(self.mass(-math.inf, math.inf) - 1.0)
+        if not unseen < SEEN:
+            raise NumericError(
+                f"{self}: sums over the density do not find its mass, up to {unseen:g}"
+            )
+        return unseen
+
+    def _sum(
+        self, f: Callable[[Floats, Floats], Floats], lo: float, hi: float
+    ) -> tuple[float, float]:
+        """The sum or integral of f(x, density), and how far heavy tails may put it off."""
         with np.errstate(all="ignore"):
 
             def g(x: Floats) -> Floats:
                 q = self.density(x)
                 return np.where(q > 0.0, f(x, q), 0.0)
 
-            marks = [x for x in self._marks if lo < x < hi]
-            return (sum_over if self.lattice else integral)(g, lo, hi, marks)
+            marks = np.array([x for x in self._marks if lo < x < hi])
+            if self.lattice:
+                return sum_over(g, lo, hi, marks), 0.0
+            u = self.extent  # a power of two: what looks for mass at all scales starts at one
+            value, doubt = integral_and_doubt(lambda x: g(u * x), lo / u, hi / u, marks / u)
+            return u * value, u * doubt
 
     @cached_property
     def _marks(self) -> list[float]:
@@ -312,23 +339,32 @@ class Noise:
             lo, hi = (x[top - 1] if top else lo), (x[top + 1] if top < 14 else hi)
         return float(x[top])
 
-    def _solve(self, mass: Callable[[float], float], probability: float, positive: bool) -> Moment:
-        probability = check("quantile", PROBABILITY, probability)
-        hi = 1.0
-        while mass(hi) < probability and hi < 1e300:
+    def _solve(
+        self,
+        inside: Callable[[float], float],
+        outside: Callable[[float], float],
+        probability: float,
+        positive: bool,
+    ) -> Moment:
+        """The smallest place with the probability inside; masses near one are those outside."""
+        probability, _ = check("quantile", PROBABILITY, probability), self._unseen
+
+        def spare(x: float) -> float:
+            return inside(x) - probability if probability <= 0.5 else 1.0 - probability - outside(x)
+
+        reach = max(1.0, self.extent) if self.lattice else self.extent
+        lo, hi = 0.0 if positive else -reach, reach
+        while spare(hi) < 0.0 and hi < 1e300:
             hi *= 2.0
-        if not hi < 1e300:
-            raise NumericError(f"{self}: sums over the density do not find its mass")
-        lo = 0.0 if positive else -1.0
-        while not positive and mass(lo) >= probability and lo > -1e300:
+        while not positive and spare(lo) >= 0.0 and lo > -1e300:
             lo *= 2.0
         if self.lattice:
             low, high = math.floor(lo) - 1, math.ceil(hi)
             while high - low > 1:
                 middle = (low + high) // 2
-                low, high = (low, middle) if mass(middle) >= probability else (middle, high)
+                low, high = (low, middle) if spare(middle) >= 0.0 else (middle, high)
             return Moment(high)
-        found = root(lambda x: mass(x) - probability, lo, hi, xtol=1e-300, rtol=1e-13, turns=1000)
+        found = root(spare, lo, hi, xtol=1e-300, rtol=1e-13, turns=1000)
         return Moment(found, AGREEMENT * max(abs(found), hi))
 
 

@@ -59,6 +59,25 @@ def test_errors_are_as_large_as_said(gaussian):
     assert abs(gumbel.variance().value - math.pi**2 / 6 * 4) <= gumbel.variance().error
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1.0, 1e28, 1e75])
+def test_noise_is_found_at_every_scale(scale):
+    noise = mechc.load("laplace")(scale=scale).noise
+    assert noise.variance() == pytest.approx(2.0 * scale**2, rel=1e-9)
+    assert noise.entropy() == pytest.approx(1.0 + math.log(2.0 * scale), rel=1e-9)
+    for p in (1e-9, 0.3, 1.0 - 2.0**-46):  # a mass next to one is known by what it lacks
+        assert noise.quantile(p) == pytest.approx(stats.laplace.ppf(p) * scale, rel=1e-10)
+        assert noise.error_quantile(p) == pytest.approx(-math.log1p(-p) * scale, rel=1e-10)
+
+
+def test_cancelled_and_divergent_sums_are_in_the_error():
+    near_one = mechc.load("discrete_gaussian")(sigma=0.14029131055372393).noise.entropy()
+    assert abs(near_one - 4.89471437870632849e-10) <= near_one.error
+    nu, scale = 1.0000001, 3e-5
+    far = mechc.load("student_t")(nu=nu, scale=scale).noise.absolute_error()
+    known = 2.0 * math.sqrt(nu) * math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2))
+    assert abs(far - scale * known / math.sqrt(math.pi) / (nu - 1.0)) <= far.error
+
+
 def test_noise_says_whose_it_is(gaussian):
     assert repr(gaussian.noise) == "noise of gaussian"
     assert repr(gaussian(sigma=2.0).noise) == "noise of gaussian(sigma=2, sensitivity=1)"
