@@ -86,6 +86,7 @@ def next_to(value, ulps):
     return value
 
 
+@np.errstate(over="ignore", invalid="ignore")  # losses near the largest double
 def questions(references, random, singles, others):
     """Questions of one step, and of 2, 3, 30 and 1000, around deltas from .5 to 1e-300."""
     tops = {d: largest_loss(r) for d, r in references.items()}
@@ -168,6 +169,7 @@ def in_a_fork(function, *arguments):
     return pickle.loads(data)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def contradiction(answer, reference, epsilon, count):
     """What is wrong with an answer, in words; "" where nothing is, None where it was not judged."""
     if isinstance(answer[0], str):
