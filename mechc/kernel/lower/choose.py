@@ -303,14 +303,15 @@ def _tried(sample: Sample, value: Any, *first: Any) -> Trial:
 
 
 def _off(value: Any, least: float = 0.0) -> Measure:
-    """Relative error, or of a value below `least` that of `least`; zero and infinity are exact."""
+    """Relative error, or of a value below `least` that of `least`; infinity is exact."""
     # of a log beyond its own rounding an error is a relative one of what it is the log of
 
     def error(found: float) -> float:
-        size = max(abs(value), least)
-        if not mpmath.isfinite(value) or size == 0:
-            return 0.0 if found == value else math.inf
-        return float(abs(found - value) / size) if math.isfinite(found) else math.inf
+        if found == value:
+            return 0.0
+        if not (mpmath.isfinite(value) and math.isfinite(found)):
+            return math.inf
+        return float(abs(found - value) / (max(abs(value), least) or abs(found)))
 
     return error
 

@@ -41,6 +41,12 @@ class log_erfcx(sp.Function):  # type: ignore[misc]
     nargs = 1
 
 
+class exp_difference(sp.Function):  # type: ignore[misc]
+    """exp_difference(a, b, a - b) = exp(a) - exp(b)."""
+
+    nargs = 3
+
+
 class power_difference(sp.Function):  # type: ignore[misc]
     """power_difference(a, b, a - b, k) = a**k - b**k for a, b >= 0."""
 
@@ -260,12 +266,29 @@ class _Rewriter:
         if self.fold and (shift := sp.expand(rest / c)).is_polynomial(self.variable):
             rest, top = S.Zero, shifted(top, shift)
         if len(bottom) == 1:
-            return rest, _log_of_sum(top, bottom)
+            return rest, self._log_of_sum(top, bottom)
         if len(top) == 1:
-            return rest, -_log_of_sum(bottom, top)
+            return rest, -self._log_of_sum(bottom, top)
         if len(bottom) == 2:
             return rest, self._two_sided(top, bottom)
-        return rest, log(total(top)) - log(total(bottom))
+        return rest, log(self._total(top)) - log(self._total(bottom))
+
+    def _log_of_sum(self, top: Exponentials, bottom: Exponentials) -> Expr:
+        """Log of a sum of exponentials over a single one."""
+        ((exponent, coefficient),) = bottom.items()
+        return log(self._total({e: c / coefficient for e, c in shifted(top, -exponent).items()}))
+
+    def _total(self, sum_: Exponentials) -> Expr:
+        """The sum as an expression whose exponents are powers where they can be."""
+        return total({self._exponent(e): c for e, c in sum_.items()})
+
+    def _exponent(self, expr: Expr) -> Expr:
+        """Terms of one denominator factored: those of (x - a)**2/s**2 cancel where s is small."""
+        parts: dict[Expr, Expr] = {}
+        for term in Add.make_args(expr):
+            below = sp.fraction(term)[1].as_coeff_Mul()[1]
+            parts[below] = parts.get(below, S.Zero) + term
+        return Add(*(factored(p) if p.has(self.variable) else p for p in parts.values()))
 
     def _two_sided(self, top: Exponentials, bottom: Exponentials) -> Expr:
         """log(top/bottom), on each side divided by the larger of the two exponentials below."""
@@ -273,11 +296,29 @@ class _Rewriter:
         arms = []
         for larger, condition in ((first, sp.Ge(first, second)), (second, S.true)):
             n, d = shifted(top, -larger), shifted(bottom, -larger)
+            representable = _representable(n)
             difference = exponentials(total(top) - total(bottom))
-            gap = factored_exponentials(shifted(difference, -larger), self.variable)
-            arms.append((log_ratio(total(n), total(d), gap), sp.And(condition, _representable(n))))
-            arms.append((log(total(n)) - log(total(d)), condition))
+            gap = self._gap(shifted(difference, -larger))
+            n, d = self._total(n), self._total(d)
+            arms.append((log_ratio(n, d, gap), sp.And(condition, representable)))
+            arms.append((log(n) - log(d), condition))
         return sp.Piecewise(*arms)
+
+    def _gap(self, sum_: Exponentials) -> Expr:
+        """A sum of exponentials as a product, or with opposite ones as differences."""
+        product = factored_exponentials(sum_, self.variable)
+        if product != total(sum_):
+            return product
+        terms, left = S.Zero, dict(sum_)
+        while left:
+            a, c = left.popitem()
+            b = next((e for e, other in left.items() if sp.expand(c + other) == 0), None)
+            if b is None or S.Zero in (a, b):
+                terms += c * exp(self._exponent(a))
+            else:
+                terms += c * exp_difference(*map(self._exponent, (a, b)), factored(a - b))
+                del left[b]
+        return terms
 
 
 def _product(expr: Expr) -> Expr:
@@ -319,13 +360,6 @@ def _as_power(term: Expr, x: Symbol) -> tuple[Expr, Expr | None, Expr]:
     if len(powers) != 1:
         return term, None, S.One
     return term / powers[0], powers[0].base, powers[0].exp
-
-
-def _log_of_sum(top: Exponentials, bottom: Exponentials) -> Expr:
-    """Log of a sum of exponentials over a single one."""
-    ((exponent, coefficient),) = bottom.items()
-    scaled = {e: c / coefficient for e, c in shifted(top, -exponent).items()}
-    return log(total(scaled))
 
 
 def exponentials(expr: Expr) -> Exponentials:

@@ -21,7 +21,13 @@ from mechc.calculus.terms import Term
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Root, Series
-from mechc.kernel.lower.forms import log_erfcx, log_ratio, power_difference, scaled_tails
+from mechc.kernel.lower.forms import (
+    exp_difference,
+    log_erfcx,
+    log_ratio,
+    power_difference,
+    scaled_tails,
+)
 from mechc.kernel.passes import finish
 from mechc.symbolic.functions import (
     BracketedRoot,
@@ -43,7 +49,7 @@ FUNCTIONS: dict[type[Basic], str] = {
     sympy.loggamma: "lgamma", sympy.Abs: "fabs", sympy.floor: "floor", sympy.ceiling: "ceil",
     log_mix: "log_mix", log_ratio: "log_ratio", power_difference: "power_difference",
     log_erfcx: "log_erfcx", log_erf_gap: "log_erf_gap", atan2: "atan2", sinhc: "sinhc",
-    expm1c: "expm1c",
+    expm1c: "expm1c", exp_difference: "exp_difference",
 }  # fmt: skip
 
 OWN = (log_besselk, *(f for f in FUNCTIONS if f.__module__.startswith("mechc.")))
