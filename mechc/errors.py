@@ -143,6 +143,13 @@ def as_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def as_named(name: str, value: Any) -> dict[str, Any]:
+    """Return names with their values as a dictionary of its own, an empty one of None."""
+    if not isinstance(value, (Mapping, type(None))):
+        raise DeclarationError(f"{name}={value!r} (expected names with their values)")
+    return dict(value or {})
+
+
 def listed(name: str, value: Any, expected: str, size: int | None = None) -> tuple[Any, ...]:
     """Return the values of a list.
 

@@ -26,7 +26,7 @@ from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
 from mechc.accountants.contours.put import (
     CAP,
-    CLOSE,
+    CLOSE_CONTOURS,
     EDGE,
     LASTING,
     WIDTH,
@@ -57,7 +57,7 @@ FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
 MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...
-NEAR = 1e-3  # ... if these are its noise: of wider bounds the estimate is good
+NEAR_NOISE = 1e-3  # ... if these are its noise: of wider bounds the estimate is good
 ROOM = 2.0  # times the width of delta that an epsilon is moved to be certified
 
 
@@ -155,7 +155,7 @@ class Ratio:
             if not top < CAP:
                 return 0.0, math.nan, math.inf
             return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
-        log_u = CLOSE * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE)
+        log_u = CLOSE_CONTOURS * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE_CONTOURS)
         q, p = replace(shares, log_cap=log_u).above
         some = -math.expm1(t * math.log1p(-q))
         # E[W; some] = mean - (mean - p) (1 - q)^(t-1), with q at most 1 / (ct)
@@ -377,7 +377,7 @@ class Epoch:
                 return None
             x, y = y, y - fy / slope
             noise = float(rows[0, 2] - rows[0, 0])
-            if abs(fy) < max(SETTLED, min(noise, NEAR)) or not 0.0 < y < FARTHEST:
+            if abs(fy) < max(SETTLED, min(noise, NEAR_NOISE)) or not 0.0 < y < FARTHEST:
                 break
         if not (abs(fy) < max(1e-6, noise) and y > 0.0):
             return None
@@ -400,7 +400,7 @@ class Epoch:
             return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
-        a = np.exp(CLOSE * n) / self.ratio.spread
+        a = np.exp(CLOSE_CONTOURS * n) / self.ratio.spread
         k, first, second = self.ratio.whole.rough.roughly(*a).T[:3]
         c = 2.0 / a - first
         size = k + a * c - 2.0 * np.log(a) - 0.5 * np.log(2.0 * math.pi * (second + 2.0 / a**2))

@@ -81,26 +81,26 @@ def able(steps: Sequence[Step]) -> tuple[str, ...]:
     return tuple(name for name, able in can.items() if able)
 
 
-APART = -1e-2  # log delta of two laws that are nearly disjoint
+NEARLY_DISJOINT = -1e-2  # log delta of two laws that are nearly disjoint
 MANY = 6_000  # atoms of one loss that only a grid takes cheaply
 SMALLEST = -745.2  # log of the smallest double: below it only the contour is tried
 FAR_BELOW = -1e5  # the same for few steps
-FAR = 1e5  # epsilon beyond which the contour is asked first: its bound is soon there
-FEW = 12  # steps that auto composes one by one ...
+FAR_EPSILON = 1e5  # epsilon beyond which the contour is asked first: its bound is soon there
+ONE_BY_ONE = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
 WIDEST = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
 BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms, few steps, one loss
-SMALL = 0.02  # for few steps one by one: the same
+SHARE_OF_FEW = 0.02  # for few steps one by one: the same
 ANOTHER = 0.3  # share of the work left for a method that may be narrower than an answer at hand
-CLOSE = 1e-2  # relative distance of epsilons that the same method is likely to settle
+CLOSE_EPSILONS = 1e-2  # relative distance of epsilons that the same method is likely to settle
 ALIKE = 0.25  # the same where that was a mesh
 MORE = 100  # steps that may be gone through one by one where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
-TINY = -30.0  # log delta below which only rounding is left
+BARE = -30.0  # log delta below which only rounding is left
 
 
 class Facts(NamedTuple):
@@ -131,7 +131,7 @@ class Facts(NamedTuple):
     @property
     def few(self) -> bool:
         """Several steps, but so few that they may be composed one by one."""
-        return 1 < self.total <= FEW and self.distinct <= DISTINCT and not self.tables
+        return 1 < self.total <= ONE_BY_ONE and self.distinct <= DISTINCT and not self.tables
 
     @property
     def several(self) -> bool:
@@ -175,10 +175,10 @@ STRATEGIES = (  # in order
     Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
     Strategy("direct", STEPS_ALONE, lambda f: f.total == 1 or f.listed),
-    Strategy("direct", STEPS_ALONE, lambda f: f.few and not (f.smooth or f.listed), SMALL),
+    Strategy("direct", STEPS_ALONE, lambda f: f.few and not (f.smooth or f.listed), SHARE_OF_FEW),
     Strategy("contour", CONTOUR, lambda f: f.few or f.light or f.atomic, BRIEF),
     Strategy("contour", CONTOUR, lambda f: not (f.few or f.light or f.atomic)),
-    Strategy("direct", WIDE, lambda f: f.few and f.smooth, SMALL),
+    Strategy("direct", WIDE, lambda f: f.few and f.smooth, SHARE_OF_FEW),
     Strategy("direct", WIDE, lambda f: f.few and not f.listed),
     Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
@@ -234,8 +234,8 @@ class Auto:
             bound = self._remaining(epsilon)
             bound.detail["refusals"] = refused
             return bound
-        loose = float(answer.lower) < APART or not self._resolved
-        if loose and float(answer.upper) >= APART:
+        loose = float(answer.lower) < NEARLY_DISJOINT or not self._resolved
+        if loose and float(answer.upper) >= NEARLY_DISJOINT:
             bound = self._remaining(epsilon)
             better = float(bound.lower) > float(answer.lower)
             better |= float(bound.upper) < float(answer.upper)
@@ -305,7 +305,7 @@ class Auto:
             name = strategy.method
             width = math.inf if best is None else _width(best)
             narrow, two_sided = width <= rtol, math.isfinite(width)
-            if strategy.reason == WIDE and strategy.share > SMALL and narrow:
+            if strategy.reason == WIDE and strategy.share > SHARE_OF_FEW and narrow:
                 break  # only the recursion might have been narrower still, and soon
             if name in tried:
                 continue
@@ -329,7 +329,7 @@ class Auto:
                 continue
             tried.add(name)
             answer.detail["auto"] = strategy.reason
-            exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < TINY)
+            exact = name == "lattice" and (_width(answer) <= ROUGH or float(answer.upper) < BARE)
             settled = exact or "limit" in answer.detail  # nothing is sharper there
             settled |= name == "direct" and self._facts.total == 1  # nor than one step's branches
             if name == "contour" and self._facts.few:  # the recursion over steps may be sharper
@@ -362,7 +362,7 @@ class Auto:
 
     def _in_order(self, epsilon: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""
-        far = epsilon > FAR and self._facts.total > 1
+        far = epsilon > FAR_EPSILON and self._facts.total > 1
         name = "contour" if far else self._last[0] if self._is_close(epsilon) else ""
         return sorted(self._queue, key=lambda s: s.method != name)
 
@@ -370,7 +370,7 @@ class Auto:
         """Whether the last answer was for about the same place."""
         name, place = self._last
         # a mesh was asked because contours were too wide: they cost as much as it again
-        close = ALIKE if name == "pld" else CLOSE
+        close = ALIKE if name == "pld" else CLOSE_EPSILONS
         return abs(epsilon - place) <= close * abs(place)
 
     def _remaining(self, epsilon: float) -> Bound:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError, public
 
-SMALL = 1e-4  # numbers that are shown by their power of ten
+SMALL_SHOWN = 1e-4  # numbers that are shown by their power of ten
 MOST_ROWS = 50  # of the table of a notebook
 
 
@@ -61,9 +61,21 @@ class Quantity(Enum):
 ESTIMATED = "proven but for the estimated error of a density"  # a status, see `Bound`
 
 
+class Recorded:
+    """What has a `record` of plain numbers and words."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it in plain numbers and words."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """Return `record()` as JSON."""
+        return json.dumps(plain(self.record()))
+
+
 @public
 @dataclass(frozen=True)
-class Bound:
+class Bound(Recorded):
     """An interval for a privacy quantity.
 
     Attributes:
@@ -228,7 +240,7 @@ class Bound:
 
     def __str__(self) -> str:
         """One line: what, how much, and what stands behind it."""
-        small = np.ndim(self.safe) == 0 and 0.0 < self.safe < SMALL
+        small = np.ndim(self.safe) == 0 and 0.0 < self.safe < SMALL_SHOWN
         shown = f"{self:{'.4e' if small else '.5g'}}"
         if np.isnan(self.safe).all():
             shown = f"unknown, estimate {_estimate(self):.5g}"
@@ -263,10 +275,6 @@ class Bound:
                  "claim": None if self.claim is None else self.claim.record()}  # fmt: skip
         made: dict[str, Any] = plain({**sides, **words, "detail": self.detail})
         return made
-
-    def to_json(self) -> str:
-        """Return `record()` as JSON."""
-        return json.dumps(self.record())
 
 
 def as_table(rows: Iterable[Sequence[Any]], head: Sequence[str] = ()) -> str:

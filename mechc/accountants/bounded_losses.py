@@ -39,12 +39,12 @@ from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 TURNS = 60
-CLOSE = 1e-15  # of a cell, at which bisection ends
+CELL_FOUND = 1e-15  # of a cell, at which bisection ends
 RELATIVE = 3e-5  # error of a level that counts as relative, in units of the widest
 ROOT = 1e-13  # relative error of a value where it is solved for
 SLACK = 1.01  # for products of small errors
 GONE = -700.0  # log of what is nothing beside one
-LEAST = -1e300  # log of no floor
+NO_FLOOR = -1e300  # log of no floor
 HALF = 0.5  # nats by which a floor may change between an epsilon and its lower bound
 FIRST, PATIENCE = 64, 8  # levels after which so many failures in a row end a run
 
@@ -80,7 +80,7 @@ def _root(cells, hint, target):  # type: ignore[no-untyped-def]
             high, f_high = x, f
             f_low = 0.5 * f_low if kept == -1 else f_low
             kept = -1
-        if high - low <= CLOSE or abs(f) <= EPS * target:
+        if high - low <= CELL_FOUND or abs(f) <= EPS * target:
             break
     return i + 0.5 * (1.0 + x)
 
@@ -112,7 +112,7 @@ def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ig
     # `least` are the smallest values of the new cells, from the loss `left` on; `missed` is what
     # the image of each old row lacks, in its own cell and in the one above, `shift` cells before.
     worst = 0.0
-    most = np.full(floors.size, LEAST)
+    most = np.full(floors.size, NO_FLOOR)
     for i in range(least.size):
         error = missed[0, i + 1 + shift] + missed[1, i + shift]
         if error <= worst * least[i]:
@@ -187,7 +187,7 @@ def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):
         old[0, i * degree] = new[0, i * degree] = 1.0
     old[1 : payoff.shape[0] + 1] = payoff
     relative = 8.0 * EPS
-    floors = np.full(tilts.shape[1], LEAST)
+    floors = np.full(tilts.shape[1], NO_FLOOR)
     found, m, failed = np.empty(3), 0, 0
     near = 0.0
     for n in range(1, ends.shape[1]):
@@ -230,7 +230,7 @@ def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):
 SCHEMES = (1, 5), (1, 8), (1, 11), (1, 15), (2, 15), (4, 15), (8, 15)  # panels, degree
 NODES = 40  # at which the image of a polynomial is found
 END_SHARE = 1e-9  # share of delta that each end of the window may cost
-EXACT = 1e-12  # relative distance of kinks from the ends of the loss that is rounding
+AT_END = 1e-12  # relative distance of kinks from the ends of the loss that is rounding
 FLOOR = 1e-20  # mass of a step that does not matter
 TILTS = 12  # of floors and of the ends of the window
 WORK = 1e9  # multiplications, some half a second
@@ -313,7 +313,7 @@ def _table(step: Step) -> Tabulated | None:
         return None
     ends = np.array([0.0, float(law.atom_loss[1] - law.atom_loss[0])])
     apart = np.abs(table.kinks[:, None] - ends).min(axis=1)
-    return None if (apart > EXACT * ends[1]).any() or table.error > FLOOR else table
+    return None if (apart > AT_END * ends[1]).any() or table.error > FLOOR else table
 
 
 def _nodes(width: float, parts: int) -> tuple[Floats, Floats]:

@@ -178,7 +178,7 @@ RESOLVED = 1e-14  # top coefficients of the tilted density, as a share of its le
 STEEPEST = 1e3  # ratio of largest to least density in a panel
 ACCEPTED = 5e-11  # relative error of a panel's density; where it is larger it counts as misplaced
 MAX_PANELS = 4_000
-LARGEST = 700.0  # log of a tilted density's largest value
+LARGEST_DENSITY = 700.0  # log of a tilted density's largest value
 
 # values at the Gauss nodes -> Chebyshev coefficients
 _TO_CHEBYSHEV = np.ascontiguousarray(np.linalg.inv(chebyshev.chebvander(NODES, ORDER - 1)))
@@ -303,7 +303,7 @@ def _resolve(
         log_f[bad], loss[bad] = -np.inf, 0.0
         loss = sign * loss.reshape(-1, ORDER)
         log_weight = log_f.reshape(-1, ORDER) + tilt * loss - log_mgf
-        if not log_weight.max() < LARGEST:
+        if not log_weight.max() < LARGEST_DENSITY:
             raise NumericError(f"{source.label}: rounding is all of the law tilted by {tilt:g}")
         weight = np.exp(log_weight) * half[:, None]
         c_loss, c_weight = loss @ _TO_CHEBYSHEV.T, weight @ _TO_CHEBYSHEV.T

@@ -48,9 +48,9 @@ PIECE = 8192  # masses: longer dot products take threads
 LONGEST = 8  # range of one law, in ranges of the sum
 TRIM = 1e-9  # share of the mass of a product that is moved or dropped, as its lowest sums
 BELOW = 1e-12  # mass of one step below its mesh
-LEAST = 1e-140  # masses, lest products be below the normal doubles
-LARGEST = 1e100  # loss whose square is a double
-FAR = 7.0  # nats above epsilon, beyond which losses count as infinite ...
+LEAST_MASS = 1e-140  # masses, lest products be below the normal doubles
+LARGEST_LOSS = 1e100  # loss whose square is a double
+FAR_ABOVE = 7.0  # nats above epsilon, beyond which losses count as infinite ...
 RARE = 1e-3  # ... or from where on one is so much rarer than one above epsilon
 CERTAIN = 4.0  # ... or least sums above which no sum of some others brings one below epsilon
 SPREADS, MORE = 6.0, 4.0  # standard deviations of small losses, below their mean and above epsilon
@@ -124,7 +124,7 @@ class Sum:
         cut = min(int(np.searchsorted(below, TRIM * below[-1])), mass.size - 1)
         mass = mass[cut:].copy()
         mass[0] += below[cut - 1] if upper and cut else 0.0
-        mass = np.maximum(mass, LEAST) if upper else np.where(mass < LEAST, 0.0, mass)
+        mass = np.maximum(mass, LEAST_MASS) if upper else np.where(mass < LEAST_MASS, 0.0, mass)
         relative = self.relative + (self.mass.size + 8) * U
         return replace(
             self, first=first + cut, mass=mass, far_p=p, far_q=q, floor=floor, relative=relative
@@ -142,7 +142,7 @@ class Sum:
         noise = math.expm1(2.0 * self.relative + 16.0 * U)
         far_q = self.far_q * math.exp(min(epsilon, self.floor) - self.slack)
         far = self.far_p * (1.0 + noise) - far_q * (1.0 - noise)
-        value = self.payoff(epsilon - self.slack) + LEAST * self.mass.size
+        value = self.payoff(epsilon - self.slack) + LEAST_MASS * self.mass.size
         return value * (1.0 + noise + self.mass.size * U) + far + self.infinite
 
     def lower(self, epsilon: float) -> float:
@@ -151,7 +151,7 @@ class Sum:
         exponent, far = epsilon + self.relative + self.slack + 16.0 * U, 0.0
         if exponent < 700.0:
             far = self.far_p * math.exp(-self.relative) - math.exp(exponent) * self.far_q
-        value = (self.payoff(epsilon) - LEAST * self.mass.size) * math.exp(-self.relative)
+        value = (self.payoff(epsilon) - LEAST_MASS * self.mass.size) * math.exp(-self.relative)
         return value * (1.0 - self.mass.size * U) + max(far, 0.0)
 
 
@@ -173,7 +173,7 @@ class Composition:
         products = 2.0 * (len(laws) + sum(2.0 * k.bit_length() for k in set(counts)))
         self.points = _points(len(laws), products)
         least = math.fsum(k * law.support[0] for law, k in zip(laws, counts, strict=True))
-        rare = min(max(nodes.reach(epsilon), 0.25 * epsilon + MORE * spread), FAR)
+        rare = min(max(nodes.reach(epsilon), 0.25 * epsilon + MORE * spread), FAR_ABOVE)
         self.step = 0.0
         for _ in range(ROUNDS):  # what the mesh adds to the spread depends on its step
             wider = math.hypot(spread, 0.5 * self.step * math.sqrt(composed.count))
@@ -216,7 +216,7 @@ class Composition:
         infinite = max(revealed - math.exp(law.log_infinite), 0.0) + 4.0 * U * revealed
         floor = float(cells.points[-1]) - cells.nudge
         return (
-            _sum(above, np.maximum(above.mass, LEAST), (p * (1.0 + noise), q * known),
+            _sum(above, np.maximum(above.mass, LEAST_MASS), (p * (1.0 + noise), q * known),
                  floor, infinite),
             _sum(below, below.mass, (p * known, q * (1.0 + noise)), floor, 0.0),
         )  # fmt: skip
@@ -245,7 +245,7 @@ class Nodes:
         order = np.argsort(-loss)
         self.loss, mass = loss[order], mass[order]
         under_q = mass * np.exp(np.minimum(-self.loss, 700.0))
-        near = np.clip(self.loss, -LARGEST, LARGEST)
+        near = np.clip(self.loss, -LARGEST_LOSS, LARGEST_LOSS)
         kinds = mass, under_q, mass * near, mass * near**2
         self._sums = [np.append(0.0, np.cumsum(kind)) for kind in kinds]
 

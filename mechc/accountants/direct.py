@@ -34,12 +34,12 @@ MAX_STEPS = 128  # with a density; the recursion goes through all of them
 LISTED = 10.0  # work for one composed atom
 KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
-NEAR = 1e-7  # where that is the way out if the recursion fails
-FARTHEST = 1e-2  # relative step back from an epsilon above which no node lies
+NEAR_TOP = 1e-7  # where that is the way out if the recursion fails
+FARTHEST_BACK = 1e-2  # relative step back from an epsilon above which no node lies
 LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers, ...
 ALIKE = 1.2  # ... or times its own first error, where that is larger: another would be as wide
-CLOSE = 1e-3  # relative distance of epsilons at which that is so, however wide
+CLOSE_EPSILONS = 1e-3  # relative distance of epsilons at which that is so, however wide
 
 
 def enumerable(steps: Sequence[Step]) -> bool:
@@ -114,7 +114,7 @@ class DirectAccountant:
         ulp = 4.0 * EPS * (1.0 + abs(epsilon))
         largest = float(np.concatenate([law.loss, law.atom_loss]).max(initial=-math.inf))
         gap, least, upper = max(ulp, epsilon - largest + ulp), 0.0, -math.inf
-        while upper == -math.inf and gap < FARTHEST * (1.0 + abs(epsilon)):
+        while upper == -math.inf and gap < FARTHEST_BACK * (1.0 + abs(epsilon)):
             upper = law.hockey_stick_log(epsilon - gap)[2]
             least, gap = (gap, 4.0 * gap) if upper == -math.inf else (least, gap)
         while upper > -math.inf and gap - least > ulp:
@@ -192,9 +192,9 @@ class _Side:
         try:
             logs, detail = self._answer(epsilon)
         except NumericError:
-            if gap > NEAR * self._scale:
+            if gap > NEAR_TOP * self._scale:
                 raise
-            return self._close(gap, NEAR * self._scale)
+            return self._close(gap, NEAR_TOP * self._scale)
         if self._scale and logs[2] - logs[0] > REUSED * self._rtol:
             detail = {**detail, "limit": LIMIT}
         return logs, detail
@@ -218,7 +218,7 @@ class _Side:
     def _answer(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         for recursion, place, first in self._kept:
             value, error = recursion.log_value(epsilon)
-            near = abs(epsilon - place) <= CLOSE * abs(place)
+            near = abs(epsilon - place) <= CLOSE_EPSILONS * abs(place)
             alike = ALIKE * first if near else min(ALIKE * first, self._rtol)
             if error <= max(REUSED * self._rtol, alike):
                 return _logs(value, error), recursion.detail

@@ -61,7 +61,7 @@ PASSES = 5
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64
-MOST = 6_000_000  # places times panels, of both sides: one to two seconds
+MOST_WORK = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 ATOM = 0.125  # of a panel's work that an atom makes
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
@@ -279,7 +279,7 @@ class Recursion:
         log_value = -0.5 * math.log(2.0 * math.pi * curvature)
         log_value -= math.log(self.tilt * (1.0 + self.tilt))
         before = math.inf
-        self._left = MOST
+        self._left = MOST_WORK
         for _ in range(PASSES):
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
@@ -419,7 +419,7 @@ class Recursion:
         return np.asarray(table.act(u, function.edges, parts) @ function.coefficients.ravel())
 
     def _pay(self, table: Tabulated, places: int, panels: int) -> None:
-        """Refuse what places times panels, of a step and of the function, cost beyond `MOST`."""
+        """Refuse what places times panels, of a step and of the function, cost beyond that."""
         work = int(places * (table.loss.shape[0] + panels + ATOM * table.atom_loss.size))
         spend(PLACE * work)
         self._left -= work

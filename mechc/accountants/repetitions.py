@@ -33,7 +33,7 @@ from mechc.protocol import Floats
 RATIO, FEW_RATIO = 3.0, 1.5  # largest over smallest count of a group, and where that fails
 SHARE, COARSER = 1e-11, 10.0  # what images may cost of delta, and what a contour may of rtol
 TOP = 5.0  # standard deviations above the largest saddle point up to which images are bounded
-FEW = 40  # steps for which a recursion may be cheaper
+RECURSION_STEPS = 40  # steps for which a recursion may be cheaper
 DEAR = 6e6  # node evaluations of a contour beyond which a recursion is cheaper
 GROWTH = 4.0  # times the nodes that were expected, beyond which a recursion is cheaper
 TILTS = 32  # of the Chernoff bound
@@ -106,7 +106,7 @@ class Sweep(Columns):
                 answers = self._group(counts[part], known[part])
             except (NumericError, UnsupportedError):
                 answers = None
-            few = self._recursion and most <= FEW
+            few = self._recursion and most <= RECURSION_STEPS
             if answers is None and widest > FEW_RATIO and part.size > 1 and not few:
                 spread = FEW_RATIO  # more of them repeat often enough
                 continue
@@ -159,7 +159,7 @@ class Sweep(Columns):
         side = Side(steps, self._payoff.times(n), COARSER * self._rtol)
         where = place(side.law, rows, top, SHARE, lowest=lowest)
         # `bounded_losses` goes far where there are atoms
-        few = steps[0].count <= FEW or steps[0].loss.atom_loss.size > 0
+        few = steps[0].count <= RECURSION_STEPS or steps[0].loss.atom_loss.size > 0
         few = few and self._recursion
         most, growth = (DEAR, GROWTH) if few else (math.inf, math.inf)
         contour = side.on(where, near, most, growth)
@@ -171,7 +171,7 @@ class Sweep(Columns):
         result = inversion.epsilons(contour, n, counts, levels, near, known, widest)
         if self._recursion:
             wide = (self._near * (result[2] - result[0]) > WIDER * self._widest) & (result[0] > 0.0)
-            result[:, wide & (counts <= FEW)] = np.nan  # a recursion is to try
+            result[:, wide & (counts <= RECURSION_STEPS)] = np.nan  # a recursion is to try
         return result
 
     def _saddle(self, n: float) -> Saddle:

@@ -47,6 +47,7 @@ import scipy
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import FREQUENCY, HIGHEST, log_phi, smoothness
+from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import mean_target, solve, tilt
 from mechc.accountants.contours.trapezoid import (
@@ -207,7 +208,6 @@ SMOOTH = 12  # chi is the regularised incomplete beta function of this order, tw
 TILTS, LEAST = 40, 1e-3  # real tilts, and the smallest of them as a share of the largest
 SLACK = 1e-6  # nats added to bounds
 FLOOR = 1e-17  # tilted share of a panel that need not resolve waves
-LARGEST = 1e6  # tilt
 RAREST = -600.0  # log of a share that doubles hold with room
 OUTSIDE = math.log(1e-22)  # of the masses under P and Q that may lie beyond all panels
 
@@ -270,7 +270,7 @@ class Part:
         """Cut one step, `whole` its panels."""
         top = min(above[1], step.loss.support[1])
         outside = whole.outside(-math.inf, below[1]), whole.outside(below[0], top)
-        highest = min(step.loss.tilts[1], LARGEST)
+        highest = min(step.loss.tilts[1], LARGEST_TILT)
         log_m, _ = Measure(whole, whole.log_weight).log_totals(np.array([highest]))
         # polynomials tell the density, for its decay, between the two edges as well
         edges = [(a, b) for a, b in (below, (below[1], above[0]), above) if a < b < math.inf]
@@ -375,7 +375,7 @@ SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
 CANCELLATION = math.log(50.0)
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
-CLOSE = 3e-11  # truncation wanted of the first value of the sum
+TRUNCATION = 3e-11  # truncation wanted of the first value of the sum
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
 MASSES = 1e-9  # relative error of masses, which left images are made of
 WIDE = 1e-3  # width of a bracket beyond which other ones are tried
@@ -428,7 +428,7 @@ class Bracket:
             for measure in (part.small, part.large)
         ]
         self._ratios = np.subtract(at_c[1::2], at_c[::2])
-        enough = np.flatnonzero(self._truncation(self._h * NODES) < CLOSE)
+        enough = np.flatnonzero(self._truncation(self._h * NODES) < TRUNCATION)
         self.nodes = int(NODES[enough[0] if enough.size else -1])
         work = sum(self.nodes * part.size + PRICE for part in split.parts)
         if self.nodes > MAX_NODES or work > MOST:

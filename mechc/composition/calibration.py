@@ -9,7 +9,6 @@ the target needs no such assumption, it is evaluated.
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import scipy
 
-from mechc.accountants.bound import Bound, Quantity, plain
+from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
 from mechc.composition.divergences import true_positive
@@ -26,7 +25,16 @@ from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
 from mechc.composition.training import KNOWN, dpsgd, solvable
-from mechc.errors import MEANT, DeclarationError, UnsupportedError, public, suggestion
+from mechc.errors import (
+    LONGEST_NAME,
+    MEANT,
+    DeclarationError,
+    UnsupportedError,
+    as_named,
+    check_text,
+    public,
+    suggestion,
+)
 from mechc.numeric.allowance import MAX_WORK, limited
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
@@ -40,10 +48,10 @@ WORDS = {**MEANT, "steps": "count"}
 TOLERANCE = 1e-9
 MAX_TURNS = 200
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
-CLOSE = 0.3  # log of a factor by which no guess gets that deep
-FAR = 1e6  # nats below the target that count as no more than this
+NEAR_STEP = 0.3  # log of a factor by which no guess gets that deep
+DEEPEST = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
-FARTHEST = math.log(30.0)  # log of the largest factor from one to the next
+LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
 MAX_NEWTON = 50
 STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
 LARGE = 1e12  # of parameters without an end, farther than which nothing is tried
@@ -51,7 +59,7 @@ SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Recorded):
     """A parameter value and the bounds on delta it leads to; unpacks into these two.
 
     `float(found)` and formats such as `f"{found:.3f}"`, rounded to nearest, are of the value.
@@ -91,10 +99,6 @@ class Calibration:
         bound = self.bound.record()  # which has no parameter's name in it
         name = "value" if self.name in {"", *bound} else self.name
         return {name: self.value, "count": self.count, **bound}
-
-    def to_json(self) -> str:
-        """Return `record()` as JSON."""
-        return json.dumps(plain(self.record()))
 
     def _repr_html_(self) -> str:
         """Show the value, and what it leads to, in notebooks."""
@@ -154,11 +158,8 @@ def calibrate(
             f"calibrate: {mechanism!r} is not a mechanism (expected mechc.load(name), not yet "
             "called with its parameters, or mechc.dpsgd)"
         )
-    if not isinstance(solve_for, str):
-        raise DeclarationError(f"solve_for={solve_for!r} (expected the name of a parameter)")
-    if not isinstance(parameters, (Mapping, type(None))):
-        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
-    others = {**(parameters or {}), **fixed}
+    check_text("solve_for", solve_for, LONGEST_NAME)
+    others = {**as_named("parameters", parameters), **fixed}
     own = KNOWN
     if isinstance(mechanism, Mechanism):
         own = frozenset(p.name for p in mechanism.parameters)
@@ -310,10 +311,10 @@ class Profile:
             deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
             known = [bound for bound in deep if bound is not None]
             if len(known) == len(evaluation.directions):
-                return -math.inf, max(max(known) - self.log_target, -FAR)
+                return -math.inf, max(max(known) - self.log_target, -DEEPEST)
         bound = evaluation.log_delta(self.epsilon, math.nan)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
-        over = max(self._checked(bound) - self.log_target + slack, -FAR)
+        over = max(self._checked(bound) - self.log_target + slack, -DEEPEST)
         return float(bound.lower) - self.log_target, over
 
     def _checked(self, bound: Bound) -> float:
@@ -331,7 +332,7 @@ class Profile:
         """
         if self.log_target == -math.inf:
             return math.log1p(max(excess / self.epsilon, -1.0 + EPS)) if self.epsilon else math.nan
-        if excess <= -FAR or self.epsilon < 0.0:
+        if excess <= -DEEPEST or self.epsilon < 0.0:
             return math.nan
         at, aim = (
             _log_mu(self.epsilon, log) for log in (self.log_target + excess, self.log_target)
@@ -396,7 +397,7 @@ def _log_mu(epsilon: float, log_delta: float) -> float:
         at = log_gaussian_delta(mu, epsilon)
         log_slope = -0.5 * (epsilon / mu - 0.5 * mu) ** 2 - HALF_LOG_TWO_PI + math.log(mu) - at
         step = (log_delta - at) * math.exp(-min(max(log_slope, -700.0), 700.0))
-        mu *= math.exp(min(step, FARTHEST))
+        mu *= math.exp(min(step, LARGEST_STEP))
         if not abs(step) > 1e-13:
             break
     return math.log(mu)
@@ -519,9 +520,9 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             bend = height * known[1][0] * (runs[1] - runs[0]) / (height - known[0][0])
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
-        profile.far = abs(step) > CLOSE
-        place += min(max(step, -FARTHEST), FARTHEST) * (1 if runs else turns)
-    profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > CLOSE
+        profile.far = abs(step) > NEAR_STEP
+        place += min(max(step, -LARGEST_STEP), LARGEST_STEP) * (1 if runs else turns)
+    profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > NEAR_STEP
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None
     return _settle(profile.excess, ends[True], ends[False]), ends[False]

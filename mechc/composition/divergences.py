@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 CELLS = 8  # of one width at first; those that allow the largest mu are halved
 MAX_SPLITS = 400
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
-CLOSE = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
+MU_FOUND = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
 SMALL_DELTA = 1e-12
 CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
@@ -74,7 +74,7 @@ NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distan
 DISTINCT = 1e-11  # relative distance in epsilon of two points
 LEAST_COST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
-FARTHEST = 600.0  # epsilon at which a search may start
+FARTHEST_START = 600.0  # epsilon at which a search may start
 NORMAL, BESIDE = NormalDist(), 0.15  # and how far beside a guess it starts, in deviations
 FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
@@ -205,7 +205,7 @@ def _largest_cell(
     for _ in range(most):
         high, a, b = cells[0]
         close = b - a <= SMALLEST * (1.0 + b)
-        if close or not math.isfinite(high) or -high <= enough() * (1.0 + CLOSE):
+        if close or not math.isfinite(high) or -high <= enough() * (1.0 + MU_FOUND):
             break
         middle = 0.5 * (a + b)
         try:
@@ -327,7 +327,7 @@ def cell_mu(a: float, b: float, log_delta_a: float, log_delta_b: float) -> float
             value - slack, half + steepest + slack
         )
 
-    return switch(lambda mu: not covers(mu), 0.1 * CLOSE, lo, hi)[1]
+    return switch(lambda mu: not covers(mu), 0.1 * MU_FOUND, lo, hi)[1]
 
 
 def gdp_mu(epsilon: float, log_delta: float, side: str) -> float:
@@ -383,7 +383,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     most = 1.0 if math.isnan(most) else most
     asked = {epsilon for side, epsilon in evaluation.profile if side == direction}
     points, meeting = [_point(evaluation, direction, alpha, 0.0)], MEETING * evaluation.rtol**2
-    farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST)
+    farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST_START)
     for likely in _by_gaussian(points[0], alpha):
         if _is_apart(likely, points) and abs(likely) < farthest:
             points.append(_point(evaluation, direction, alpha, _nearest(likely, points, asked)))

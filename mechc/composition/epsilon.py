@@ -55,7 +55,7 @@ BENT = 12  # evaluations up to which a slow search without an upper end lengthen
 MAX_STEPS = 60  # outward steps from a root to its certified side
 GRAINS = 50.0  # from which on two values of log delta give a slope
 JUMP = 1e-2  # share of a side's distance within which its end is found where it jumps
-FAR = 1e-3  # nats beyond which a side gets a root search of its own
+OWN_SEARCH = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
 NEXT_TO = 1e-12  # relative distance to the largest loss at which an answer is as good as that
@@ -73,7 +73,7 @@ SHALLOW = -28.0  # ... which do not tell targets below
 RARE = 2.0  # times a start by other means, from which on rare large losses are behind one
 FIRST = Place(1.0, -1.0)  # when nothing is known
 # of curves over counts
-MOST = 10_000_000  # counts of one curve
+MOST_COUNTS = 10_000_000  # counts of one curve
 HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share
 EXACT = 2.0**53  # counts above are no doubles
 ALONE = 30.0  # times the work of one count, for all that are answered one by one
@@ -372,7 +372,7 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
     excess = outward * curve.excess(side, near)
     if math.isnan(excess):
         return math.nan
-    if excess > FAR:
+    if excess > OWN_SEARCH:
         near, slope = root(curve, side, near, slope)
     step, last = 0.0, math.nan
     for _ in range(MAX_STEPS):
@@ -526,11 +526,11 @@ def as_counts(counts: Any) -> NDArray[np.int64]:
         raise DeclarationError(f"counts={counts!r} are not several (expected a range or a list)")
     kept = isinstance(counts, range) or (isinstance(counts, np.ndarray) and counts.ndim)
     try:
-        listed: Any = counts if kept else list(islice(counts, MOST + 1))
+        listed: Any = counts if kept else list(islice(counts, MOST_COUNTS + 1))
     except TypeError as error:
         raise DeclarationError(f"counts={counts!r} are not several ({error})") from error
-    if next(iter(listed[MOST:]), None) is not None:
-        raise DeclarationError(f"counts: more than {MOST} of them")
+    if next(iter(listed[MOST_COUNTS:]), None) is not None:
+        raise DeclarationError(f"counts: more than {MOST_COUNTS} of them")
     try:
         array = np.asarray(listed)
     except ValueError:  # rows of different lengths

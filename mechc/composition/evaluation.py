@@ -27,9 +27,8 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, SQUARABLE
 
-FARTHEST = 1e150  # epsilon beyond which bounds are those of this one
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
@@ -254,8 +253,8 @@ class Evaluation:
             limit = Bound(value, value, value, "limit", "proven", {"direction": direction})
             limit = replace(limit, lower=proven) if early > -math.inf and epsilon > 0 else limit
             return outward(limit, error) if epsilon > 0 else limit
-        if epsilon > FARTHEST:  # delta falls; what is squared on the way stays a double
-            far = self._log_delta_of_pair(direction, FARTHEST, target)
+        if epsilon > SQUARABLE:  # delta falls; what is squared on the way stays a double
+            far = self._log_delta_of_pair(direction, SQUARABLE, target)
             lower = far.lower if math.isnan(float(far.lower)) else proven
             return replace(far, lower=lower)
         try:

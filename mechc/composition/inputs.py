@@ -170,7 +170,7 @@ def check_count(value: int, event: object = None, name: str = "count") -> None:
         raise DeclarationError(f"{where}{name}={value} {problem} (expected 0 <= {name} <= 10**12)")
 
 
-LARGEST = 1e15  # size of anything counted: doubles hold all integers up to it
+LARGEST_SIZE = 1e15  # size of anything counted: doubles hold all integers up to it
 
 
 def bind(
@@ -271,7 +271,7 @@ def share(owner: str, name: str, value: Any) -> float:
     return check(owner, ParameterInfo(name, 0.0, 1.0, False, False, False, None, (0, 1)), value)
 
 
-def size(owner: str, name: str, value: Any, most: float = LARGEST) -> int:
+def size(owner: str, name: str, value: Any, most: float = LARGEST_SIZE) -> int:
     """Return an integer from 1 to `most`, in any type of numbers; raises what `check` raises."""
     check(owner, ParameterInfo(name, 1.0, most, False, False, True, None, (1, 1)), value)
     return int(value)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AGREEMENT = 1e-12  # relative error that halved panels leave
 SEEN = 1e-6  # of the mass of all outcomes that may not be found
 TURNS = 18  # of a search for the largest density
-FAR = np.array([1e15, 1e22])  # where the power of a tail is read off, in extents
+TAIL_PLACES = np.array([1e15, 1e22])  # where the power of a tail is read off, in extents
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
 
@@ -273,9 +273,9 @@ class Noise:
         """The heavier of the powers at which the tails fall; infinite for light ones."""
         powers = []
         for side in (1.0, -1.0):
-            near, far = self.density(side * self.extent * FAR)
+            near, far = self.density(side * self.extent * TAIL_PLACES)
             fall = math.log(near / far) if near > 0.0 < far else math.inf
-            powers.append(fall / math.log(FAR[1] / FAR[0]))
+            powers.append(fall / math.log(TAIL_PLACES[1] / TAIL_PLACES[0]))
         return min(powers)
 
     def _integral(

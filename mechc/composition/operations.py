@@ -28,7 +28,14 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
+from mechc.errors import (
+    LONGEST_NAME,
+    DeclarationError,
+    NumericError,
+    UnsupportedError,
+    check_text,
+    public,
+)
 from mechc.loss.discretise import rounded_up
 from mechc.protocol import ParameterInfo
 
@@ -248,8 +255,7 @@ def vector(what: Source, norm: str) -> Source:
         UnsupportedError: no theorem licenses one pair for this noise and norm; the message says
             which would, and what to do instead. Raised when the mechanism is compiled.
     """
-    if not isinstance(norm, str):
-        raise DeclarationError(f"vector: norm={norm!r} is not known (expected l1 or l2)")
+    check_text("vector: norm", norm, LONGEST_NAME)
     base, values = _opened("vector", what)
     return _closed(what, base.transformed(steps.Vector(norm)), values)
 

@@ -39,6 +39,7 @@ from mechc.errors import (
     DeclarationError,
     UnsupportedError,
     as_flag,
+    check_text,
     listed,
     of_package,
     public,
@@ -326,8 +327,7 @@ class Queries(SetOnce, ABC):
         target = None if target is None else as_number("target", target)
         smallest, epoch = as_number("smallest", smallest), positive("plot", "epoch", epoch)
         methods = listed("methods", methods, "names of accountants")
-        if not isinstance(label, str):
-            raise DeclarationError(f"label={label!r} (expected text)")
+        check_text("label", label)
         others = beside.values() if isinstance(beside, Mapping) else () if beside is None else (0,)
         if not all(isinstance(other, Queries) for other in others):
             raise DeclarationError(f"beside={beside!r} (expected runs or events by their names)")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.adjacency import Adjacency, Claim
 from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Event
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 
 STATUS = "upper bound only: a bound on Rényi divergences licenses no lower bound"
-LARGEST_TILT = 1e6
 SMALLEST = -14.0  # log of the smallest tilt that is tried
 
 

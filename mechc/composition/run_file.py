@@ -26,7 +26,7 @@ from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError, as_flag, public, suggestion
+from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, public, suggestion
 from mechc.verify.agreement import EPSILONS
 
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
@@ -323,8 +323,7 @@ def _refuse_file(name: Any, allow_files: bool) -> None:
 def _asked_again(run: Composition, row: dict[str, Any]) -> Answered:
     """Ask one question of a file again."""
     word = row["ask"]
-    if word not in ASKED:
-        raise DeclarationError(f"ask={word!r} is not known (expected {', '.join(ASKED)})")
+    check_one_of("ask", word, ASKED)
     at, held = float(row[ASKED[word]]), dict(row["answer"])
     found = ask(run, (word, at))
     record = found.record()

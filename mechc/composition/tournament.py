@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import html
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechc.accountants.bound import Bound, as_table, plain
+from mechc.accountants.bound import Bound, Recorded, as_table
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
 from mechc.composition.calibration import Profile, attainable, least_noisy
@@ -35,6 +34,7 @@ from mechc.errors import (
     DeclarationError,
     MechcError,
     UnsupportedError,
+    as_named,
     check_one_of,
     listed,
     public,
@@ -64,7 +64,7 @@ FAR_BELOW = 0.1  # share of the target below which a value is not the least
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Entrant(Recorded):
     """One mechanism at the guarantee.
 
     Attributes:
@@ -94,7 +94,7 @@ class Entrant:
 
 
 @dataclass(frozen=True, repr=False)
-class Tournament:
+class Tournament(Recorded):
     """Mechanisms at one guarantee, the best first; those without an answer last.
 
     Attributes:
@@ -177,10 +177,6 @@ class Tournament:
         return {**words, "claim": claim, "adjacency": claim["adjacency"],
                 "entrants": [entrant.record() for entrant in self.entrants]}  # fmt: skip
 
-    def to_json(self) -> str:
-        """Return `record()` as JSON."""
-        return json.dumps(plain(self.record()))
-
     def plot(self, path: str | os.PathLike[str] | None = None, **how: Any) -> Figure:
         """Draw the errors of all that have an answer (optional extra `plot`).
 
@@ -253,7 +249,7 @@ def tournament(
 
 
 @dataclass(frozen=True, repr=False)
-class Optimum:
+class Optimum(Recorded):
     """Shape parameters for which an error is least, at a guarantee.
 
     Attributes:
@@ -283,10 +279,6 @@ class Optimum:
     def _repr_html_(self) -> str:
         """Show the line in notebooks."""
         return html.escape(str(self))
-
-    def to_json(self) -> str:
-        """Return `record()` as JSON."""
-        return json.dumps(plain(self.record()))
 
     def record(self) -> dict[str, Any]:
         """Return it in plain numbers and words."""
@@ -334,10 +326,9 @@ def optimise(
     setting = Setting.of("optimise", target, count, sampling, sensitivity)
     tolerance = positive("optimise", "tolerance", tolerance)
     error = _error(minimise)
-    if not isinstance(parameters, (Mapping, type(None))):
-        raise DeclarationError(f"parameters={parameters!r} (expected names with their values)")
+    given = as_named("parameters", parameters)
     kept = load(mechanism)
-    kept = kept.bind(**parameters) if parameters else kept  # which compiles it
+    kept = kept.bind(**given) if given else kept  # which compiles it
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
     tried: dict[tuple[float, ...], float] = {}

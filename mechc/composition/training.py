@@ -250,7 +250,7 @@ def _batch(sampler: str, size: int, batch_size: Any) -> Fraction:
 
 
 def _epochs(epochs: Any) -> Fraction:
-    info = ParameterInfo("epochs", 0.0, inputs.LARGEST, False, False, False, None, (1, 100))
+    info = ParameterInfo("epochs", 0.0, inputs.LARGEST_SIZE, False, False, False, None, (1, 100))
     inputs.check("dpsgd", info, epochs)
     return exact(epochs)
 

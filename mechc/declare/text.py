@@ -411,7 +411,7 @@ def text_of(declaration: Declaration) -> dict[str, Any]:
         )
     words: dict[str, Any] = {
         "variable": declaration.variable.name,
-        "parameters": [_domain(p.info) for p in declaration.parameters],
+        "parameters": [_inequality(p.info) for p in declaration.parameters],
         "support": [_text(end) for end in declaration.support],
         "lattice": declaration.measure is Measure.LATTICE,
     }
@@ -433,7 +433,7 @@ def _text(expr: Expr) -> str:
     return str(_Formula().doprint(expr))
 
 
-def _domain(info: ParameterInfo) -> str:
+def _inequality(info: ParameterInfo) -> str:
     """Such as "0.0 <= q < 1.0", as `parse_parameter` reads it."""
     kind = "integer " if info.integer else ""
     left, right = ("<" if is_open else "<=" for is_open in (info.lo_open, info.hi_open))

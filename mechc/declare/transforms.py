@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from mechc.adjacency import Adjacency
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, check_one_of
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class WithoutReplacement(Sample):
 
     def __post_init__(self) -> None:
         """Refuse another word."""
-        if self.groups not in (None, "whole"):
-            raise DeclarationError(f"groups={self.groups!r} is not known (expected whole)")
+        if self.groups is not None:
+            check_one_of("groups", self.groups, ("whole",))
 
     @property
     def keeps_groups(self) -> bool:  # type: ignore[override]

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
 from mechc.composition.inputs import as_array
-from mechc.errors import DeclarationError, UnsupportedError, as_flag, listed, public
+from mechc.errors import DeclarationError, as_flag, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
     Update,
@@ -399,8 +399,7 @@ class IndividualAccountant(TakesTurns):
         progress: Callable[[int, int], object] | bool,
         quantity: Quantity,
     ) -> Bound:
-        if not isinstance(method, str) or method not in METHODS:
-            raise UnsupportedError(f"method={method!r} (expected one of {', '.join(METHODS)})")
+        check_one_of("method", method, METHODS)
         who = self._asked_for(rows)
         self._journal.follow(self._ledger.steps)
         if method == "contour":

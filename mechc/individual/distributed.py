@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_count, as_path, text_in
-from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError, check_one_of
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import as_floats, log_target, number, real_array
 from mechc.individual.family import Family
@@ -391,8 +391,7 @@ class Run:
                 f"{path}: missing {sorted(missing)}, unknown {sorted(other)} (expected"
                 f" {', '.join(sorted(NEEDED))}; optional {', '.join(sorted(OPTIONAL))})"
             )
-        if (name := words.pop("mechanism")) not in available():
-            raise DeclarationError(f"mechanism={name!r} (expected one of {', '.join(available())})")
+        check_one_of("mechanism", name := words.pop("mechanism"), available())
         if not isinstance(bound := words.pop("bound", {}), dict):
             raise DeclarationError(f"bound={bound!r} (expected a table of parameters)")
         mechanism = load(name).bind(**bound)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
-from mechc.composition.events import Event
+from mechc.composition.events import Event, as_event
 from mechc.composition.tables import NumericEvent, from_losses
 from mechc.errors import DeclarationError, UnsupportedError, public
 
@@ -106,11 +106,7 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
         DeclarationError: the distance is not positive, or what is given is not one event.
         UnsupportedError: dp_accounting is not installed.
     """
-    if not isinstance(event, Event):
-        raise DeclarationError(
-            f"to_dp_accounting: event={event!r} is not one use of a mechanism (expected an event; "
-            "dp_accounting repeats it by self_compose and adds others by compose)"
-        )
+    as_event("to_dp_accounting: event", event)
     discretization = inputs.positive("to_dp_accounting", "discretization", discretization)
     try:
         theirs = import_module("dp_accounting.pld.privacy_loss_distribution")

@@ -7,3 +7,6 @@ EPS = 2.0**-52
 
 U = 2.0**-53
 """Unit roundoff: what one correctly rounded operation may change, relatively."""
+
+SQUARABLE = 1e150
+"""Numbers up to this, and inverses of them, have a square that is a double."""

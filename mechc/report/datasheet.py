@@ -63,7 +63,7 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
     proof, why = _certificate(mechanism, certificate)
     return page.from_string(template).render(
         mechanism=mechanism, kernel=kernel, claim=mechanism.claim, certificate=proof, why=why,
-        parameters=[(p.name, _domain(p), p.default) for p in mechanism.parameters],
+        parameters=[(p.name, _interval(p), p.default) for p in mechanism.parameters],
         sections=mechanism.derived("formulas", partial(_sections, mechanism)), event=repr(event),
         figures=_figures(event, kernel), references=cite.lines(kernel.REFS), version=__version__,
     )  # fmt: skip
@@ -140,7 +140,7 @@ def _printer() -> Any:
     return Printer
 
 
-def _domain(parameter: ParameterInfo) -> str:
+def _interval(parameter: ParameterInfo) -> str:
     left, right = "(" if parameter.lo_open else "[", ")" if parameter.hi_open else "]"
     kind = "integer in " if parameter.integer else ""
     return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}".replace("inf", "\u221e")

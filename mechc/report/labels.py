@@ -24,7 +24,7 @@ GAPS = (3.0, 6.0, 10.0)  # between a curve and its name
 MARGIN = 3.0  # of a name to anything else
 NEARER = 1.5  # times as near to its own curve as to others
 SHORT = 2.5  # heights: a shorter name is not turned
-FAR = 40.0  # further away from others is no better
+AFAR = 40.0  # further away from others is no better
 TILT = 12.0  # what an upright name loses against a level one
 ROW = 0.21  # inches of a row of a legend
 
@@ -89,7 +89,7 @@ def _curve(axes: Axes, line: Any) -> Floats:
     if not len(points):
         return np.empty((0, 2))
     ends = axes.bbox.get_points()
-    points = np.clip(points, ends[0] - FAR, ends[1] + FAR)
+    points = np.clip(points, ends[0] - AFAR, ends[1] + AFAR)
     length = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
     at = np.linspace(0.0, length[-1], int(length[-1] / SPACING) + 2)
     dense = np.column_stack([np.interp(at, length, points[:, i]) for i in (0, 1)])
@@ -117,7 +117,7 @@ def _best(
                 and low + half[1] < middle[1] < high - half[1]):  # fmt: skip
             continue
         near, far, else_ = (
-            float(np.min(np.max(abs((points - middle) @ turn.T) - 0.5 * size, 1), initial=FAR))
+            float(np.min(np.max(abs((points - middle) @ turn.T) - 0.5 * size, 1), initial=AFAR))
             for points in (own, others, fixed)
         )
         if near < 1.5 or min(far, else_) < MARGIN or far < NEARER * gap:

@@ -37,11 +37,11 @@ _RAISED = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
 TAIL = 1e-3  # probability left out at each end of densities
-LEAST = 1e-300  # smallest delta of a profile
+LEAST_DELTA = 1e-300  # smallest delta of a profile
 SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
 CHORD = 8  # points of each chord of a profile
-FEW = 32  # counts of a curve that are marked
+MARKED = 32  # counts of a curve that are marked
 
 
 How: TypeAlias = dict[str, Any]
@@ -77,8 +77,10 @@ def run(
         UnsupportedError: matplotlib is not installed, or the file cannot be written.
     """
     check_one_of("kind", kind, KINDS)
-    if not LEAST <= look.smallest < 0.1:
-        raise DeclarationError(f"smallest={look.smallest!r} (expected {LEAST:g} <= smallest < 0.1)")
+    if not LEAST_DELTA <= look.smallest < 0.1:
+        raise DeclarationError(
+            f"smallest={look.smallest!r} (expected {LEAST_DELTA:g} <= smallest < 0.1)"
+        )
     check(path)
     own, how = label or ("this run" if beside else ""), {"rtol": SEEN, **how}
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
@@ -198,7 +200,7 @@ def draw(
     label = label if proven or not label else f"{label} (estimate)"
     x = np.asarray(x, float)
     fine, shown = (x, shown) if between is None else between(x, shown)
-    how = {} if between else {"drawstyle": "steps-pre", "marker": "." if len(x) < FEW else ""}
+    how = {} if between else {"drawstyle": "steps-pre", "marker": "." if len(x) < MARKED else ""}
     _line(axes, fine, shown, label, index, **how)
     if np.isfinite(lower).all() and np.isfinite(upper).all() and lower.max(initial=0.0) > 0:
         below = np.interp(fine, x, lower)

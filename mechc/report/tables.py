@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Claim
-from mechc.errors import DeclarationError
+from mechc.errors import check_one_of
 
 
 def number(value: Any, side: str = "estimate", digits: int = 10) -> str:
@@ -99,8 +99,7 @@ def cache_record(action: str) -> dict[str, Any]:
     """
     from mechc.kernel import cache
 
-    if action not in ("list", "size", "clear"):
-        raise DeclarationError(f"cache {action}: expected list, size or clear")
+    check_one_of("action", action, ("list", "size", "clear"), "cache")
     entries = cache.entries()
     kernels = [{"name": e.name, "digest": e.digest, "bytes": e.size} for e in entries]
     return {

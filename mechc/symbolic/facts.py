@@ -167,7 +167,8 @@ def _overtaken(end: Expr, side: int) -> tuple[Expr, ...]:
 
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
     """Facts of the domains and of a conjunction of relations; other Booleans are ignored."""
-    facts = Facts(tuple((p.symbol, _domain(p)) for p in parameters if _domain(p) != p.symbol))
+    inside = ((p.symbol, _interior(p)) for p in parameters)
+    facts = Facts(tuple((symbol, shape) for symbol, shape in inside if shape != symbol))
     parts = condition.args if isinstance(condition, sp.And) else (condition,)
     for part in parts:
         if isinstance(part, (Gt, Ge)):
@@ -186,8 +187,8 @@ def exact_end(value: float) -> Expr:
     return sp.Integer(int(value)) if value == int(value) else sp.Rational(repr(value))
 
 
-def _domain(parameter: Parameter) -> Expr:
-    """Encoding of a domain: interior points only; ends are limits of what holds inside."""
+def _interior(parameter: Parameter) -> Expr:
+    """An expression that runs through the inside of a domain; its ends are limits of that."""
     lo, hi = exact_end(parameter.lo), exact_end(parameter.hi)
     symbol = parameter.symbol
     free = Dummy(f"r_{symbol.name}", positive=True)

@@ -24,7 +24,7 @@ from mechc.protocol import (
     is_closed,
 )
 from mechc.verify import shape_proofs
-from mechc.verify.balls.oracle import ATOM_BITS, STEP, Oracle
+from mechc.verify.balls.oracle import ATOM_BITS, NUDGE, Oracle
 from mechc.verify.kernel_checks import (
     LOWEST_LOG,
     MOMENT_BITS,
@@ -41,8 +41,8 @@ COARSE = 24  # bits to which two moments are compared
 ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12
 NOTHING = 2.0**-200
-FAR = 16.0  # a tilt that an unbounded strip must allow
-APART, CLOSE = 0.02, 1e-10  # of an end of the strip, in widths of a side
+UNBOUNDED_TILT = 16.0  # a tilt that an unbounded strip must allow
+FROM_END, TO_END = 0.02, 1e-10  # of an end of the strip, in widths of a side
 LIMIT = 1e-12
 SETTLED = 1e-9
 BEYOND_DOUBLES = 100_000  # halvings of the smallest double
@@ -142,7 +142,7 @@ def _atom_error(
             excess = abs(truth - found) - ROUNDED * (0.0 if math.isnan(loss) else loss)
             error = float((excess / abs(truth).max(arb(1))).upper())
             return truth, max(error, 0.0) if math.isfinite(found) else math.inf
-        sensitivity, rest = oracle.integral_sensitivity(mass, STEP), math.exp(found)
+        sensitivity, rest = oracle.integral_sensitivity(mass, NUDGE), math.exp(found)
         return arb.neg_inf(), rest / sensitivity if sensitivity else math.inf if rest else 0.0
 
 
@@ -300,8 +300,8 @@ def strip(kernel: Any, oracle: Oracle, check: Check) -> None:
         check.fail(f"strip ({lo}, {hi}) does not hold [-1, 0], theta {oracle.theta}")
     for end, inner in ((lo, -1.0), (hi, 0.0)):
         far, near = (  # where there is no end, far out
-            math.copysign(FAR, end) if math.isinf(end) else end + share * (inner - end)
-            for share in (APART, CLOSE)
+            math.copysign(UNBOUNDED_TILT, end) if math.isinf(end) else end + share * (inner - end)
+            for share in (FROM_END, TO_END)
         )
         with ctx.workprec(64):
             try:

@@ -90,7 +90,7 @@ def test_densities_on_the_command_line(gaussian):
         (["show", "/dev/zero"], "a folder, a pipe or a device"),
         (["show", "no_such_thing"], "no mechanism 'no_such_thing'"),
         (["compare", "laplace"], "exactly one"),
-        (["cache", "burn"], "expected list, size or clear"),
+        (["cache", "burn"], "expected one of list, size, clear"),
         (["curve", "laplace", "--set", "scale=9", "--counts", "a:b"], "expected 1,10,100"),
         (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count=-3"], "count=-3 is negative"),
         (["delta", "gdp", "--set", "mu=1", "-e", "1", "--count", "1e13"], "is too large"),

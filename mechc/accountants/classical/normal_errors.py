@@ -264,7 +264,7 @@ def _gaussian_moment(moments: Standardised, e: float) -> float:
     c = 0.5 * (1.0 - 4.0 * _CHI - math.sqrt(moments.k4 / moments.n))
     if end <= start:
         return 0.0
-    if 0.0 <= c * end**2 < SMALL:
+    if 0.0 <= c * end**2 < SMALL_EXPONENT:
         return (end**3 - start**3) / 3.0
     if c > 0.0:
         gammas = _upper_gamma(1.5, c * start**2) - _upper_gamma(1.5, c * end**2) + 8 * EPS
@@ -289,7 +289,7 @@ def _upper_gamma(a: float, x: float) -> float:
 
 
 CHORDS = 4096  # of an integral that is bounded from above
-SMALL = 1e-3  # exponent that is left out there: differences of gamma functions lose digits
+SMALL_EXPONENT = 1e-3  # exponent that is left out there: differences of gamma functions lose digits
 _PRAWITZ = 1.0253 / math.pi
 _START, _END = 0.004, 12.0
 _EDGES = np.concatenate([[_START, 0.012, 0.036, 0.1, 0.25], np.arange(0.5, _END + 0.25, 0.5)])

@@ -34,7 +34,7 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.rounding import U
 
 _METHOD = "renyi"
-FAR = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...
+FAR_TILT = 1e3  # tilt from which on a closed generating function is preferred to a quadrature ...
 CLOSED, SURE = 1e-12, 1.0  # ... the relative error allowed for rounding in it, from this value on
 BESIDE = 1e-2  # distance of tilts from 0 and -1 where the means bound K as well as its value
 NEXT = 1e-6  # tilts above 0 that need no panels of their own
@@ -107,7 +107,7 @@ class RenyiAccountant:
         if alpha == math.inf:
             top = composed.support[1]
             return top - 16 * U * abs(top) if math.isfinite(top) else top, top, top
-        closed = composed.closed(t) if t > FAR else math.nan
+        closed = composed.closed(t) if t > FAR_TILT else math.nan
         if closed >= SURE:
             value, error = closed / t, CLOSED * closed / t
             return value - error, value, value + error
@@ -156,7 +156,7 @@ class RenyiAccountant:
             lower, upper = lower + float(moved.min()), upper + float(moved.max())
             upper = min(upper, math.fsum(n * _largest(law, alpha) for law, n in self._steps))
         if not lower > 0.0 and alpha > 2.0:  # they grow with it
-            lower = self._bounded(min(0.5 * alpha, FAR))[0]
+            lower = self._bounded(min(0.5 * alpha, FAR_TILT))[0]
         lower = min(max(lower, 0.0), upper)
         return lower, min(max(value, lower), upper), upper
 

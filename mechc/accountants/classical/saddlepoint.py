@@ -56,7 +56,7 @@ from mechc.accountants.fft import (
     log_peak,
     log_subtract,
 )
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.rounding import U
@@ -278,8 +278,7 @@ class SaddlepointAccountant:
         order: int | None = None,
     ) -> None:  # fmt: skip
         """Merge the steps; nothing is computed yet."""
-        if variant not in VARIANTS:
-            raise DeclarationError(f"variant={variant!r}: expected one of {', '.join(VARIANTS)}")
+        check_one_of("variant", variant, VARIANTS)
         if order is not None and variant != "edgeworth":
             raise DeclarationError(f"order={order!r}: only variant='edgeworth' has an order")
         if order not in (None, 1, 2, 3, 4):

@@ -182,7 +182,7 @@ STRIDE = 2.5  # from one level to the next
 HALVINGS = 8  # of a cell on which phi is bounded
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
-FEW = 64  # steps whose decay is proven by derivatives as well
+PROVEN = 64  # steps whose decay is proven by derivatives as well
 HIGHEST = 10  # derivative of a density that proves decay; the cut-off of a band has eleven
 UNRESOLVED = 16.0  # times its two highest coefficients: what a polynomial may miss of a density
 SAMPLED_DERIVATIVE = 1.25  # slack on integrals of derivatives, which are sampled at the nodes
@@ -469,7 +469,8 @@ class Tilted:
         """
         spend(DECAY * self.weight.size)
         atoms, tables = self.variations
-        cells = np.empty((2, 1 + int(min(CELLS, max(TURNED / max(self.weight.size, 1), FEW)))))
+        most = min(CELLS, max(TURNED / max(self.weight.size, 1), PROVEN))
+        cells = np.empty((2, 1 + int(most)))
         cells[0, 0] = start
         count = _cells(
             self.offsets, self.counts, self.centred, self.weight, self.spread, self.slack, atoms,
@@ -523,7 +524,7 @@ class Tilted:
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:
         """Masses of atoms, and the table of `bounded`, of every step."""
-        few = float(self.counts.sum()) <= FEW  # of more, a first power each is enough
+        few = float(self.counts.sum()) <= PROVEN  # of more, a first power each is enough
         return np.array([float(w.sum()) for w in self.atoms]), self.bounded(few)
 
     def bounded(self, few: bool) -> Floats:

@@ -27,8 +27,8 @@ from mechc.numeric.jit import compiled
 from mechc.protocol import Floats
 
 WALK = 60.0  # most evaluations over a distance as long as it is from zero
-NEAR = 0.07  # share of sqrt g that may be lost between evaluations
-SHOWN = math.sqrt(1.0 - (1.0 - NEAR) ** 2)  # the least |phi| that such steps can show
+LOST_BETWEEN = 0.07  # share of sqrt g that may be lost between evaluations
+SHOWN = math.sqrt(1.0 - (1.0 - LOST_BETWEEN) ** 2)  # the least |phi| that such steps can show
 
 
 def log_sups(tilted: Tilted, frequencies: Floats) -> Floats:
@@ -72,7 +72,7 @@ def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies
             g = 2.0 * real - real * real - imaginary * imaginary
             g -= slack + ROUNDED * y * spread
             root = math.sqrt(g) if g > 0.0 else 0.0
-            width = max(NEAR * root / max(spread, 1e-300), least)
+            width = max(LOST_BETWEEN * root / max(spread, 1e-300), least)
             low = root - spread * min(width, end - y)
             value = math.sqrt(max(1.0 - low * low, 0.0)) if low > 0.0 else 1.0
             worst = max(worst, min(value, far))
@@ -81,7 +81,7 @@ def _log_sups(centred, weight, spread, slack, atoms, tables, counts, frequencies
 
 
 SIGHT = 1.5  # standard deviations of a step, inverted: where its total variation takes over
-FARTHEST = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
+FARTHEST_NODES = 64.0  # times that, up to which nodes go to where it has taken over indeed ...
 BEYOND_ROOM = 1.05  # ... and somewhat farther
 LIFTED = 0.3  # share of a bound that is due to what lies beyond, for nodes there to help
 FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
@@ -110,7 +110,7 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
     variance = float(near.counts @ near.spread**2)
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
     levelled = BEYOND_ROOM * near.levelled(goal)
-    reach = max(levelled if levelled < FARTHEST * reach else reach, BEYOND_ROOM * resolved)
+    reach = max(levelled if levelled < FARTHEST_NODES * reach else reach, BEYOND_ROOM * resolved)
     floor = FLOOR / count
 
     def seen(reach: float) -> Tilted:

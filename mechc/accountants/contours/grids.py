@@ -48,17 +48,17 @@ SIZE = 2**16  # points of a period
 MOST_SUMS = 2**23  # points between the lowest and the highest sum that matter
 FINEST, ROUGH = 2**15, 2**11  # points of one X, and of a first look
 PERIOD, JUMPS = 18.0, 4.0  # standard deviations in a period, and largest X beside
-APART = 3.0  # the same between tilts
+TILTS_APART = 3.0  # the same between tilts
 JUMP = 4.0  # the same, of means, beyond which tilts are closer
 DEPTH = -60.0  # log of a probability that matters
-MOST, BEYOND = 400, 3  # tilts; more of them for bounds at the ends
-LEAST = 0.02  # standard deviation, in steps of the grid, at an end
+MOST_TILTS, BEYOND = 400, 3  # tilts; more of them for bounds at the ends
+LEAST_DEVIATION = 0.02  # standard deviation, in steps of the grid, at an end
 TAIL = math.log(1e-22)  # log of the mass under P of X beyond the grid ...
 LOST, RARE = math.log(1e-18), math.log(1e-17)  # ... beside large ones, and of more than the most
 MOST_LARGE, MOST_DRAWN, MOST_CHOICES = 16, 3, 1000  # large X; of the t, and ways to draw them
 FINER = 2.0  # times the step of a grid that large ones are worth
 TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
-ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
+TOLD_ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
 BAD = 0.1  # relative error of a mass that counts as unknown
 
@@ -278,7 +278,7 @@ class Between:
             if i == len(self._tolds):
                 self._tolds.append(self._told(log_tail))
             found.append(self._below(adding, self._tolds[i]))
-            if found[-1].log_early < ENOUGH:
+            if found[-1].log_early < TOLD_ENOUGH:
                 break
         return min(found, key=lambda law: law.log_early)
 
@@ -474,14 +474,14 @@ def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, 
     for sign in (-1.0, 1.0):
         side: list[Rung] = []
         rung, more = middle, 0
-        while len(side) < MOST:
-            if rung.sd < LEAST:
+        while len(side) < MOST_TILTS:
+            if rung.sd < LEAST_DEVIATION:
                 break
             depth = rung.log_mgf - middle.log_mgf - rung.tilt * rung.mean
             more += depth < deepest
             if more > BEYOND:
                 break
-            move = APART / rung.sd
+            move = TILTS_APART / rung.sd
             for _ in range(12):
                 found = _moments(terms, rung.tilt + sign * move)
                 if abs(found.mean - rung.mean) <= JUMP * min(found.sd, rung.sd) + 1.0:

@@ -51,7 +51,7 @@ OUTWARD, NEWTON = 16, 8  # steps to a certified side, those by Newton's method f
 ROOM = 1.001  # lest the width, a little larger there, takes another step
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
-CLOSE = 1e-12  # the same between lattice points, where each step leads to the root up to images
+BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is right up to images
 
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
 # bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon. On a
@@ -227,7 +227,7 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
                 return max(new, 0.0), off, lower, middle, upper, slope
         else:
             off = abs(excess)
-            if off < CLOSE:
+            if off < BETWEEN_POINTS:
                 return epsilon, off, lower, middle, upper, slope
             # H = D + B (1 - exp(-gap)) is to change by the factor exp(-excess)
             growth = math.expm1(-excess) / -slope

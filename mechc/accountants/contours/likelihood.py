@@ -47,11 +47,11 @@ Values = Callable[[Floats], tuple[Floats, Floats]]
 
 MOST_JUMPS = 200  # of a density, or point masses
 LARGE = 3  # of the t that are large, at most
-MOST = 2e7  # nodes times frequencies of a contour
+MOST_PRODUCTS = 2e7  # nodes times frequencies of a contour
 NARROW = 0.5  # range of large log X that is not worth a split
 RARE = 1e-8  # expected number of large ones
 DEEPEST = -250.0  # log of a density that matters
-FARTHEST = -110.0  # the same of large ones under P
+FARTHEST_RATIO = -110.0  # the same of large ones under P
 SHALLOW = -40.0  # the same below the mean, beside a large share
 MANY = 30  # steps from which on contours are tried
 FIRST = -140.0  # log of a density under P that matters, of one X
@@ -144,7 +144,7 @@ class Small:
             rung, mine = self.rungs[i], place == i
             if rung.a not in self._contours:
                 self._contours[rung.a] = Contour(
-                    ((self.shares, self.shares.steps),), rung.a, rung.period, MOST
+                    ((self.shares, self.shares.steps),), rung.a, rung.period, MOST_PRODUCTS
                 )
             contour = self._contours[rung.a]
             size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -700.0, 700.0))
@@ -177,7 +177,7 @@ def by_contours(shares: Shares) -> Likelihood:
     if q > 0.0:
         mu, errors = fit(_loss_density(shares), np.linspace(least, top, 9), -700.0)
         at = mu.edges
-        seen = np.flatnonzero(mu(at) + at > FARTHEST)
+        seen = np.flatnonzero(mu(at) + at > FARTHEST_RATIO)
         last = float(at[min(seen[-1] + 1, at.size - 1)] if seen.size else at[-1]) - math.log(t)
         large = Term(mu.moved(-math.log(t)), errors)
         hi = max(hi, math.exp(min(last, FURTHEST)))

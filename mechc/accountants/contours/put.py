@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from mechc.accountants.contours.characteristic import FEW, Law, Tilted
+from mechc.accountants.contours.characteristic import PROVEN, Law, Tilted
 from mechc.errors import NumericError
 from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
@@ -424,7 +424,7 @@ class Contour:
         if self.blur:
             return self._faded * (self.a / (self._last - 0.5 * self._h)) ** 2
         last, a, near = self._last, self.a, Tilted(self._near, self.a)
-        few = self.steps <= FEW
+        few = self.steps <= PROVEN
         # of many factors those of small X are enough: the others are at most 1
         used = self._factors if few else self._factors[:1]
         reach = min(max(2.0 * last, near.levelled(FADED)), (FURTHER if few else FAR) * last)
@@ -495,8 +495,8 @@ class Contour:
         return found[:, 0] / self.period, noise / self.period
 
 
-CLOSE = math.log(1.25)  # between logs of real parts, of periods, and of the largest U
-LEAST, GREATEST = -8.0, 60.0  # logs of real parts, in units of the inverse standard deviation
+CLOSE_CONTOURS = math.log(1.25)  # between logs of real parts, of periods, and of the largest U
+SMALLEST, LARGEST = -8.0, 60.0  # logs of real parts, in units of the inverse standard deviation
 DEEP = 9.0  # standard deviations from where on they are closer
 SHORT = 5.0  # times c, or 1, that a period need not be shorter than
 LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
@@ -522,10 +522,10 @@ class Term:
         if sign not in self._rows:
             if sign > 0:
                 spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
-                size = np.exp(np.arange(LEAST, GREATEST, CLOSE)) / spread
+                size = np.exp(np.arange(SMALLEST, LARGEST, CLOSE_CONTOURS)) / spread
             else:
                 size = CAP / max(-float(self.rough.loss.min()), 1e-300)
-                size = size * np.exp(np.arange(LEAST - GREATEST / 2.0, 0.0, CLOSE))
+                size = size * np.exp(np.arange(SMALLEST - LARGEST / 2.0, 0.0, CLOSE_CONTOURS))
             spend(1.5 * self.rough.loss.size * size.size)
             self._rows[sign] = size, self.rough.sums(sign * size)[:, :3]
         return self._rows[sign]
@@ -570,7 +570,7 @@ class Term:
         log_a = max(log_a, wanted)
         a = math.exp(log_a)
         bend = 2.0 + a * a * float(self.rough.roughly(sign * a)[0, 2])
-        spacing = CLOSE * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
+        spacing = CLOSE_CONTOURS * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
         a = math.exp(round(log_a / spacing) * spacing)
         period, log_image = self._images(a, sign, c, at)
         if period == math.inf:
@@ -619,10 +619,10 @@ class Term:
             best = int(np.argmin(beyond))
             if np.logaddexp(near, beyond[best]) < least:
                 return period, np.logaddexp(near, beyond[best] + sign * size[best] * (c - at))
-            period *= math.exp(CLOSE)
+            period *= math.exp(CLOSE_CONTOURS)
         return math.inf, c
 
 
 def _coarse(period: float) -> float:
     """The next period of a grid, so that contours are shared."""
-    return math.exp(CLOSE * math.ceil(math.log(period) / CLOSE))
+    return math.exp(CLOSE_CONTOURS * math.ceil(math.log(period) / CLOSE_CONTOURS))

@@ -20,12 +20,13 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import LEAST, exponentials
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import SQUARABLE
 from mechc.protocol import Floats
 
 Integers = NDArray[np.int64]
 
 _LARGEST = 1e15
-_SMALLEST = 1e-150  # 1/t^2 is still a double
+_SMALLEST = 1.0 / SQUARABLE  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = math.log(3.0)  # of one step up: K' may grow exponentially beyond the root
 _DOWNWARD = 9.0  # the same of one step down

@@ -44,7 +44,7 @@ from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, SQUARABLE
 from mechc.protocol import Floats
 
 Complexes = NDArray[np.complex128]
@@ -457,7 +457,6 @@ def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
     return share
 
 
-FARTHEST = 1e150  # of z: its square is a number
 LOST = 1e-11  # size of Phi at the last frequency
 WIDEST = 1.0  # v, in units of 1 and of 1 / c, beyond which nothing is left
 
@@ -507,7 +506,7 @@ class Blurred:
         if not start > 0.0 or blur.spread * (1.0 + contour.c) > WIDEST:
             return None
         y, waves, noise = contour.waves(epsilon)
-        if not max(contour.c, y.max(initial=0.0)) < FARTHEST:
+        if not max(contour.c, y.max(initial=0.0)) < SQUARABLE:
             return None
         spend(WAVE * y.size)
         z = np.asarray(contour.c + 1j * y, np.complex128)

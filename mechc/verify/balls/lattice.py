@@ -23,7 +23,7 @@ from mechc.verify.balls.infinity import Unknown
 from mechc.verify.balls.part import Part
 
 MAX_POINTS = 200_000
-STEP = 16  # points after which the tail is looked at again
+POINTS_AT_ONCE = 16  # points after which the tail is looked at again
 
 
 class LatticeSum(Part):
@@ -86,7 +86,7 @@ class LatticeSum(Part):
             for m in range(start, start + most if stop is None else stop + 1):
                 rows.append(self.logs(side * m))
                 total += (weight := _power(a, b, rows[-1]))
-                if stop is None and m > 0 and m % STEP == 0 and weight < enough(total):
+                if stop is None and m > 0 and m % POINTS_AT_ONCE == 0 and weight < enough(total):
                     try:
                         bound = self.tail(a, b, side, arb(m))
                     except Unknown:

@@ -33,7 +33,7 @@ from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 ATOM_BITS = 1200
-STEP = 2.0**-80
+NUDGE = 2.0**-80
 COARSE_STEP = 2.0**-20
 
 
@@ -153,8 +153,8 @@ class Oracle:
         On a lattice x is exact and left out. `f` is a function such as `Oracle.raw_loss`.
         """
         with ctx.workprec(240):
-            change = self.integral_sensitivity(lambda one: f(one, arb(x)), STEP)
-            moved = abs(f(self, arb(x) * (1 - arb(STEP))) - f(self, arb(x))) / STEP
+            change = self.integral_sensitivity(lambda one: f(one, arb(x)), NUDGE)
+            moved = abs(f(self, arb(x) * (1 - arb(NUDGE))) - f(self, arb(x))) / NUDGE
         counts = self.measure is Measure.DENSITY and moved.is_finite()
         return change + float(moved.mid()) if counts else change
 
@@ -170,8 +170,8 @@ class Oracle:
         with ctx.workprec(ATOM_BITS):
             for expr in {e for piece in self.case.pieces for e in (piece.lo, piece.hi)}:
                 places = {one: expressions.constant(expr, one.values)
-                          for one in (self, *self.neighbours(STEP))}  # fmt: skip
-                change = EPS * self.integral_sensitivity(places.__getitem__, STEP)
+                          for one in (self, *self.neighbours(NUDGE))}  # fmt: skip
+                change = EPS * self.integral_sensitivity(places.__getitem__, NUDGE)
                 if abs(places[self] - end) <= change + math.ulp(end):
                     found.append(change)
         return max(found)

@@ -29,8 +29,8 @@ RTOL = 1e-16
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
 STATUS = "certified"
 WIDE = 5e-7  # half the relative width beyond which another route is tried
-FEW = 16  # steps for which meshes come first
-MOST = 400  # distinct steps on a contour
+MESHED_FIRST = 16  # steps for which meshes come first
+MOST_DISTINCT = 400  # distinct steps on a contour
 TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60
 OVERSHOOT = 1.1
@@ -157,7 +157,7 @@ class Certified:
         number of steps.
         """
         routes: list[Any] = [partial(mesh.finite_part, self.laws), self._on_contour]
-        if self.count > FEW:
+        if self.count > MESHED_FIRST:
             routes.reverse()
         value: Any = None
         detail: dict[str, Any] = {}
@@ -181,11 +181,11 @@ class Certified:
             raise UnsupportedError("certified: integers and densities on one contour")
         line = self._contour()
         try:
-            if len(self.laws) > MOST:
-                raise NumericError(f"more than {MOST} distinct steps")
+            if len(self.laws) > MOST_DISTINCT:
+                raise NumericError(f"more than {MOST_DISTINCT} distinct steps")
             value, detail = line.delta(epsilon)
         except NumericError as error:
-            tilts = (tilt,) if len(self.laws) > MOST else TILTS
+            tilts = (tilt,) if len(self.laws) > MOST_DISTINCT else TILTS
             value, detail = line.chernoff(epsilon, tilts), {"no contour": str(error)}
         return value, {"route": "contour", **detail}
 

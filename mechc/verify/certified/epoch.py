@@ -30,7 +30,7 @@ from mechc.verify.certified.moments import moments
 
 RTOLS = (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # of delta, aimed at: the first that few nodes reach
 TILTS = np.exp(np.arange(-4.0, 4.0, 0.1))  # real parts, over the standard deviation of W
-MOST = 5000  # nodes
+MOST_NODES = 5000  # nodes
 ROOM = 4.0  # nats between the aim and each error
 FREQUENCIES, HIGHEST = 1.1, 200  # ratio of those at which a bound is tried, and how many
 FADED, BELOW, POINTS = 0.8, 32.0, 1024  # |f| from where on `decay` serves, and points before that
@@ -89,7 +89,7 @@ class Allocated:
         for rtol in RTOLS:
             wanted = size + math.log(rtol)
             a, period, last, top = self._plan(math.exp(-epsilon if adding else epsilon), wanted)
-            if last * period < math.tau * MOST:
+            if last * period < math.tau * MOST_NODES:
                 break
         with ctx.workprec(int(60 + (top - wanted) / math.log(2.0) + 2.0 * math.log2(self.t))):
             exact = arb(epsilon)
@@ -127,11 +127,11 @@ class Allocated:
         h, front, aim = 2 * arb.pi() / period, (a * c).exp(), arb(wanted - ROOM).exp()
         faded = self._fading(a)
         for _ in range(HIGHEST):
-            count = min(math.ceil(last / float(h)), MOST)
+            count = min(math.ceil(last / float(h)), MOST_NODES)
             y, cut = count * h, front / (arb.pi() * count * h)
             for fading, law in zip(faded, self._steps, strict=True):
                 cut *= fading.bound(y / self.t) ** law.count
-            if cut < aim or count == MOST:
+            if cut < aim or count == MOST_NODES:
                 break
             last *= FREQUENCIES
         terms = [(acb(0, n * h * c)).exp() / acb(a, n * h) ** 2 for n in range(count + 1)]

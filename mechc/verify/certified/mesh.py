@@ -34,7 +34,7 @@ import numpy as np
 from flint import acb, arb, arb_poly, ctx, fmpz, fmpz_poly
 
 from mechc.errors import NumericError, UnsupportedError
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import SQUARABLE, U
 from mechc.protocol import Floats, Measure
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes
@@ -46,9 +46,8 @@ MOST_LAWS = 16  # distinct steps
 MAX_POINTS = 20_000  # of the integers that matter
 NEGLIGIBLE = 1e-14  # share of the tilted mass that is left out
 PRECISE = 1e-11  # relative error of masses asked for
-LARGEST = 1e150
 CERTAIN = 24  # bits to which the width of a panel is known
-APART = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
+MESH_MOVED = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
 MOST_OF_LAW = 2**21  # points of one law on the mesh
 TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
 WORD = 62  # bits of weights
@@ -196,7 +195,7 @@ def _masses(values: list[Any], cells: int, error: float) -> tuple[Floats, float]
     """Means over cells, and their relative error; None where that is too large."""
     rough = np.array([float(v.mid()) for v in values])
     radius = max(float(v.rad()) for v in values)
-    if not np.all(np.isfinite(rough)) or np.max(rough) > LARGEST:
+    if not np.all(np.isfinite(rough)) or np.max(rough) > SQUARABLE:
         return None
     means, rounding = chebyshev.apply(chebyshev.rule(cells).means, rough)
     if not np.min(means) > 0.0:
@@ -269,7 +268,7 @@ def law_of(cells: Cells, step: float, offset: float, c: Any) -> Law:
     weights = [math.log(np.sum(b.p * (b.p / b.q) ** float(c))) for b in blocks]
     logs = np.array([float(t.mid()) for t in tilted]) + weights
     scale = float(np.max(logs) + np.log(np.sum(np.exp(logs - np.max(logs)))))
-    apart = APART * (1.0 + max(abs(low), abs(high)))
+    apart = MESH_MOVED * (1.0 + max(abs(low), abs(high)))
     lower, tested = _Placed(blocks, step, offset - apart, c, scale).below()
     upper = _Placed(blocks, step, offset + apart, c, scale).above()
     moment = (arb(scale).exp() * upper.values(1) / 2**WORD).upper() + cells.left_out

@@ -17,7 +17,7 @@ from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 
 MAX_BOXES = 20_000
-FARTHEST = 60  # doublings of the place from which on a tail is looked at as a whole
+MOST_DOUBLINGS = 60  # doublings of the place from which on a tail is looked at as a whole
 
 
 def finite_part(oracle: Oracle, epsilon: Any, size: Any) -> Any:
@@ -87,7 +87,7 @@ def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tupl
     """
     line, start, outward = shape_proofs.Line(part.x, part.values), None, 0
     parts = shape_proofs.monotone_parts(part.piece)
-    for y in (arb(2) ** k for k in range(1, FARTHEST, 3)):
+    for y in (arb(2) ** k for k in range(1, MOST_DOUBLINGS, 3)):
         place = side * y
         gap = loss(acb(place), False).real - epsilon
         if not parts or not (part.lo < place and place < part.hi):
