@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mechc.accountants.registry import methods as methods
     from mechc.adjacency import Adjacency as Adjacency
     from mechc.composition.allocation import random_allocation as random_allocation
-    from mechc.composition.calibration import calibrate as calibrate
     from mechc.composition.events import Composition as Composition
     from mechc.composition.events import Event as Event
     from mechc.composition.events import compose as compose
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from mechc.composition.operations import vector as vector
     from mechc.composition.operations import with_replacement as with_replacement
     from mechc.composition.operations import without_replacement as without_replacement
+    from mechc.composition.queries.calibration import calibrate as calibrate
+    from mechc.composition.queries.tournament import optimise as optimise
+    from mechc.composition.queries.tournament import tournament as tournament
     from mechc.composition.radial import radial as radial
     from mechc.composition.renyi_curves import rdp as rdp
     from mechc.composition.renyi_curves import zcdp as zcdp
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
     from mechc.composition.tables import post_process as post_process
-    from mechc.composition.tournament import optimise as optimise
-    from mechc.composition.tournament import tournament as tournament
     from mechc.composition.training import dpsgd as dpsgd
 
 
@@ -53,7 +53,7 @@ _HOME = {
         "accountants.registry": "methods",
         "adjacency": "Adjacency",
         "composition.allocation": "random_allocation",
-        "composition.calibration": "calibrate",
+        "composition.queries.calibration": "calibrate",
         "composition.events": "Composition Event compose",
         "composition.mechanism": "Mechanism available load",
         "composition.operations": "group poisson product random_sensitivity shift "
@@ -62,7 +62,7 @@ _HOME = {
         "composition.renyi_curves": "rdp zcdp",
         "composition.run_file": "open",
         "composition.tables": "from_losses from_pmfs mixture post_process",
-        "composition.tournament": "optimise tournament",
+        "composition.queries.tournament": "optimise tournament",
         "composition.training": "dpsgd",
     }.items()
     for name in names.split()

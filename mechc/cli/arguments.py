@@ -108,7 +108,7 @@ def amount(help: str, *names: str) -> Any:
 
 NAME = "Name of a mechanism, or path of a mechanism file."
 RELATION = "add_remove or replace; of Poisson samples the first is the default."
-ERRORS = "mechc.composition.tournament:ERRORS"
+ERRORS = "mechc.composition.queries.tournament:ERRORS"
 
 Number = float | None
 _NAMES = among("mechc:available")

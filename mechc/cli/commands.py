@@ -35,9 +35,9 @@ from mechc.errors import (
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
-    from mechc.composition.calibration import Calibration
     from mechc.composition.events import Composition
     from mechc.composition.mechanism import Mechanism
+    from mechc.composition.queries.calibration import Calibration
     from mechc.individual.family import Family
 
 

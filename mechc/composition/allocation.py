@@ -20,7 +20,6 @@ from mechc.accountants.classical.renyi import RenyiAccountant
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
-from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import (
     Composition,
     Event,
@@ -30,6 +29,7 @@ from mechc.composition.events import (
 )
 from mechc.composition.inputs import MAX_COUNT, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
+from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import NumericEvent, Table, named
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss, Step

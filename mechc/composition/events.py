@@ -27,8 +27,8 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError, check
 from mechc.numeric.allowance import OutOfWorkError, allowed
 
 if TYPE_CHECKING:
-    from mechc.composition.evaluation import Evaluation
-    from mechc.composition.noise import Noise
+    from mechc.composition.queries.evaluation import Evaluation
+    from mechc.composition.queries.noise import Noise
     from mechc.loss.privacy_loss import PrivacyLoss, Step
     from mechc.protocol import Described, Kernel
 
@@ -93,7 +93,7 @@ class Event(Queries):
         Raises:
             UnsupportedError: the mechanism is not declared as additive noise.
         """
-        from mechc.composition.noise import Noise
+        from mechc.composition.queries.noise import Noise
 
         return Noise(self.mechanism, self)
 
@@ -377,7 +377,7 @@ class Composition(Queries):
         self, name: str, wanted: tuple[str, ...], rtol: float, settled: tuple[tuple[str, Any], ...]
     ) -> Evaluation:
         from mechc.accountants.auto import explained
-        from mechc.composition.evaluation import Evaluation
+        from mechc.composition.queries.evaluation import Evaluation
         from mechc.loss.discretise import shortened
         from mechc.loss.truncated_loss import is_resolved
 

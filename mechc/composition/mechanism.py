@@ -33,7 +33,7 @@ from mechc.numeric.jit import uncollected
 from mechc.protocol import TAG, Kernel, ParameterInfo
 
 if TYPE_CHECKING:
-    from mechc.composition.noise import Noise
+    from mechc.composition.queries.noise import Noise
     from mechc.declare.declaration import Declaration
     from mechc.report.explain import Explanation
     from mechc.verify.certificate import Certificate
@@ -331,7 +331,7 @@ class Mechanism(inputs.SetOnce):
         Raises:
             UnsupportedError: the mechanism is not declared as additive noise.
         """
-        from mechc.composition.noise import Noise
+        from mechc.composition.queries.noise import Noise
 
         return Noise(self)
 

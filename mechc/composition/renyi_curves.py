@@ -23,9 +23,9 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.adjacency import Adjacency, Claim
-from mechc.composition.evaluation import Evaluation
 from mechc.composition.events import Event
 from mechc.composition.inputs import as_array
+from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.privacy_loss import Step

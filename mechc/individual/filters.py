@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechc.composition import divergences
+from mechc.composition.queries import divergences
 from mechc.errors import DeclarationError, listed, public
 from mechc.individual.budget import (
     SHAVE,

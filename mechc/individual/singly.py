@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.composition.epsilon import epsilon
-from mechc.composition.evaluation import Evaluation
 from mechc.composition.inputs import from_log
+from mechc.composition.queries.epsilon import epsilon
+from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import MechcError
 from mechc.individual.contours import Query
 from mechc.individual.family import Family

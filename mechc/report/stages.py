@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.pretty import Pretty
 from rich.syntax import Syntax
+from rich.text import Text
 
-from mechc.errors import check_one_of
+from mechc.errors import InternalError, check_one_of
 
 if TYPE_CHECKING:
     from mechc.protocol import Described
 
 
+WIDE = 76  # characters of a list that stands on one line
 STAGES = ("explain", "pair", "calculus", "ir", "source")
 
 
@@ -29,7 +33,7 @@ def show(mechanism: Described, stage: str) -> RenderableType:
     if stage == "explain":
         explained: RenderableType = mechanism.explain().__rich__()
         return explained
-    return Pretty(_data(mechanism, stage))
+    return Text("\n".join(_outline(_data(mechanism, stage))))
 
 
 def _data(mechanism: Described, stage: str) -> Any:
@@ -44,3 +48,40 @@ def _data(mechanism: Described, stage: str) -> Any:
     from mechc.kernel.lower import lower
 
     return lower(calculus)
+
+
+def _outline(value: Any, label: str = "", depth: int = 0) -> Iterator[str]:
+    """Lines of a record: one for each field that says something, what that holds further in."""
+    pad, (text, inside) = "  " * depth, _parts(value)
+    yield f"{pad}{label}{text}"
+    for name, held in inside:
+        if held is not None and held is not False and held not in ((), "", {}):
+            yield from _outline(held, name, depth + 1)
+
+
+def _parts(value: Any) -> tuple[str, list[tuple[str, Any]]]:
+    """What stands on the line of a value, and what stands below it, with labels."""
+    from mechc.calculus.terms import Term
+    from mechc.kernel import ir
+    from mechc.kernel.printer import Printer
+    from mechc.symbolic.parameters import Parameter
+
+    with suppress(InternalError):  # what only passes make printable
+        if isinstance(value, ir.Expr):
+            return Printer()(value), []
+        if isinstance(value, ir.Block):
+            return "", [("", line) for line in Printer().block(value, "{}")]
+    if isinstance(value, Term):
+        return f"{value.weight} * exp({value.log_density})", []
+    if isinstance(value, Parameter):
+        return f"{value.name}, {value.domain}", []
+    if isinstance(value, dict):
+        return "", [(f"{name}: ", held) for name, held in value.items()]
+    if is_dataclass(value):
+        rows = [(f"{field.name}: ", getattr(value, field.name)) for field in fields(value)]
+        return type(value).__name__, [row for row in rows if row[0] != "pair: "]  # an earlier stage
+    if not isinstance(value, tuple) or not value:
+        return str(value), []
+    texts, below = zip(*map(_parts, value), strict=True)
+    line = ", ".join(texts)
+    return ("", [("- ", held) for held in value]) if any(below) or len(line) > WIDE else (line, [])

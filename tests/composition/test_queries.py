@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import mechc
-from mechc.composition.calibration import Profile, straddle
+from mechc.composition.queries.calibration import Profile, straddle
 from mechc.errors import DeclarationError, UnsupportedError
 
 ALPHA = np.array([1e-4, 0.01, 0.2, 0.5, 0.9])

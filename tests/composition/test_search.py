@@ -12,7 +12,7 @@ from scipy.stats import norm
 import mechc
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.columns import Columns
-from mechc.composition import epsilon
+from mechc.composition.queries import epsilon
 from mechc.errors import NumericError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 

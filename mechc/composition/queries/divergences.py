@@ -47,7 +47,7 @@ from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 if TYPE_CHECKING:
-    from mechc.composition.evaluation import Evaluation
+    from mechc.composition.queries.evaluation import Evaluation
     from mechc.protocol import Run, Use
 
 

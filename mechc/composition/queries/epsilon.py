@@ -9,8 +9,8 @@ the computed curves are smooth or monotone:
 * estimate: the root of the estimate.
 
 Since the true delta is decreasing, each is right whatever the search did. Evaluations are what
-costs time, so the search starts at the saddle point estimate, uses secant steps inside a bracket,
-and every loop has a cap.
+costs time, so the search starts at the saddle point estimate, or for one use at the root of delta
+on the nodes of its law, uses secant steps inside a bracket, and every loop has a cap.
 
 Of one run repeated, many counts are answered together by contours that serve many, and by a
 recursion that passes through all small ones (`accountants.repetitions`); the others, and a handful
@@ -40,8 +40,8 @@ from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct, log1mexp
 from mechc.accountants.repetitions import Sweep
-from mechc.composition.evaluation import Evaluation
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
+from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import PrivacyLoss, Step

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.composition.evaluation import Evaluation
+    from mechc.composition.queries.evaluation import Evaluation
     from mechc.protocol import Run
     from mechc.verify.agreement import Report
     from mechc.verify.certified import Answers
@@ -150,7 +150,7 @@ class Queries(SetOnce, ABC):
             UnsupportedError: the method cannot do this composition.
             NumericError: the search does not settle.
         """
-        from mechc.composition.epsilon import epsilon
+        from mechc.composition.queries.epsilon import epsilon
 
         target = delta if log_delta is None else log_delta
         check = as_delta if log_delta is None else as_log_delta
@@ -319,7 +319,7 @@ class Queries(SetOnce, ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: matplotlib is not installed, or the file cannot be written.
         """
-        from mechc.composition.epsilon import as_counts
+        from mechc.composition.queries.epsilon import as_counts
         from mechc.report import plot
 
         path = None if path is None else as_path(path)
@@ -366,7 +366,7 @@ class Queries(SetOnce, ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method refuses where the answer is decided.
         """
-        from mechc.composition.divergences import false_negative
+        from mechc.composition.queries.divergences import false_negative
 
         return self._ask(Quantity.FALSE_NEGATIVE_RATE, as_rate, alpha, false_negative, how)
 
@@ -382,7 +382,7 @@ class Queries(SetOnce, ABC):
             fpr: false positive rate in [0, 1], or an array.
             **how: see the class.
         """
-        from mechc.composition.divergences import true_positive
+        from mechc.composition.queries.divergences import true_positive
 
         check = partial(share, "tpr", "fpr")
         return self._ask(Quantity.TRUE_POSITIVE_RATE, check, fpr, true_positive, how)
@@ -399,7 +399,7 @@ class Queries(SetOnce, ABC):
             baseline: probability of success without the output, in [0, 1], or an array.
             **how: see the class.
         """
-        from mechc.composition.divergences import true_positive
+        from mechc.composition.queries.divergences import true_positive
 
         check = partial(share, "reconstruction", "baseline")
         return self._ask(Quantity.RECONSTRUCTION, check, baseline, true_positive, how)
@@ -414,7 +414,7 @@ class Queries(SetOnce, ABC):
             prior: probability in [0, 1], before the output, that the record is present.
             **how: see the class.
         """
-        from mechc.composition.divergences import bayes_risk
+        from mechc.composition.queries.divergences import bayes_risk
 
         check = partial(share, "bayes_risk", "prior")
         return self._ask(Quantity.BAYES_RISK, check, prior, bayes_risk, how)
@@ -432,7 +432,7 @@ class Queries(SetOnce, ABC):
             direction: see the class.
             max_work: see the class.
         """
-        from mechc.composition import divergences
+        from mechc.composition.queries import divergences
 
         run = self.composition()
         with limited(as_work(max_work), "renyi"):
@@ -454,7 +454,7 @@ class Queries(SetOnce, ABC):
             UnsupportedError: E[exp((order - 1) L)] is not known to be finite, or max_work is not
                 enough.
         """
-        from mechc.composition import divergences
+        from mechc.composition.queries import divergences
 
         question = partial(divergences.renyi, self.composition())
         how = {"direction": direction, "max_work": max_work}
@@ -474,7 +474,7 @@ class Queries(SetOnce, ABC):
             max_work: see the class; for all epsilons together.
             how: keyword arguments as for `delta`.
         """
-        from mechc.composition import divergences
+        from mechc.composition.queries import divergences
 
         how, run = self._how(how), self.composition()
         with asked(), limited(as_work(max_work), str(how["method"])):
@@ -497,7 +497,7 @@ class Queries(SetOnce, ABC):
                 these may take thirty times as much; then counts lie between their neighbours.
             how: keyword arguments as for `epsilon`.
         """
-        from mechc.composition.epsilon import epsilon_curve
+        from mechc.composition.queries.epsilon import epsilon_curve
 
         how, run = self._how(how), self.composition()
         target, allowed = as_positive_delta(delta), as_work(max_work)

@@ -20,10 +20,10 @@ import scipy
 from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
-from mechc.composition.divergences import true_positive
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
+from mechc.composition.queries.divergences import true_positive
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import (
     LONGEST_NAME,
@@ -41,7 +41,7 @@ from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 if TYPE_CHECKING:
-    from mechc.composition.evaluation import Evaluation
+    from mechc.composition.queries.evaluation import Evaluation
 
 
 WORDS = {**MEANT, "steps": "count"}

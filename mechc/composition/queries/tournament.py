@@ -24,12 +24,12 @@ import numpy as np
 from mechc.accountants.bound import Bound, Recorded, as_table
 from mechc.adjacency import joined, weakest
 from mechc.composition import inputs
-from mechc.composition.calibration import Profile, attainable, least_noisy
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import as_count, positive, share
 from mechc.composition.mechanism import Mechanism, available, load
-from mechc.composition.noise import Noise
 from mechc.composition.operations import poisson
+from mechc.composition.queries.calibration import Profile, attainable, least_noisy
+from mechc.composition.queries.noise import Noise
 from mechc.errors import (
     DeclarationError,
     MechcError,
