@@ -7,10 +7,15 @@ what would have been accepted. `InternalError` is the exception: it means a bug 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from importlib import import_module
 from sys import modules
 from types import FunctionType
 from typing import Any, TypeVar
 
+EXTRAS = {  # of the package, that have optional libraries; "dask" has the others
+    "dp_accounting": "dp_accounting", "flint": "verify", "jinja2": "report", "matplotlib": "plot",
+    "pyarrow": "parquet",
+}  # fmt: skip
 LONGEST_NAME = 200  # characters of a name
 LONGEST_MESSAGE = 2000  # characters of an error: all lists of names fit, a list of events does not
 
@@ -134,6 +139,17 @@ def check_text(argument: str, value: object, most: int | None = None) -> None:
         raise DeclarationError(f"{argument}={value!r} is not {kind}printable text")
     if most and len(value) > most:
         raise DeclarationError(f"{argument}={value[:40]!r}... is longer than {most} characters")
+
+
+def library(name: str) -> Any:
+    """Import an optional library, or one of its modules, or say which extra has it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        top = name.partition(".")[0]
+        raise UnsupportedError(
+            f"{top} is missing: pip install 'mechc[{EXTRAS.get(top, 'dask')}]' ({error})"
+        ) from error
 
 
 def as_flag(name: str, value: Any) -> bool:

@@ -365,7 +365,7 @@ def dpsgd(
         (bound,) = _answers(run, aim.delta, aim.epsilon, aim.method)
     else:
         bound = run.tpr(aim.fpr, method=aim.method)
-    return _bound(bound, f"run        {run}", run=repr(run))
+    return _bound(bound, after=f"run        {run}", run=repr(run))
 
 
 @command()
@@ -518,12 +518,12 @@ def verify(
     if output is not None:
         write_atomically(output, certificate.to_json())
     record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
-    other = (
-        [] if against is None else certificate.differences(against.read_text("utf-8", "replace"))
-    )
-    if other:
-        err.print(f"{against} is another certificate: {', '.join(other)}", markup=False)
-    return Answer(record, lambda: table(certificate), int(bool(other) or not certificate.ok))
+    shown: list[Any] = [table(certificate)]
+    if against is not None:
+        record["differences"] = certificate.differences(against.read_text("utf-8", "replace"))
+        if others := ", ".join(record["differences"]):
+            shown.append(f"{against} is another certificate: {others}")
+    return Answer(record, lambda: shown, int(len(shown) > 1 or not certificate.ok))
 
 
 @command("open")
@@ -682,11 +682,12 @@ def _wrote(path: Any, mechanism: Mechanism | None = None) -> Answer:
     return Answer({"wrote": str(path), **claimed}, lambda: f"wrote {path}")
 
 
-def _bound(bound: Bound, *before: str, **more: Any) -> Answer:
-    """A bound, and what is shown before it or recorded besides."""
+def _bound(bound: Bound, before: str = "", after: str = "", **more: Any) -> Answer:
+    """A bound, and what is shown around it or recorded besides."""
     from mechc.report import tables
 
-    return Answer({**bound.record(), **more}, lambda: [*before, tables.bound(bound)])
+    shown = filter(None, (before, tables.bound(bound), after))
+    return Answer({**bound.record(), **more}, lambda: [*shown])
 
 
 def _found(found: Calibration, adjacency: str | None) -> Answer:

@@ -15,7 +15,6 @@ again, and other steps than those of the chunk are refused.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import itertools
 import json
@@ -37,7 +36,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_count, as_path, text_in
-from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError, check_one_of
+from mechc.errors import (
+    DeclarationError,
+    MechcError,
+    NumericError,
+    UnsupportedError,
+    check_one_of,
+    library,
+)
 from mechc.individual.accountant import IndividualAccountant, bar
 from mechc.individual.budget import as_floats, log_target, number, real_array
 from mechc.individual.family import Family
@@ -251,17 +257,6 @@ def _digest(numbers: Floats, names: object = "") -> str:
     found = hashlib.sha256(np.ascontiguousarray(numbers, "<f8").tobytes())
     found.update(str(names).encode())
     return found.hexdigest()
-
-
-def library(name: str) -> Any:
-    """Import an optional library, or say which extra has it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        extra = "parquet" if name.startswith("pyarrow") else "dask"
-        raise UnsupportedError(
-            f"{name} is not installed (expected the extra mechc[{extra}])"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Event, as_event
 from mechc.composition.tables import NumericEvent, from_losses
-from mechc.errors import DeclarationError, UnsupportedError, public
+from mechc.errors import DeclarationError, library, public
 
 if TYPE_CHECKING:
     from mechc.integrations.dp_events import MechcAccountant as MechcAccountant
@@ -108,10 +108,7 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
     """
     as_event("to_dp_accounting: event", event)
     discretization = inputs.positive("to_dp_accounting", "discretization", discretization)
-    try:
-        theirs = import_module("dp_accounting.pld.privacy_loss_distribution")
-    except ImportError as error:
-        raise UnsupportedError("to_dp_accounting: dp_accounting is not installed") from error
+    theirs = library("dp_accounting.pld.privacy_loss_distribution")
     laws = {d: _rounded(event, d, discretization) for d in ("remove", "add")}
     made = theirs.PrivacyLossDistribution.create_from_rounded_probability(
         laws["remove"][0], laws["remove"][1], discretization, pessimistic_estimate=True,

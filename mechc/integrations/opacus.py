@@ -140,7 +140,7 @@ class MechcAccountant:
         found = state_dict if isinstance(state_dict, Mapping) else {}
         if found.get("mechanism") != self.mechanism() or "history" not in found:
             raise DeclarationError(
-                f"load_state_dict: a state with mechanism={found.get('mechanism')!r} and the entries "
+                f"load_state_dict: a state with mechanism={found.get('mechanism')!r} and entries "
                 f"{[*found]} (expected a history and mechanism={self.mechanism()!r})"
             )
         self.history = _history(state_dict["history"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc import __version__
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
@@ -50,23 +50,21 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
         DeclarationError: a parameter is unknown or out of its domain.
         UnsupportedError: jinja2 or matplotlib is not installed.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise UnsupportedError("datasheets need jinja2: pip install 'mechc[report]'") from error
+    jinja = library("jinja2")
     check_one_of("certificate", certificate, LEVELS)
     usual = {p.name: p.usual for p in mechanism.parameters if p.name not in mechanism.bound}
     event = mechanism(**{**usual, **values})
     template = (files("mechc.report") / "report.html").read_text("utf-8")
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    page = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
     kernel = mechanism.kernel
     proof, why = _certificate(mechanism, certificate)
-    return page.from_string(template).render(
+    text: str = page.from_string(template).render(
         mechanism=mechanism, kernel=kernel, claim=mechanism.claim, certificate=proof, why=why,
         parameters=[(p.name, _interval(p), p.default) for p in mechanism.parameters],
         sections=mechanism.derived("formulas", partial(_sections, mechanism)), event=repr(event),
         figures=_figures(event, kernel), references=cite.lines(kernel.REFS), version=__version__,
     )  # fmt: skip
+    return text
 
 
 def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, str]:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
 from mechc.loss.truncated_loss import is_resolved
 from mechc.protocol import Floats, Measure
 from mechc.report import labels
@@ -483,11 +483,7 @@ def svg(figure: Figure) -> str:
 
 def _canvas() -> Any:
     """What draws without a display, if matplotlib is installed."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError as error:
-        raise UnsupportedError("figures need matplotlib: pip install 'mechc[plot]'") from error
-    return FigureCanvasAgg
+    return library("matplotlib.backends.backend_agg").FigureCanvasAgg
 
 
 def blank(

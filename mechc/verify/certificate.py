@@ -14,7 +14,6 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
-from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from rich.table import Table
 
 from mechc import __version__
 from mechc.accountants.bound import as_table
-from mechc.errors import UnsupportedError, check_one_of
+from mechc.errors import check_one_of, library
 from mechc.kernel import build, cache
 from mechc.verify.recheck import SCHEMA, plain
 from mechc.verify.recheck.kernel import STATED
@@ -154,8 +153,7 @@ def verify(
         DeclarationError: an unknown level.
     """
     check_one_of("level", level, LEVELS)
-    if find_spec("flint") is None:
-        raise UnsupportedError("verification needs python-flint: pip install 'mechc[verify]'")
+    library("flint")
     made = mechanism.kernel if kernel is None else kernel
     text = build.source(made)
     sha256 = hashlib.sha256(text.encode()).hexdigest()

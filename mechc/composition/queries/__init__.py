@@ -40,6 +40,7 @@ from mechc.errors import (
     UnsupportedError,
     as_flag,
     check_text,
+    library,
     listed,
     of_package,
     public,
@@ -226,12 +227,9 @@ class Queries(SetOnce, ABC):
 
     def _certified(self, how: dict[str, Any]) -> Answers:
         """The same questions answered in ball arithmetic."""
-        try:
-            from mechc.verify.certified import RTOL, Answers
-        except ImportError as error:
-            raise UnsupportedError(
-                f"certified=True needs python-flint: pip install 'mechc[verify]' ({error})"
-            ) from error
+        library("flint")
+        from mechc.verify.certified import RTOL, Answers
+
         options = how.keys() - SETTING
         if how["method"] not in ("auto", "contour") or options:
             given = ", ".join((f"method={how['method']!r}", *options))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.composition.inputs import as_array, as_number, check
-from mechc.errors import NumericError, UnsupportedError, as_flag, public
+from mechc.errors import NumericError, UnsupportedError, as_flag, library, public
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -240,12 +240,9 @@ class Noise:
     @cached_property
     def _balls(self) -> CertifiedNoise:
         """The noise in ball arithmetic."""
-        try:
-            from mechc.verify.certified.noise import CertifiedNoise
-        except ImportError as error:
-            raise UnsupportedError(
-                f"certified=True needs python-flint: pip install 'mechc[verify]' ({error})"
-            ) from error
+        library("flint")
+        from mechc.verify.certified.noise import CertifiedNoise
+
         theta, spread = self.event.theta, float(self.error_quantile(0.9))
         return CertifiedNoise(self.event.mechanism.declaration, theta, spread)
 
