@@ -34,11 +34,11 @@ from mechc.accountants.contours.put import (
     Shares,
     Term,
 )
-from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart
+from mechc.numeric.logs import log_add, log_subtract
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

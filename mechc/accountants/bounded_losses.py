@@ -31,10 +31,10 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from mechc.accountants.chebyshev_tables import DEGREE, Tabulated, series, tabulate
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

@@ -42,13 +42,13 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import payoff_target, solve
-from mechc.accountants.fft import log1mexp, log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError, spared
+from mechc.numeric.logs import log1mexp, log_add, log_peak, log_subtract
 from mechc.numeric.rounding import EPS, U
 
 

@@ -30,11 +30,11 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
+from mechc.numeric.logs import log1mexp, log_add
 from mechc.numeric.rounding import EPS
 
 Logs = tuple[float, float, float]  # lower side, estimate and upper side

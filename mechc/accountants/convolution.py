@@ -28,7 +28,6 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import log_add
 from mechc.errors import UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.discretise import GridLaw
@@ -36,6 +35,7 @@ from mechc.loss.moments import dot
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import MAX_WORK, allowed, spend
+from mechc.numeric.logs import log_add, log_of
 from mechc.numeric.roots import switch
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
@@ -225,7 +225,7 @@ class Composition:
         """Return bounds on log delta(epsilon)."""
         high = math.log(self._upper.upper(epsilon))
         below = self._lower.lower(epsilon)
-        low = math.log(below) if below > 0.0 else -math.inf
+        low = log_of(below)
         composed, outer = self._composed, self._composed.outer(epsilon)
         top = min(log_add(composed.log_infinite + 16.0 * U, high + 16.0 * U), outer.upper)
         bottom = min(max(composed.with_infinite(low) - 16.0 * U, outer.lower), top)
@@ -253,7 +253,7 @@ class Nodes:
         """Log of the share of delta of one loss above epsilon."""
         at = int(np.searchsorted(-self.loss, -epsilon))
         single = self._sums[0][at] - math.exp(min(epsilon, 700.0)) * self._sums[1][at]
-        return math.log(single) if single > 0.0 else -math.inf
+        return log_of(single)
 
     def reach(self, epsilon: float) -> float:
         """Distance from epsilon at which a larger loss is rare beside those that count."""
@@ -276,7 +276,7 @@ class Nodes:
             normal = spread * (
                 math.exp(-0.5 * min(z * z, 1400.0)) / 2.5 - z * 0.5 * math.erfc(z * HALF_ROOT)
             )
-            known = max(self.log_single(at), math.log(normal) if normal > 0.0 else -math.inf)
+            known = max(self.log_single(at), log_of(normal))
             return known > log_delta
 
         return switch(exceeds, 1e-3, 0.0, 700.0, TURNS)[1]

@@ -16,13 +16,13 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import log1mexp, log_add
 from mechc.accountants.recursion import Recursion
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import dot, log_total
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import spend
+from mechc.numeric.logs import log1mexp, log_add
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

@@ -12,10 +12,6 @@ Weights are tilted by exp(c l) before the transform and the tilt is undone insid
 The transform is accurate normwise, ||error||_2 <= eta ||input||_2 (Higham 2002, Theorem 24.2; the
 constant is that of radix 2, which the library's radix-4 steps and its real split stay below). A
 k-th power on the unit disc multiplies an error by at most k.
-
-Arithmetic on logarithms of probabilities, where delta may be far below the smallest double.
-
-In and out: natural logs as floats, -inf for zero. Nothing here raises; nan in gives nan out.
 """
 
 from __future__ import annotations
@@ -32,50 +28,11 @@ from mechc.loss.discretise import GridLaw
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
+from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 Complexes = NDArray[np.complex128]
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-
-
-def log1mexp(x: float) -> float:
-    """Return log(1 - exp(x)) for x <= 0, and -inf for x > 0."""
-    if x >= 0.0:
-        return -math.inf
-    if x > -math.log(2.0):
-        return math.log(-math.expm1(x))
-    return math.log1p(-math.exp(x))
-
-
-def log_add(a: float, b: float) -> float:
-    """Return log(exp(a) + exp(b))."""
-    top, low = (a, b) if a >= b else (b, a)
-    if low == -math.inf or top == math.inf:  # no number beside nothing is none
-        return top
-    return top + math.log1p(math.exp(low - top))
-
-
-def log_subtract(a: float, b: float) -> float:
-    """Return log(exp(a) - exp(b)), -inf where the difference is not positive."""
-    return -math.inf if a <= b else a + log1mexp(b - a)
-
-
-def log_peak(t: Floats | float) -> Floats:
-    """Return logs of t^t / (1 + t)^(1 + t), 0 where t is not positive, in the shape of the tilts.
-
-    The peak of the tilted payoff, max over x of exp(-tx) (1 - exp(-x)), at x = log(1 + 1/t)
-    (docs/numerics.md, section 4).
-    """
-    tilts = np.asarray(t, np.float64)
-    out = np.zeros(tilts.shape)
-    positive = tilts > 0.0
-    some = tilts[positive]
-    with np.errstate(over="ignore"):
-        out[positive] = -some * np.log1p(1.0 / some) - np.log1p(some)
-    return out
-
 
 TRANSFORM, PAYOFF = 10.0, 1.0  # work for one point of a transform or of a power, and of a payoff
 

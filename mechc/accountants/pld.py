@@ -39,12 +39,13 @@ from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition
-from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add, log_peak, log_subtract
+from mechc.accountants.fft import TiltedSum, distinct
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import MAX_WORK, OutOfWorkError, allowed, share
+from mechc.numeric.logs import log1mexp, log_add, log_of, log_peak, log_subtract
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
@@ -587,11 +588,7 @@ def _finite(total: TiltedSum, window: Window, epsilon: float, sign: float) -> tu
     at = epsilon - sign * total.slack
     least, most, right = images(total, window, at)
     factor, value, error = total.payoff(at)
-    bound = _log(value + sign * error) + factor + sign * total.relative
+    bound = log_of(value + sign * error) + factor + sign * total.relative
     known = least if sign > 0.0 else log_add(most, right)
     safe = log_subtract(bound, known - sign * 2.0 * total.relative)
-    return safe, log_subtract(_log(value) + factor, least)
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else -math.inf
+    return safe, log_subtract(log_of(value) + factor, least)

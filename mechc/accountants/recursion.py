@@ -44,13 +44,13 @@ from numpy.typing import NDArray
 from mechc.accountants.chebyshev_tables import DEGREE, Tabulated, series, tabulate
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, sharp_tilt
 from mechc.loss.quadrature.rule import halved
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

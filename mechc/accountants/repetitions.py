@@ -24,9 +24,9 @@ from mechc.accountants.contours import inversion
 from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.placement import SHARED, place
 from mechc.accountants.contours.trapezoid import Lattice, Smooth
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

@@ -63,13 +63,13 @@ from mechc.accountants.contours.trapezoid import (
     images_beyond,
 )
 from mechc.accountants.convolution import Nodes
-from mechc.accountants.fft import log_add, log_peak, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import dot, log_total, sum_tilted
 from mechc.loss.privacy_loss import Step
 from mechc.loss.quadrature.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
 from mechc.numeric.allowance import spend
+from mechc.numeric.logs import log_add, log_peak, log_subtract
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

@@ -50,6 +50,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.truncated_loss import UnresolvedLoss
 from mechc.numeric.allowance import OutOfWorkError
+from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
 
@@ -280,7 +281,7 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
         return made
     loss, log_p = law.atom_loss, law.atom_log_mass
     log_rest = math.log1p(-r)
-    log_r = math.log(r) if r > 0.0 else -math.inf
+    log_r = log_of(r)
     toward = -loss if adding else loss
     mixed = np.logaddexp(log_rest, log_r + toward)
     with np.errstate(over="ignore", invalid="ignore"):

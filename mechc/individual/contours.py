@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.accountants.contours.trapezoid import images_beyond
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import for_rows
@@ -37,6 +36,7 @@ from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_tu
 from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_peak
 from mechc.protocol import Floats
 
 Rows = NDArray[np.int64]

@@ -8,9 +8,9 @@ import pytest
 from written_kernels import gaussian, laplace, truth
 
 from mechc.accountants.classical.prv import PrvAccountant
-from mechc.accountants.fft import log_subtract
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.numeric.logs import log_subtract
 
 CASES = {
     "SGK_rem": (gaussian(1.5, 0.01), False, 10_000, 1.0),

@@ -10,11 +10,12 @@ from written_kernels import gaussian, laplace
 
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, log_peak
+from mechc.accountants.fft import TiltedSum
 from mechc.accountants.pld import choose, images, reach
 from mechc.errors import UnsupportedError
 from mechc.loss.discretise import GridLaw
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_peak
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from functools import cached_property
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import log_subtract
 from mechc.errors import UnsupportedError
 from mechc.loss.normal import log_ndtr
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_subtract
 from mechc.numeric.rounding import U
 
 _METHOD = "clt"

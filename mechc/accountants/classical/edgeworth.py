@@ -41,6 +41,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
@@ -158,7 +159,7 @@ class EdgeworthAccountant:
         return Bound(proven.lower, estimate, proven.upper, _METHOD, "proven", detail)
 
     def _log_total(self, finite: float) -> float:
-        return self._composed.with_infinite(math.log(finite) if finite > 0.0 else -math.inf)
+        return self._composed.with_infinite(log_of(finite))
 
     def _sides_of(self, order: int) -> tuple[_Side, _Side]:
         """Expansions under P and Q."""

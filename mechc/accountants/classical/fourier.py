@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, distinct, log1mexp, log_add
+from mechc.accountants.fft import TiltedSum, distinct
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log1mexp, log_add, log_of
 
 _BYTES = 200  # of memory per mesh point, at the peak
 _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window leaves out
@@ -142,7 +143,7 @@ class FourierAccountant:
         bottom = max(outer.lower, self._log(lower - self._wrapped(self._down)))
         infinite = max(log1mexp(self._up.log_finite), self._composed.log_infinite)
         finite = upper + self._wrapped(self._up)
-        top = min(outer.upper, log_add(infinite, math.log(finite)) if finite > 0 else infinite)
+        top = min(outer.upper, log_add(infinite, log_of(finite)))
         detail = {
             "riemann_sum": math.exp(self._composed.with_infinite(log_estimate)),
             "discretisation": 2 * abs(math.exp(log_estimate) - math.exp(log_finer)),
@@ -163,5 +164,4 @@ class FourierAccountant:
         return -math.inf if value <= 0 else min(math.log(value) + total.log_scale, 0.0)
 
     def _log(self, finite: float) -> float:
-        part = -math.inf if finite <= 0 else math.log(finite)
-        return min(self._composed.with_infinite(part), 0.0)  # nan stays nan
+        return min(self._composed.with_infinite(log_of(finite)), 0.0)  # nan stays nan

@@ -29,6 +29,7 @@ from mechc.accountants.fft import TiltedSum, distinct
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import U
 
 _BYTES = 120  # of memory per mesh point, at the peak
@@ -93,8 +94,7 @@ class PrvAccountant:
 
     def _log(self, finite: float) -> float:
         """Log of delta from the finite part, which is conditional on a finite loss."""
-        log_finite = self._composed.log_finite
-        part = -math.inf if finite <= 0 else math.log(finite) + log_finite
+        part = log_of(finite) + self._composed.log_finite
         return min(self._composed.with_infinite(part), 0.0)  # nan stays nan
 
     @cached_property

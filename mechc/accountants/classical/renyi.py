@@ -28,9 +28,9 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import log_add, log_subtract
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.numeric.logs import log_add, log_subtract
 from mechc.numeric.rounding import U
 
 _METHOD = "renyi"

@@ -49,16 +49,10 @@ from mechc.accountants.classical.normal_errors import (
 )
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
-from mechc.accountants.fft import (
-    HALF_LOG_TWO_PI,
-    log1mexp,
-    log_add,
-    log_peak,
-    log_subtract,
-)
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp, log_add, log_peak, log_subtract
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step
+from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 

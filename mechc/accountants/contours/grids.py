@@ -30,13 +30,14 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.atoms import draws
 from mechc.accountants.contours.put import Shares
-from mechc.accountants.fft import log1mexp, log_add, transform_error
+from mechc.accountants.fft import transform_error
 from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
+from mechc.numeric.logs import log1mexp, log_add, log_of
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
@@ -303,7 +304,7 @@ class Between:
 def _least(masses: float, left: float) -> float:
     """Log of what sums of bounds on masses, or what others leave of the whole, prove."""
     most = min(masses, max(left, 0.0) + 16.0 * U)
-    return math.log(most) if most > 0.0 else -math.inf
+    return log_of(most)
 
 
 class _Grid(NamedTuple):

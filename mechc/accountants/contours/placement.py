@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mechc.accountants.contours.characteristic import Law
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.numeric.allowance import spend
+from mechc.numeric.logs import log_peak
 from mechc.protocol import Floats
 
 # nats by which the contour may miss the saddle point of its one row, or those of several

@@ -50,6 +50,7 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.quadrature.rule import ORDER
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
+from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -209,7 +210,7 @@ class Shares:
     def lasting(self) -> float:
         """Log of the mass of atoms of the epoch under Q."""
         mass = float(np.exp(self.plain.atom_log_mass).sum())
-        return self.steps * math.log(min(mass, 1.0)) if mass > 0.0 else -math.inf
+        return self.steps * log_of(min(mass, 1.0))
 
     @np.errstate(divide="ignore")
     def loss(self, reach: float, a: float = 0.0, uncut: float = UNCUT) -> tuple[PrivacyLoss, float]:

@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.placement import Placement
-from mechc.accountants.fft import log_peak
 from mechc.errors import NumericError
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS, SQUARABLE
 from mechc.protocol import Floats
 

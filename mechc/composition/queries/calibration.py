@@ -19,7 +19,6 @@ import scipy
 
 from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
-from mechc.accountants.fft import HALF_LOG_TWO_PI, log1mexp
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism
@@ -36,6 +35,7 @@ from mechc.errors import (
     suggestion,
 )
 from mechc.numeric.allowance import MAX_WORK, limited
+from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo

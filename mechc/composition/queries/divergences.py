@@ -38,10 +38,10 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
-from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.composition.inputs import as_finite_epsilon, asked, from_log
 from mechc.errors import DeclarationError, InternalError, NumericError, UnsupportedError
 from mechc.numeric.allowance import OutOfWorkError, share, spared
+from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.roots import switch
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats

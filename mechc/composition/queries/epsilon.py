@@ -38,7 +38,7 @@ from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
-from mechc.accountants.fft import distinct, log1mexp
+from mechc.accountants.fft import distinct
 from mechc.accountants.repetitions import Sweep
 from mechc.composition.inputs import MAX_COUNT, as_count, collect
 from mechc.composition.queries.evaluation import Evaluation
@@ -46,6 +46,7 @@ from mechc.errors import DeclarationError, MechcError, NumericError, Unsupported
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError, limited, share
+from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Run
 

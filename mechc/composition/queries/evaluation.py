@@ -20,13 +20,13 @@ from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
 from mechc.accountants.bounds import log_all_largest, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
-from mechc.accountants.fft import log1mexp, log_add, log_subtract
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import Step
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
+from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.rounding import EPS, SQUARABLE
 
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative

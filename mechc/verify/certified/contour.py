@@ -27,8 +27,8 @@ from flint import acb, arb, ctx
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.placement import periods
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.accountants.fft import log_peak
 from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.numeric.logs import log_peak
 from mechc.protocol import Use
 from mechc.verify.balls.boxes import between
 from mechc.verify.balls.oracle import Oracle, reversed_pair
