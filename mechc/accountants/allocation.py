@@ -38,7 +38,7 @@ from mechc.errors import NumericError
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart
-from mechc.numeric.logs import log_add, log_subtract
+from mechc.numeric.logs import log_add, log_mean, log_subtract
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -262,10 +262,7 @@ class Epoch:
 
     def _mean(self, logs: Sequence[float]) -> float:
         """Log of the mean over the steps of what has these logs."""
-        if len(logs) == 1:
-            return logs[0]
-        each = zip(logs, self.laws, strict=True)
-        return float(np.logaddexp.reduce([log + math.log(n / self.steps) for log, (_, n) in each]))
+        return log_mean(logs, [n / self.steps for _, n in self.laws])
 
     def bounded(self, epsilon: float, level: float) -> float | None:
         """Return Chernoff's bound on log delta in "add", None if that is above `level`."""

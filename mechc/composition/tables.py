@@ -50,7 +50,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.truncated_loss import UnresolvedLoss
 from mechc.numeric.allowance import OutOfWorkError
-from mechc.numeric.logs import log_of
+from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
 
@@ -489,21 +489,13 @@ def _mixed(
         tolerance = max(tolerance, law.tolerance)
         density = max(density, law.density_error + law.atom_error)
         mass_errors = np.maximum(mass_errors, law.mass_errors)
-    infinite, minus, lost = (_log_mean(end, weights) for end in (*ends, early))
+    infinite, minus, lost = (log_mean(end, weights) for end in (*ends, early))
     made = PrivacyLoss.from_log_atoms(
         np.concatenate(losses), np.concatenate(masses), infinite, minus, name, loss_error=error,
         density_error=density, early=(lost, -math.inf), bound=True,
     )  # fmt: skip
     off = float(mass_errors[0]), float(mass_errors[1])
     return replace(made, tolerance=max(tolerance, made.tolerance), mass_errors=off)
-
-
-def _log_mean(logs: Sequence[float], weights: Sequence[float]) -> float:
-    """Log of a mean, of which logs are rounded once, however many there are."""
-    found, share = np.array(logs), np.array(weights)
-    with np.errstate(divide="ignore"):
-        top = found[np.argmax(found + np.log(share))]
-    return float(top + math.log(share @ np.exp(found - top))) if top > -math.inf else -math.inf
 
 
 def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature.panels import CLIMB
+from mechc.loss.quadrature.panels import climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import EPS
@@ -132,11 +132,10 @@ def goes_on(
             ends = float(x[k]), float(x[min(k + 2, x.size - 1)])
             room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
             while top + room <= least and abs(ends[1] - ends[0]) > 2.0:
-                inner = np.unique(np.round(ends[0] + (ends[1] - ends[0]) * CLIMB))
-                found = log_masses(inner)[i]
-                at = int(found.argmax())  # the first nan, if any: not known
-                top = float(found[at])
-                ends = float(inner[max(at - 1, 0)]), float(inner[min(at + 1, inner.size - 1)])
+                inner, found, (low, at, high) = climbed(
+                    lambda x, i=i: log_masses(x)[i], *ends, whole=True
+                )
+                top, ends = float(found[at]), (float(inner[low]), float(inner[high]))
             if not top + room <= least:
                 return True
     return False

@@ -6,6 +6,7 @@ In and out: natural logs as floats, -inf for zero. Nothing here raises; nan in g
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,6 +40,14 @@ def log_add(a: float, b: float) -> float:
 def log_subtract(a: float, b: float) -> float:
     """Return log(exp(a) - exp(b)), -inf where the difference is not positive."""
     return -math.inf if a <= b else a + log1mexp(b - a)
+
+
+def log_mean(logs: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the log of a mean, of which logs are rounded once, however many there are."""
+    found, share = np.array(logs), np.array(weights)
+    with np.errstate(divide="ignore"):
+        top = found[np.argmax(found + np.log(share))]
+    return float(top + math.log(share @ np.exp(found - top))) if top > -math.inf else -math.inf
 
 
 def log_peak(t: Floats | float) -> Floats:

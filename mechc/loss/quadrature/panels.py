@@ -27,6 +27,7 @@ from mechc.protocol import Kernel
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Density = Callable[[Floats], Floats]
+Climb = tuple[Floats, Floats, tuple[int, int, int]]
 
 OUTWARD = 1.12 ** np.arange(-40.0, 60.0)  # where far modes are looked for, in lengths of a branch
 
@@ -226,15 +227,21 @@ def _places(lo: float, hi: float, every: bool) -> tuple[Floats, Floats, Floats, 
     return points, anchors[distance.argmin(axis=1)], nearest, np.log(nearest)
 
 
+def climbed(density: Density, a: float, b: float, whole: bool = False) -> Climb:
+    """Places between two, a log density there, and where its top is with both neighbours."""
+    x = a + (b - a) * CLIMB
+    x = np.unique(np.round(x)) if whole else x
+    values = density(x)
+    top = int(values.argmax())  # the first nan, if any: not known
+    return x, values, (max(top - 1, 0), top, min(top + 1, x.size - 1))
+
+
 def _mode(density: Density, points: Floats, values: Floats) -> tuple[float, float] | None:
     """Place and width of a mode that the points step over, None where they resolve it."""
     top = int(values.argmax())
     a, b = float(points[max(top - 1, 0)]), float(points[min(top + 1, points.size - 1)])
     for climbs in range(CLIMBS):
-        x = a + (b - a) * CLIMB
-        inner = density(x)
-        top = int(inner.argmax())
-        low, high = max(top - 1, 0), min(top + 1, x.size - 1)
+        x, inner, (low, top, high) = climbed(density, a, b)
         fall = float(inner[top]) - float(min(inner[low], inner[high]))  # nan: no density there
         if not fall > FLAT:
             return (float(x[top]), float(x[high] - x[low])) if climbs else None
