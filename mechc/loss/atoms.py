@@ -127,14 +127,16 @@ def goes_on(
     if math.isfinite(limit):
         x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]
     for i, log in enumerate(log_masses(x)):
+
+        def density(x: Floats, i: int = i) -> Floats:
+            return log_masses(x)[i]
+
         rises = log[1:] > log[:-1]
         for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
             ends = float(x[k]), float(x[min(k + 2, x.size - 1)])
             room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
             while top + room <= least and abs(ends[1] - ends[0]) > 2.0:
-                inner, found, (low, at, high) = climbed(
-                    lambda x, i=i: log_masses(x)[i], *ends, whole=True
-                )
+                inner, found, (low, at, high) = climbed(density, *ends, whole=True)
                 top, ends = float(found[at]), (float(inner[low]), float(inner[high]))
             if not top + room <= least:
                 return True
