@@ -686,8 +686,10 @@ def _bound(bound: Bound, before: str = "", after: str = "", **more: Any) -> Answ
     """A bound, and what is shown around it or recorded besides."""
     from mechc.report import tables
 
-    shown = filter(None, (before, tables.bound(bound), after))
-    return Answer({**bound.record(), **more}, lambda: [*shown])
+    def shown() -> list[Any]:
+        return [part for part in (before, tables.bound(bound), after) if part]
+
+    return Answer({**bound.record(), **more}, shown)
 
 
 def _found(found: Calibration, adjacency: str | None) -> Answer:

@@ -57,10 +57,7 @@ from mechc.protocol import Floats, Measure, ParameterInfo
 if TYPE_CHECKING:
     from mechc.protocol import Kernel
 
-LEAST_QUOTIENT, LOG_LEAST_QUOTIENT = (
-    1e-300,
-    -690.0,
-)  # quotient that doubles hold to all their digits, and its log
+LEAST_RATIO, LOG_LEAST_RATIO = 1e-300, -690.0  # that doubles hold to all their digits; its log
 UNDERFLOW = 2e-323  # what a smaller number may be off
 MOST_INTEGERS = 4_000_000
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
@@ -291,7 +288,7 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
     # a rounding of the loss moves the mixed one by d mixed / d loss times as much
     inherited = np.exp(np.minimum(log_r + toward - mixed, 0.0)) * np.abs(loss)
     error = law.loss_error + EPS * float((2.0 * inherited - 4.0 * np.abs(mixed)).max(initial=0.0))
-    error += UNDERFLOW if log_r < LOG_LEAST_QUOTIENT else 0.0
+    error += UNDERFLOW if log_r < LOG_LEAST_RATIO else 0.0
     if adding:
         losses, masses = np.append(-mixed, -log_rest), np.append(log_p, law.log_infinite)
         infinite = (-math.inf, log_r + law.log_minus_infinite)
@@ -317,7 +314,7 @@ def _log_ratio(p: Floats, q: Floats) -> Floats:
     with np.errstate(over="ignore", divide="ignore"):
         ratio = p / q
         out: Floats = np.where(near, np.log1p((p - q) / q), np.log(ratio))
-    held = (ratio > LEAST_QUOTIENT) & (ratio < 1.0 / LEAST_QUOTIENT)
+    held = (ratio > LEAST_RATIO) & (ratio < 1.0 / LEAST_RATIO)
     return np.where(held, out, np.log(p) - np.log(q))
 
 

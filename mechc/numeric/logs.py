@@ -47,7 +47,7 @@ def log_mean(logs: Sequence[float], weights: Sequence[float]) -> float:
     found, share = np.array(logs), np.array(weights)
     with np.errstate(divide="ignore"):
         top = found[np.argmax(found + np.log(share))]
-    return float(top + math.log(share @ np.exp(found - top))) if top > -math.inf else -math.inf
+    return -math.inf if top == -math.inf else float(top + math.log(share @ np.exp(found - top)))
 
 
 def log_peak(t: Floats | float) -> Floats:
