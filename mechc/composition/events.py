@@ -500,12 +500,12 @@ def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacenc
             )
 
 
-def as_event(owner: str, value: Any) -> Event:
+def as_event(owner: str, value: Any, hint: str = "a composition is several") -> Event:
     """Return what is one use of a mechanism; anything else is refused."""
     if not isinstance(value, Event):
         raise DeclarationError(
             f"{owner}={value!r} is not one use of a mechanism (expected an event: a mechanism with "
-            "its parameters; a composition is several)"
+            f"its parameters; {hint})"
         )
     return value
 

@@ -106,7 +106,7 @@ def to_dp_accounting(event: Event, *, discretization: float = 1e-4) -> Any:
         DeclarationError: the distance is not positive, or what is given is not one event.
         UnsupportedError: dp_accounting is not installed.
     """
-    as_event("to_dp_accounting: event", event)
+    as_event("to_dp_accounting: event", event, "self_compose repeats and compose adds the result")
     discretization = inputs.positive("to_dp_accounting", "discretization", discretization)
     theirs = library("dp_accounting.pld.privacy_loss_distribution")
     laws = {d: _rounded(event, d, discretization) for d in ("remove", "add")}
