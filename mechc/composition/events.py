@@ -74,7 +74,7 @@ class Event(Queries):
     @property
     def claim(self) -> Claim:
         """What the pair stands for, the size of a group in digits."""
-        claim: Claim = self.mechanism.claim
+        claim = self.mechanism.claim
         if claim.group and not claim.group.isdigit():
             named = self.parameters
             size = math.prod(named.get(word, word) for word in claim.group.split("*"))
@@ -100,7 +100,7 @@ class Event(Queries):
     @property
     def upper_only(self) -> str:
         """Why only upper bounds hold for the mechanism; "" where lower bounds do too."""
-        return str(self.mechanism.upper_only)
+        return self.mechanism.upper_only
 
     def beneath(self, count: int) -> Sequence[tuple[Event, int]] | None:
         """Return events that so many uses reveal at least, where `upper_only` says why they differ.

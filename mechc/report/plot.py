@@ -11,7 +11,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mechc.protocol import Asked, Kernel
+    from mechc.protocol import Asked, Kernel, Use
 
 
 # colour-blind safe (Okabe and Ito); the first is for mechc's own bounds
@@ -337,7 +337,8 @@ def _densities(axes: Axes, what: Asked, how: How, look: Look, label: str, index:
     """The two output laws of one use."""
     if not hasattr(what, "mechanism"):
         raise DeclarationError("kind='densities' is of one use of a mechanism, not of several")
-    densities(axes, what.mechanism.kernel, np.array(what.theta), label, 2 * index)
+    use = cast("Use", what)
+    densities(axes, use.mechanism.kernel, np.array(use.theta), label, 2 * index)
 
 
 def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index: int = 0) -> None:

@@ -115,8 +115,7 @@ class Noise:
     @cached_property
     def event(self) -> Use:
         """The use, at the defaults if none was given."""
-        found: Use = self.mechanism() if self._event is None else self._event
-        return found
+        return self.mechanism() if self._event is None else self._event
 
     def density(self, x: Any, **values: float) -> Floats:
         """Return the density (lattice: mass) of the noise.
