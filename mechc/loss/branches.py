@@ -54,6 +54,7 @@ NOWHERE = 1e9  # minus the log of a density that no answer tells from nothing
 HUGE = 1e300  # logs of densities there are sums that do not overflow
 FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
 EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
+NEXT = 1e-6  # of 1 + |epsilon|: how close a largest loss is that rounding may have put below it
 BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been passed
 BACKWARDS = 1e-12  # of |loss| and of its range, a step back that no monotone loss takes
 HALVED = 4  # every how many steps of false position is a halving
@@ -298,20 +299,27 @@ def _monotone(source: KernelSource, x: Floats, start: float, sign: float, range_
 
 
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
-    """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2)."""
-    threshold = -epsilon if reverse else epsilon
+    """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2).
+
+    Inclusive of a largest loss that rounding may have put below: the payoff there is nothing, and
+    its error what it may be.
+    """
+    sign = -1.0 if reverse else 1.0
     rows: list[tuple[float, float]] = []
     for index, row in enumerate(_closed(source)):
         if row[2] == protocol.UNSPLIT or np.isnan(row[3:5]).any():
-            rows += _crossed(source, index, threshold, reverse)
+            rows += _crossed(source, index, sign * epsilon, reverse)
             continue
         branch = Branch.whole(row)
-        low, high = sorted((branch.loss_lo, branch.loss_hi))
-        if low < threshold < high:
-            cut = float(inverse(source, branch, np.array([threshold]))[0])
-            after = branch.increasing != reverse
+        low, high = sorted((sign * branch.loss_lo, sign * branch.loss_hi))
+        after, level = branch.increasing != reverse, epsilon
+        if high <= epsilon < high + NEXT * (1.0 + abs(high)):
+            top = np.array([branch.hi if after else branch.lo])
+            level -= float(_ulps_of_logs(source, top, np.array([high]))[0])
+        if low < level < high:
+            cut = float(inverse(source, branch, np.array([sign * level]))[0])
             rows.append((cut, branch.hi) if after else (branch.lo, cut))
-        elif (low >= threshold) != reverse:
+        elif low >= level:
             rows.append((branch.lo, branch.hi))
     rows = [r for r in rows if r[1] > r[0]]
     return np.array(rows, np.float64).reshape(-1, 2)
@@ -324,7 +332,8 @@ def _crossed(
     lo, hi, kind, *_, formula = source.rows[index].tolist()
     panels = source.cover(-1.0, 0.0)
     x, loss, noise, _ = _followed(source, index, panels)
-    gap = (-1.0 if reverse else 1.0) * (loss - threshold)
+    sign = -1.0 if reverse else 1.0
+    gap = sign * (loss - threshold)
     # inclusive of what rounding may have put below: the payoff there is nothing, but for a kink
     # that panels must not step over
     beyond, turned = gap > -noise, (gap[1:] > 0.0) != (gap[:-1] > 0.0)
@@ -333,16 +342,20 @@ def _crossed(
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
 
-    def cut(i: int, end: float) -> float:
+    def cut(i: int, end: float, level: float = threshold) -> float:
         """The crossing between samples i and i + 1, or the end of the branch."""
         if not 0 <= i < x.size - 1:
             return end
         index = -1 if kind == protocol.UNSPLIT else int(formula)
         part = Branch(float(x[i]), float(x[i + 1]), float(loss[i]), float(loss[i + 1]), index)
-        return float(inverse(source, part, np.array([threshold]))[0])
+        return float(inverse(source, part, np.array([level]))[0])
 
     rows: list[tuple[float, float]] = []
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
+        if gap[a : b + 1].max() <= 0.0:  # rounding alone may put them beyond
+            level = threshold - sign * float(noise[a : b + 1].max())
+            rows.append((cut(a - 1, lo, level), cut(b, hi, level)))
+            continue
         kinks = [cut(a + i, lo) for i in np.flatnonzero(turned[a:b]).tolist()]
         rows += pairwise([cut(a - 1, lo), *(kinks if len(kinks) < MANY_KINKS else []), cut(b, hi)])
     return rows
@@ -369,9 +382,10 @@ def _followed(
     for end in row[:2][np.isfinite(row[:2])]:  # next to it logs may cancel inside a density
         noise += LOG_ULPS * EPS * np.abs(np.log(np.maximum(np.abs(x - end), LEAST)))
     turns = extrema(source, x, loss, noise)
-    place = np.searchsorted(x, turns)
-    loss = np.insert(loss, place, losses_at(source, np.array(turns)))
-    return np.insert(x, place, turns), loss, np.insert(noise, place, 0.0), turns
+    place, at = np.searchsorted(x, turns), np.array(turns)
+    beyond = losses_at(source, at)
+    noise = np.insert(noise, place, _ulps_of_logs(source, at, beyond))
+    return np.insert(x, place, at), np.insert(loss, place, beyond), noise, turns
 
 
 def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:

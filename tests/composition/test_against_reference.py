@@ -87,3 +87,15 @@ def test_a_largest_loss_is_as_sharp_as_the_terms_of_its_formula():
     }
     found = questions.load("betas")(**values).log_delta(0.7043074766956336, direction="remove")
     assert found.lower <= -55.6008044113199 <= found.upper  # by mpmath with 60 digits
+
+
+@pytest.mark.parametrize("ulps", [-9, -1, 0, 1])
+def test_a_loss_that_turns_just_above_epsilon_is_counted_beside_farther_ones(ulps):
+    """The top in the middle, not the largest loss, is 3e-16 above the epsilon of `ulps` = 0."""
+    values = {"s": 0.48306755042176924, "t": 2.75099447742612}
+    epsilon = questions.next_to(1.2722054257093163, ulps)
+    found = questions.load("logistic_gaussian")(**values).log_delta(epsilon, direction="remove")
+    least, most = by_hand("logistic_gaussian", **values).one_step_in_balls(epsilon)
+    assert found.lower <= most and least <= found.upper < -45.0
+    if ulps == 0:
+        assert found.lower <= -53.959878411028009 <= found.upper  # by mpmath with 60 digits

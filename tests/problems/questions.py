@@ -20,6 +20,7 @@ import mechc
 from mechc.errors import MechcError
 
 SLACK = 2e-13
+TURNS = 4  # at most, of the loss on a piece, next to which is asked
 LOWEST = -700.0  # logs below it count as equal
 FARTHEST = 600.0  # losses beyond it come from outputs near the smallest doubles
 KINDS = ("plain", "poisson", "without_replacement")
@@ -54,30 +55,41 @@ def by_hand(name, values, kind="plain"):
     return Reference(lambda m: subset(m, law(m, **values), values["d"], rate))
 
 
-def largest_loss(reference):
-    """The largest finite loss, as far as nodes, ends and a search around the best node show it."""
+def largest_losses(reference):
+    """The largest finite loss and others at which it turns, as far as nodes and searches show."""
     saved, ctx.prec = ctx.prec, BITS
     try:
         pair = reference.make(BALLS)
         found = [p - q for p, q in pair.atoms if p != -math.inf and q != -math.inf]
+        turns = []
         for piece, s in zip(pair.pieces, reference.panels, strict=True):
             if piece.log_p is None or piece.log_q is None or not s.lo.size:
                 continue
-            best = int(np.argmax(s.loss.max(1)))
-            lo, hi = arb(float(s.lo[best])), arb(float(s.hi[best]))
-            for _ in range(160):
-                a, b = (lo + 0.4 * (hi - lo)).mid(), (lo + 0.6 * (hi - lo)).mid()
-                if piece.log_p(a) - piece.log_q(a) > piece.log_p(b) - piece.log_q(b):
-                    hi = b
-                else:
-                    lo = a
-            points = [lo] + [arb(v) if math.isfinite(v) else arb(math.copysign(2.0**900, v))
-                             for v in (piece.lo, piece.hi)]  # fmt: skip
-            found += [(piece.log_p(x) - piece.log_q(x)).mid() for x in points]
-        found = [v for v in found if v.is_finite()]
-        return float(max(found, default=arb(math.nan)))
+            order = np.argsort(s.lo)
+            most = np.concatenate([[-np.inf], s.loss.max(1)[order], [-np.inf]])
+            above = (most[1:-1] >= most[:-2]) & (most[1:-1] > most[2:])
+            places = sorted(np.flatnonzero(above).tolist(), key=lambda i: -most[1 + i])
+            tops = [_top(piece, s.at(order), i) for i in places[:TURNS]]
+            ends = [arb(v) if math.isfinite(v) else arb(math.copysign(2.0**900, v))
+                    for v in (piece.lo, piece.hi)]  # fmt: skip
+            tops += [(piece.log_p(x) - piece.log_q(x)).mid() for x in ends]
+            found, turns = found + tops[:1] + tops[-2:], turns + tops[1:-2]
+        found, turns = ([v for v in some if v.is_finite()] for some in (found, turns))
+        return [float(max(found, default=arb(math.nan))), *map(float, turns)]
     finally:
         ctx.prec = saved
+
+
+def _top(piece, s, i):
+    """The largest loss in a panel and its neighbours, by sections."""
+    lo, hi = (arb(float(v)) for v in (s.lo[max(i - 1, 0)], s.hi[min(i + 1, s.hi.size - 1)]))
+    for _ in range(160):
+        a, b = (lo + 0.4 * (hi - lo)).mid(), (lo + 0.6 * (hi - lo)).mid()
+        if piece.log_p(a) - piece.log_q(a) > piece.log_p(b) - piece.log_q(b):
+            hi = b
+        else:
+            lo = a
+    return (piece.log_p(lo) - piece.log_q(lo)).mid()
 
 
 def next_to(value, ulps):
@@ -89,7 +101,7 @@ def next_to(value, ulps):
 @np.errstate(over="ignore", invalid="ignore")  # losses near the largest double
 def questions(references, random, singles, others):
     """Questions of one step, and of 2, 3, 30 and 1000, around deltas from .5 to 1e-300."""
-    tops = {d: largest_loss(r) for d, r in references.items()}
+    tops = {d: largest_losses(r) for d, r in references.items()}
     laws = {d: _sorted_nodes(r) for d, r in references.items()}
     made = []
     for i in range(singles + others):
@@ -106,8 +118,8 @@ def questions(references, random, singles, others):
             made.append((epsilon, direction, count))
             continue
         pick = random.random()
-        if pick < 0.12 and math.isfinite(tops[direction]):
-            epsilon = next_to(tops[direction], random.choice([0, 0, 1, -1, 2, -2, -9, -1000]))
+        if pick < 0.12 and math.isfinite(top := random.choice(tops[direction])):
+            epsilon = next_to(top, random.choice([0, 0, 1, -1, 2, -2, -9, -1000]))
         elif pick < 0.27:
             epsilon = random.uniform(-2.0, 3.0)
         elif pick < 0.3:
