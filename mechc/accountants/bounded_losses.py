@@ -38,7 +38,7 @@ from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
-TURNS = 60
+TURNS = 60  # of a root search in one cell
 CELL_FOUND = 1e-15  # of a cell, at which bisection ends
 RELATIVE = 3e-5  # error of a level that counts as relative, in units of the widest
 ROOT = 1e-13  # relative error of a value where it is solved for

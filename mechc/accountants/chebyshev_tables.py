@@ -29,7 +29,7 @@ from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
-ROOT_STEPS = 60
+ROOT_STEPS = 60  # of Newton and bisection
 ROOT_TOLERANCE = 1e-10  # in xi; g is continuous at the cuts, so they need few digits
 NEWTON_LAST = 1e-5  # a step of Newton's method so short leaves no error that counts
 
@@ -177,7 +177,7 @@ def act_atoms(u, edges, loss, mass, out):  # type: ignore[no-untyped-def]
 RESOLVED = 1e-14  # top coefficients of the tilted density, as a share of its least value
 STEEPEST = 1e3  # ratio of largest to least density in a panel
 ACCEPTED = 5e-11  # relative error of a panel's density; where it is larger it counts as misplaced
-MAX_PANELS = 4_000
+MAX_PANELS = 4_000  # of the density, both sides of its cuts
 LARGEST_DENSITY = 700.0  # log of a tilted density's largest value
 
 # values at the Gauss nodes -> Chebyshev coefficients

@@ -55,7 +55,7 @@ RARE = 1e-3  # ... or from where on one is so much rarer than one above epsilon
 CERTAIN = 4.0  # ... or least sums above which no sum of some others brings one below epsilon
 SPREADS, MORE = 6.0, 4.0  # standard deviations of small losses, below their mean and above epsilon
 ROOM = 0.15  # share of an epsilon that a mesh goes above it
-ROUNDS = 3
+ROUNDS = 3  # of choosing a step and what it adds to the spread
 TURNS = 100  # halvings
 
 

@@ -28,7 +28,7 @@ from mechc.protocol import Floats
 
 Logs = tuple[float, float, float]
 
-MAX_ATOMS = 3_000_000
+MAX_ATOMS = 3_000_000  # composed losses that are listed
 MAX_SHARES = 20_000_000  # the same times the draws or the atoms of one step, whichever are fewer
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 LISTED = 10.0  # work for one composed atom

@@ -392,7 +392,7 @@ def _laid(heavy: Sequence[tuple[Floats, Floats]], largest: Sequence[float], step
 _EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, the saddle's at most
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
 _ROUNDING = 1e-13  # of a transform, relative to delta, with a margin
-_MORE_IMAGES = 64
+_MORE_IMAGES = 64  # summed one by one; the rest is a geometric series
 _RECENTRED = 6  # times that the table is moved to a better saddle point
 
 

@@ -57,17 +57,17 @@ from mechc.protocol import Floats
 GOAL = 1e-11  # relative error aimed at, all steps together
 FLOOR = 1e-12  # share of the answer that all floors together may cost, if less than this ...
 FLOOR_SHARE = 0.02  # ... of the goal
-PASSES = 5
+PASSES = 5  # each with a better guess of the size of the answer
 SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
-MAX_KINKS = 64
+MAX_KINKS = 64  # of one level; more are not told apart
 MOST_WORK = 6_000_000  # places times panels, of both sides: one to two seconds
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 ATOM = 0.125  # of a panel's work that an atom makes
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
 SHARED = 7  # repetitions from which a step's panels are shared: fewer are soon gone through alone
 MARGIN = 1e-3  # in units of 1 / tilt
-FIRST_PANELS = 6
+FIRST_PANELS = 6  # of a level
 TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
 BEYOND = 8  # tilts above t
 
@@ -80,7 +80,7 @@ _SIGNS = (-1.0) ** np.arange(DEGREE)
 _HALVES = [
     ANALYSIS @ chebyshev.chebvander(0.5 * POINTS + at, DEGREE - 1) for at in (-0.5, 0.5)
 ]  # coefficients -> coefficients on the lower and the upper half of the panel
-MAX_PANELS = 240
+MAX_PANELS = 240  # of a level
 NARROWEST = 1e-14  # panel width, as a share of the largest edge
 GUARD = 3.0  # factor on estimated errors
 ROUNDING = 2e-15  # of a sample, Lebesgue's constant of POINTS included
@@ -461,7 +461,7 @@ def _repeated(start: Floats, kinks: Floats, count: int) -> Floats:
 
 
 LONG = 200  # steps in all that are gone through one by one
-RECURSIONS = 4
+RECURSIONS = 4  # each for the counts that the one before did not reach
 LEVEL_GOAL = 0.1  # relative error of delta aimed at, in units of the largest that is accepted
 TURNS = 64  # of a bisection
 

@@ -27,9 +27,9 @@ from mechc.errors import DeclarationError, suggestion
 from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
-MAX_COUNT = 10**12
+MAX_COUNT = 10**12  # steps of a composition
 MOST_BYTES = 1 << 28  # of a file with a run
-LEAST_RTOL = 1e-30
+LEAST_RTOL = 1e-30  # finer than any answer in doubles
 LEAST = math.ulp(0.0)  # positive double
 
 NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)

@@ -25,7 +25,7 @@ from mechc.loss.radial import radial_loss
 from mechc.protocol import Described, Floats, Kernel, Measure
 
 NAME = "radial"
-MOST_DIMENSIONS = 10_000
+MOST_DIMENSIONS = 10_000  # for which laws of a radius were tried
 PROBES = np.geomspace(1e-6, 1e6, 25)  # radii at which a profile is seen to be symmetric
 UNCERTIFIED = "the law of the loss is found by quadrature: there are no certified answers"
 

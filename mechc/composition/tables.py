@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 LEAST_RATIO, LOG_LEAST_RATIO = 1e-300, -690.0  # that doubles hold to all their digits; its log
 UNDERFLOW = 2e-323  # what a smaller number may be off
-MOST_INTEGERS = 4_000_000
+MOST_INTEGERS = 4_000_000  # masses of a lattice that are listed
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
 MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
 TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer

@@ -69,7 +69,7 @@ def _larger(event: Use, info: ParameterInfo) -> Iterator[Use]:
         yield other
 
 
-EPSILONS = (0.1, 0.5, 1.0, 3.0)
+EPSILONS = (0.1, 0.5, 1.0, 3.0)  # at which runs are compared
 LOOP = 64  # longest composition that is also built step by step
 
 

@@ -22,7 +22,7 @@ from mechc.verify.recheck.search import Search
 from mechc.verify.result import Check
 
 SHARES = (0.27, 0.45, 0.61, 0.78)  # of the outputs, at which distribution functions are compared
-MORE_SHARES = (0.02, 0.12, 0.35, 0.9, 0.97)
+MORE_SHARES = (0.02, 0.12, 0.35, 0.9, 0.97)  # of a full certificate, besides
 
 Row = tuple[str, str, float, Callable[[Check], None]]  # name, kind, tolerance, what to run
 

@@ -39,12 +39,12 @@ from mechc.verify.result import Check
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 COARSE = 24  # bits to which two moments are compared
 ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
-LATTICE = 1e-12
-NOTHING = 2.0**-200
+LATTICE = 1e-12  # of a loss on a lattice, relative
+NOTHING = 2.0**-200  # mass that is left where terms cancel
 UNBOUNDED_TILT = 16.0  # a tilt that an unbounded strip must allow
 FROM_END, TO_END = 0.02, 1e-10  # of an end of the strip, in widths of a side
-LIMIT = 1e-12
-SETTLED = 1e-9
+LIMIT = 1e-12  # of a limit, relative
+SETTLED = 1e-9  # change of a loss on the way to its limit, relative
 BEYOND_DOUBLES = 100_000  # halvings of the smallest double
 FARTHER = 64.0  # times as far as the outermost point
 

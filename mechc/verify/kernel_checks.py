@@ -25,15 +25,15 @@ from mechc.symbolic.parameters import Parameter
 from mechc.verify.balls.oracle import COARSE_STEP, Oracle
 from mechc.verify.result import Check
 
-VALUES = 1e-14
-CGF = 1e-13
-CDF = 1e-13
+VALUES = 1e-14  # relative tolerances: of values at points ...
+CGF = 1e-13  # ... of log moments ...
+CDF = 1e-13  # ... of distribution functions
 SPECIAL = 1e-13  # where the variable stands inside a Bessel, gamma or error function
 NEAR_ZERO = 0.1  # values below this are compared absolutely
 NEAR_ENDS = 4  # units in the last place within which an end of a branch may be rounded
-MOMENT_BITS = 72
+MOMENT_BITS = 72  # with which a moment is enclosed first
 SHARPER = (MOMENT_BITS, 2 * MOMENT_BITS, 4 * MOMENT_BITS)  # where M is small beside M(Re z)
-ACCURATE_BITS = 52
+ACCURATE_BITS = 52  # that are asked of it
 
 Raw = Callable[[Oracle, Any], Any]
 
@@ -329,7 +329,7 @@ def _doubtful(kernel: Any, code: int, targets: Sequence[float], theta: Any) -> l
 
 
 LOWEST_LOG = -700.0  # how deep into the tails
-CORNERS = 8
+CORNERS = 8  # of the typical ranges
 # shares off the border between two cases; the first and last are an ulp or two
 CLOSE = (-(2.0**-52), -(2.0**-31), 0.0, 2.0**-31, 2.0**-52)
 

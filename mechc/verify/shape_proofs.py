@@ -44,9 +44,9 @@ from mechc.verify.balls.infinity import AtInfinity, Unknown, slope, with_log_erf
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.balls.part import Part
 
-MAX_BOXES = 6000
-LARGEST_ROOT = 64
-BITS = 96
+MAX_BOXES = 6000  # of one proof
+LARGEST_ROOT = 64  # that SymPy multiplies out
+BITS = 96  # of proofs
 
 
 class Line:
@@ -369,10 +369,10 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
     return Verdict.PROVED
 
 
-UP, DOWN, FLAT = 1, -1, 0
-DOUBLINGS = 40
+UP, DOWN, FLAT = 1, -1, 0  # signs of the change
+DOUBLINGS = 40  # towards an end, finite or not
 NARROWINGS, NARROW = 60, 2.0**-40  # of the box around a mode, and the first one
-MAX_POINTS = 4000
+MAX_POINTS = 4000  # integers looked at one by one
 NEAREST = 4  # units in the last place, from an end
 
 

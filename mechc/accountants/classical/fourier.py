@@ -29,7 +29,7 @@ from mechc.numeric.logs import log1mexp, log_add, log_of
 
 _BYTES = 200  # of memory per mesh point, at the peak
 _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window leaves out
-_SMALLEST_WINDOW = 1e-3
+_SMALLEST_WINDOW = 1e-3  # nats
 
 
 class FourierAccountant:

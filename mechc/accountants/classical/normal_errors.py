@@ -111,7 +111,7 @@ def hermite_values(z: Floats, degree: int) -> Floats:
     return out
 
 
-_INDEPENDENT = 0.5583
+_INDEPENDENT = 0.5583  # of the theorem in the docstring, as the next line
 _IDENTICAL = ((0.4690, 0.0), (0.3322, 0.429), (0.3031, 0.646))  # (c, a) of c (b + a)
 
 
@@ -134,7 +134,7 @@ def berry_esseen_distance(composed: ComposedLoss, t: float) -> float:
 _SPLITS = np.linspace(0.01, 0.32, 32).tolist()  # values of e that are tried, of those in (0, 1/3)
 _PSI = 1.0253  # |Psi(t)| <= 1.0253 / (2 pi |t|) for the Prawitz kernel
 _CHI = 0.09916191  # sup over x > 0 of |cos x - 1 + x^2/2| / x^3
-_MAIN3, _MAIN4 = 14.1961 + 67.0415, 4.3394
+_MAIN3, _MAIN4 = 14.1961 + 67.0415, 4.3394  # of the terms in 1 / n^2, as published
 
 
 class Standardised(NamedTuple):
@@ -290,8 +290,8 @@ def _upper_gamma(a: float, x: float) -> float:
 
 CHORDS = 4096  # of an integral that is bounded from above
 SMALL_EXPONENT = 1e-3  # exponent that is left out there: differences of gamma functions lose digits
-_PRAWITZ = 1.0253 / math.pi
-_START, _END = 0.004, 12.0
+_PRAWITZ = _PSI / math.pi
+_START, _END = 0.004, 12.0  # frequencies u, see the docstring
 _EDGES = np.concatenate([[_START, 0.012, 0.036, 0.1, 0.25], np.arange(0.5, _END + 0.25, 0.5)])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _RHO = 3.0  # ellipse of the panels; its half width is 5/3 and its half height 4/3 of theirs

@@ -57,9 +57,9 @@ from mechc.protocol import Floats
 TURN = 9.0  # radians that the wave may turn in a panel of nodes
 UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
 LOOSE = 0.01  # ... over t, in the proof of decay: a g of 80 / t is seen through it
-MOST_PARTS, MOST_NODES = 400, 400_000
+MOST_PARTS, MOST_NODES = 400, 400_000  # of one panel; of all panels
 ROUNDS = 6  # of cutting into eight before
-MOST_FREQUENCIES = 200_000
+MOST_FREQUENCIES = 200_000  # of one contour
 FADED = -40.0  # log of |phi| at the last frequency, by an estimate ...
 DONE = -36.0  # ... and of what it makes of a term
 QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
@@ -502,7 +502,7 @@ DEEP = 9.0  # standard deviations from where on they are closer
 SHORT = 5.0  # times c, or 1, that a period need not be shorter than
 LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
 IMAGES = 46.0  # nats by which images are smaller than the answer
-MOST_PERIODS = 60
+MOST_PERIODS = 60  # of a grid, tried one after the other
 MOST_WORK = 5e7  # nodes times frequencies of a contour
 
 

@@ -25,7 +25,7 @@ from mechc.protocol import Floats
 
 Integers = NDArray[np.int64]
 
-_LARGEST = 1e15
+_LARGEST = 1e15  # tilt, where the strip has no end
 _SMALLEST = 1.0 / SQUARABLE  # 1/t^2 is still a double
 _SETTLED = 1e-13  # relative change of t at which Newton stops
 _UPWARD = math.log(3.0)  # of one step up: K' may grow exponentially beyond the root

@@ -373,7 +373,7 @@ def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floa
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
 UNRESOLVED = 9
 OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
-FACTS = 14
+FACTS = 14  # their number
 
 
 @subroutine("float64(float64)")

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 
 WORDS = {**MEANT, "steps": "count"}
-TOLERANCE = 1e-9
-MAX_TURNS = 200
+TOLERANCE = 1e-9  # of a parameter, relative
+MAX_TURNS = 200  # of a bracket or a search
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
 NEAR_STEP = 0.3  # log of a factor by which no guess gets that deep
 DEEPEST = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
 LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
-MAX_NEWTON = 50
+MAX_NEWTON = 50  # steps to the Gaussian of a point
 STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
 LARGE = 1e12  # of parameters without an end, farther than which nothing is tried
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 
 CELLS = 8  # of one width at first; those that allow the largest mu are halved
-MAX_SPLITS = 400
+MAX_SPLITS = 400  # of cells
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 MU_FOUND = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
-SMALL_DELTA = 1e-12
+SMALL_DELTA = 1e-12  # whose epsilon is where the profile is looked at last
 CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for

@@ -50,8 +50,8 @@ from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Run
 
-MAX_EVALUATIONS = 200
-LARGEST_EPSILON = 1e300
+MAX_EVALUATIONS = 200  # of delta in one search
+LARGEST_EPSILON = 1e300  # that is looked at
 BENT = 12  # evaluations up to which a slow search without an upper end lengthens its steps
 MAX_STEPS = 60  # outward steps from a root to its certified side
 GRAINS = 50.0  # from which on two values of log delta give a slope

@@ -56,9 +56,9 @@ def _meets(column: int, row: int) -> bool:
     return x**2 + (row / BOXES[1]) ** 2 <= 1.001
 
 
-POINTS = 32
+POINTS = 32  # Chebyshev points of a panel
 CUTS = (8, 64, 256, 1024)  # equal cells that a panel may be cut into
-_BITS = 128
+_BITS = 128  # of the tables of polynomials
 
 
 class Rule(NamedTuple):

@@ -16,7 +16,7 @@ from mechc.errors import NumericError
 from mechc.verify.balls.functions import Compiler, Function, Values
 from mechc.verify.balls.infinity import AtInfinity, Unknown, integral_factor, slope
 
-MAX_TERMS = 400_000
+MAX_TERMS = 400_000  # of a sum, before its tail is bounded
 
 
 def exact(values: Mapping[Symbol, Any]) -> dict[Symbol, Rational]:

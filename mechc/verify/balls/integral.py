@@ -110,7 +110,7 @@ def _derivative(function: Expr, x: Symbol, end: Expr, m: int) -> tuple[Expr, boo
     return derivative, sp.simplify(derivative.subs(x, end)) == 0
 
 
-LARGEST_BISECTION = 500
+LARGEST_BISECTION = 500  # boxes
 GUARD_BITS = 12  # tails are cut this far below the working precision
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 STRIDE = 6  # of places at which a tail is bounded

@@ -22,7 +22,7 @@ from mechc.verify.balls.density import Law
 from mechc.verify.balls.infinity import Unknown
 from mechc.verify.balls.part import Part
 
-MAX_POINTS = 200_000
+MAX_POINTS = 200_000  # integers of one sum
 POINTS_AT_ONCE = 16  # points after which the tail is looked at again
 
 

@@ -32,9 +32,9 @@ from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
-ATOM_BITS = 1200
-NUDGE = 2.0**-80
-COARSE_STEP = 2.0**-20
+ATOM_BITS = 1200  # masses that are differences keep some
+NUDGE = 2.0**-80  # relative change of a parameter in a difference quotient ...
+COARSE_STEP = 2.0**-20  # ... and where what is differenced has few digits
 
 
 def reversed_pair(declaration: Declaration) -> Declaration:

@@ -25,15 +25,15 @@ from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
 from mechc.verify.certified.epoch import Allocated
 
-RTOL = 1e-16
+RTOL = 1e-16  # width in log delta that is aimed at
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
 STATUS = "certified"
 WIDE = 5e-7  # half the relative width beyond which another route is tried
 MESHED_FIRST = 16  # steps for which meshes come first
 MOST_DISTINCT = 400  # distinct steps on a contour
 TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
-DOUBLINGS = 60
-OVERSHOOT = 1.1
+DOUBLINGS = 60  # of the distance from a guess of epsilon
+OVERSHOOT = 1.1  # of a step, in steps that the slope asks for
 SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 UNGUIDED = 1.0, -40.0  # tilt and log of the size where doubles tell neither
 

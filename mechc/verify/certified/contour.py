@@ -37,7 +37,7 @@ from mechc.verify.certified.integrand import Powers
 from mechc.verify.certified.moments import moments
 
 MAX_NODES, AFFORDABLE, FEWEST = 20_000, 12_000, 500  # nodes; moments at all of them
-TRIES = 5
+TRIES = 5  # tilts for the images, each nearer the contour
 TILTS = (2e-3, 4e3)  # between which contours lie
 CANCELLED = 5.0  # nats by which left images may exceed the answer
 BEARABLE = 7.0  # nats by which terms may

@@ -29,9 +29,9 @@ from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified.integrand import Powers, Slopes
 
-BITS = 64
+BITS = 64  # of the proof of decay
 TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
-SAMPLES = 160
+SAMPLES = 160  # places, even over a range
 OCTAVES = 100  # from the ends of a range towards zero or a finite end of the support
 HALVINGS = 3  # of a stretch on which a bound does not close
 BOXES = 1500  # into which a stretch is cut at most

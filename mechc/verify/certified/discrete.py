@@ -19,8 +19,8 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.verify.certified import mesh
 from mechc.verify.certified.contour import Law
 
-MAX_DEGREE = 200_000
-MAX_POINTS = 20_000
+MAX_DEGREE = 200_000  # of the product of polynomials
+MAX_POINTS = 20_000  # atoms of one law
 
 
 class Placed(NamedTuple):

@@ -26,7 +26,7 @@ from mechc.verify.certified.integrand import Powers
 
 ROOM = 16.0  # nats that the integrand may gain on the ellipse
 RULES = 4  # of whose multiples the numbers of points are
-MAX_PANELS = 20_000
+MAX_PANELS = 20_000  # of a moment
 AT_ONCE = 1000  # nodes in one product, for memory
 
 

@@ -16,7 +16,7 @@ from mechc.verify.balls.boxes import Box, Boxes, Open, between
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
 
-MAX_BOXES = 20_000
+MAX_BOXES = 20_000  # of one integral
 MOST_DOUBLINGS = 60  # doublings of the place from which on a tail is looked at as a whole
 
 

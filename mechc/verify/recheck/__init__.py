@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARED", "Kernel", "main", "recheck"]
 
-SCHEMA = 4
-PROTOCOL = 2
+SCHEMA = 4  # of certificates
+PROTOCOL = 2  # of kernels
 KINDS = {
     **dict.fromkeys((*VALUES, "loss_inverse", "cgf", "cdf", "atoms", "infinite_mass"), "values"),
     **dict.fromkeys(("lattice", "strip", "symmetry", "pieces", "coverage"), "identity"),
@@ -51,7 +51,7 @@ KINDS = {
 BRANCHES = {"branches", "pieces"}  # of a pair that is not a few outcomes
 NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
 LOOSEST = {"values": 1e-13, "identity": 1e-12, "proof": 0.0}
-MOST_POINTS = 10**7
+MOST_POINTS = 10**7  # that a check can have looked at
 
 
 def recheck(

@@ -19,7 +19,7 @@ from mechc.verify.recheck.kernel import TAILS, VALUES, Kernel
 from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Vector
 
 SLACK = 4.0  # room for the rounding of recorded errors
-MASS = 1e-9
+MASS = 1e-9  # room for the sum of masses, of doubles
 INTEGRAL = 1e-10  # relative error of what mpmath integrates here
 ROUNDING = 2.0**-50  # four roundings
 FLAT = 1e-33  # of the room for a loss: to 50 digits it does not move
@@ -27,7 +27,7 @@ NOTHING = 1e-40  # of two logs with 50 digits whose difference is zero
 MOST_LOST = 2.0**30  # roundings in the mass of an atom at the first vector
 SAMPLES = 160  # places besides
 NEXT = (0.02, 1e-4)  # to the ends of a strip, relative to them
-LARGEST = 1.7976931348623157e308
+LARGEST = 1.7976931348623157e308  # double
 VECTORS = 6  # vectors far from typical ones at which densities are integrated
 TYPICAL = 4  # vectors of a certificate, the first ones, at which nothing is refused
 ENOUGH = 3  # problems, after which no more are looked for

@@ -14,9 +14,9 @@ import sympy
 from mechc.verify.recheck.kernel import literal, words
 
 NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
-LOWEST = mpmath.mpf("-1e310")
-MOST_TERMS = 50_000
-ATOM_DIGITS = 360
+LOWEST = mpmath.mpf("-1e310")  # log that is told from nothing
+MOST_TERMS = 50_000  # of a sum
+ATOM_DIGITS = 360  # beyond the smallest double
 PATIENCE = 50  # negligible terms after which a sum ends
 
 

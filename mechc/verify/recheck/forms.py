@@ -18,7 +18,7 @@ from fractions import Fraction
 from operator import add, mul, sub
 from typing import Any
 
-PRIME = 2**61 - 1
+PRIME = 2**61 - 1  # modulus in which two formulas are compared
 Names = dict[str, int]
 EXACT: dict[type, Callable[[int, int], int]] = {
     ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: lambda a, b: a * pow(b, -1, PRIME),

@@ -17,9 +17,9 @@ RANGE = 8.0  # nats and radians over which 16 nodes integrate to the last digits
 NEGLIGIBLE = 50.0  # nats below the largest term
 NOTHING = -1e6  # log density next to which no power of a density counts
 OUTWARD, INWARD = 80, 18  # powers of two, and of four, that panels reach out and in
-MOST_PANELS, MOST_SUMMED = 600, 10_000
+MOST_PANELS, MOST_SUMMED = 600, 10_000  # of an integral; terms of a sum
 CANCELLED = 1e-7  # share of its terms below which a sum has lost too many digits
-DIGITS, INTEGRAL_DIGITS = 50, 25
+DIGITS, INTEGRAL_DIGITS = 50, 25  # of mpmath, at points and in integrals
 _ROOTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NODES_AT, _LOG_WEIGHTS = [mpmath.mpf(float(t)) / 2 + 0.5 for t in _ROOTS], np.log(_WEIGHTS / 2)
 

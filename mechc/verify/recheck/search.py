@@ -22,7 +22,7 @@ FARTHEST = -700.0  # log density beyond which nobody looks
 LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
 WIDEST = 40.0  # tilt beyond which a generating function may refuse
 HALVINGS = 45  # of a stretch in which a comparison turns
-SEED = 20240229
+SEED = 20240229  # any number; the kernel decides as well
 
 
 class Vector:
