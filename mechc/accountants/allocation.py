@@ -28,6 +28,7 @@ from mechc.accountants.contours.put import (
     CAP,
     CLOSE_CONTOURS,
     EDGE,
+    FLOOR,
     LASTING,
     WIDTH,
     Factors,
@@ -53,7 +54,6 @@ MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
 FEW, LASTS, SOME = 10, 20, 40  # steps whose law is made first; the same where contours do not fade
 NEGLIGIBLE = 28.0  # nats below the answer
-FLOOR = 1e-15  # mass beyond all panels
 GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
 MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...

@@ -90,7 +90,7 @@ ONE_BY_ONE = 12  # steps that auto composes one by one ...
 DISTINCT = 7  # ... if no more of them are different, whose kinks multiply ...
 SMOOTH = 6  # ... before it asks the contour, where losses have atoms or steps are fewer than this
 STRICT = 0.1  # share of rtol up to which so few steps are not composed one by one as well
-WIDEST = 1.0  # width in log delta of an answer that steers a search
+STEERING = 1.0  # width in log delta of an answer that steers a search
 FIRST = 0.75  # share of the work for a method that others stand behind
 BRIEF = 0.08  # for what is soon there, or others are sooner: contours of atoms, few steps, one loss
 SHARE_OF_FEW = 0.02  # for few steps one by one: the same
@@ -220,7 +220,7 @@ class Auto:
             target: a log delta, or nan: an answer that steers a search for it will do, because it
                 is narrow enough, or on one side of it.
         """
-        refused, rtol = "", self._rtol if target is None else WIDEST
+        refused, rtol = "", self._rtol if target is None else STEERING
         aim = math.nan if target is None else target
         for way in self._ways:
             try:
@@ -285,11 +285,7 @@ class Auto:
         return None
 
     def log_reversed(self, epsilon: float) -> float:
-        """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand.
-
-        Args:
-            epsilon: any real number.
-        """
+        """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand."""
         asked = (a for a in self._built.values() if isinstance(a, registry.BoundsReversed))
         return min((accountant.log_reversed(epsilon) for accountant in asked), default=0.0)
 

@@ -256,17 +256,7 @@ class Bands(NamedTuple):
 
 
 def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floats:
-    """Return lower bound, estimate and upper bound of epsilon at each count.
-
-    Args:
-        step: the one distinct step of a repetition.
-        counts: repetitions, increasing, all >= 1.
-        targets: log of the finite part of delta to stay under, and to exceed, shape (2, n).
-        widest: relative error of delta that is accepted.
-
-    Returns:
-        Shape (3, n), nan where there is no answer; everywhere for losses of another kind.
-    """
+    """As `recursion.epsilons`; nan everywhere for losses of another kind."""
     out = np.full((3, counts.size), np.nan)
     levels = int(counts[-1]) * step.count
     if levels > WORTH * counts.size or not targets.min() > LEAST_TARGET:

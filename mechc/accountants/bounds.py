@@ -164,13 +164,7 @@ def bound(steps: Sequence[Step], epsilon: float) -> Bound:
 
 
 def at_hand(steps: Sequence[Step], epsilon: float, why: str) -> Bound:
-    """Return bounds that what is spared of a query's work allows.
-
-    Args:
-        steps: distinct steps with counts.
-        epsilon: any real number.
-        why: what the answer is to say of the work.
-    """
+    """Return bounds that what is spared of a query's work allows, and say why no more."""
     lower, upper = -math.inf, 0.0
     try:
         with spared():

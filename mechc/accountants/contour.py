@@ -392,15 +392,9 @@ class ContourAccountant:
         return Bound(lower, root, upper, self.method, "proven", dict(answer.detail))
 
     def log_reversed(self, epsilon: float) -> float:
-        """Return an upper bound on log delta(epsilon) of the reversed pair by the contours at hand.
+        """Return an upper bound on log delta of the reversed pair, 0 where no contour tells.
 
         It is 1 - exp(epsilon) (1 - delta(-epsilon)), of which most digits cancel.
-
-        Args:
-            epsilon: any real number.
-
-        Returns:
-            The bound, 0 where no contour tells.
         """
         least, size = 0.0, math.exp(min(epsilon, 700.0))
         for known, _ in self._forward.contours:

@@ -548,7 +548,7 @@ NATS = 12.0  # nats beyond the rarity of a loss that its tilts should make up fo
 HOPELESS = 300.0  # nats of the rest beyond what may be neglected at which levels end
 WORK = 60_000_000  # node evaluations for all brackets together
 REST = 0.002  # share of rtol that everything that is only bounded may cost
-ROUGH = 1e-3  # width that is still better than what one contour would give
+WORTH_LEVELS = 1e-3  # width that is still better than what one contour would give
 LIMIT = "rounding of the density of large losses"
 PARTITION = 1e-10  # relative error of masses cut by chi
 NOTHING = (-math.inf, -math.inf, -math.inf)
@@ -702,7 +702,7 @@ def by_largest_losses(
     except (UnsupportedError, NumericError):
         return None
     answer = jumps.answer(epsilon)
-    if not answer.width <= ROUGH:
+    if not answer.width <= WORTH_LEVELS:
         return None
     if answer.width > rtol:
         answer.detail["limit"] = LIMIT

@@ -156,9 +156,7 @@ MOST_COUNTS = 1_000_000  # of one table
 def grouped(command: Callable[..., T], end: Callable[[typer.Context, T], None]) -> Any:
     """Spread the groups among the arguments of a command over options of its own.
 
-    Args:
-        command: it.
-        end: what becomes of its answer; to be printed as JSON is an option more.
+    `end` takes its answer; to be printed as JSON is an option more.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -209,11 +207,7 @@ class Settings(Sample):
     settings: Set = None
 
     def open(self, missing: str | None = "") -> tuple[Mechanism, dict[str, float]]:
-        """Return the mechanism, compiled with a progress display, and the parameters given.
-
-        Args:
-            missing: the parameter that is not given; None for any.
-        """
+        """Return the mechanism, compiled, and its parameters: all but a missing one (None: any)."""
         from mechc.cli.progress import compiling
 
         values = values_of(self.settings)

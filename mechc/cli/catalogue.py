@@ -29,11 +29,7 @@ WIDE = 130  # characters of a line from which on there is room for all columns
 
 
 def rows(compile_missing: bool = False) -> list[Row]:
-    """Return what is known about each mechanism that can be named, empty where it is not.
-
-    Args:
-        compile_missing: compile those that have no kernel yet, which takes seconds for each.
-    """
+    """Return what is known about each mechanism that can be named, empty if it is not compiled."""
     found = []
     for name in catalog.available():
         known = {**dict.fromkeys(HEADINGS, ""), "name": name, "about": _first_line(name)}
@@ -48,12 +44,7 @@ def rows(compile_missing: bool = False) -> list[Row]:
 
 
 def table(found: list[Row], room: int) -> Table:
-    """Return rows for a terminal, without columns that are empty; few where there is little room.
-
-    Args:
-        found: the rows.
-        room: characters of a line.
-    """
+    """Return rows for a terminal of so many characters, without columns that are empty."""
     made = Table(box=None, pad_edge=False, expand=True)
     left_out = {"parameters"} if room >= WIDE else HEADINGS.keys() - {"name", "claim", "about"}
     shown = [w for w in HEADINGS if w not in left_out and any(row[w] for row in found)]

@@ -48,13 +48,7 @@ Answers = dict[str, tuple[Bound | str, float]]
 
 
 def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> Answers:
-    """Return all methods' answers, or refusals in words, with the seconds they took, by label.
-
-    Args:
-        run: the composition.
-        epsilon: ask for delta at this epsilon, or
-        delta: ask for epsilon at this delta.
-    """
+    """Return all methods' answers, or refusals in words, with seconds: to epsilon, or to delta."""
     asked: list[Question] = [("auto", {})]
     for known in methods():
         asked += VARIANTS.get(known.name, ((known.name, {}),))

@@ -41,12 +41,7 @@ class Run(NamedTuple):
 
 
 def run(out: Console, folder: Path) -> None:
-    """Run the whole line once and print every stage.
-
-    Args:
-        out: terminal to print to.
-        folder: where the emitted kernel and the figure go.
-    """
+    """Run the whole line once, print every stage, and write kernel and figure."""
     start = time.perf_counter()
     with _second_process(out):
         huber = _compile(out, folder)

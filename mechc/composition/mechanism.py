@@ -506,11 +506,7 @@ class WithoutKernel(Mechanism):
         return type(self), (self.base, *self.numbers)
 
     def bind(self, **values: Any) -> Mechanism:
-        """Return this with some parameters fixed and the others still open.
-
-        Args:
-            values: numbers by name, each in the domain of its parameter.
-        """
+        """Return this with some parameters fixed and the others still open."""
         return type(self)(self.base.bind(**values), *self.numbers)
 
     @cached_property

@@ -18,15 +18,9 @@ def root(
     f: Callable[[float], float], a: float, b: float, *, xtol: float = 2e-12, rtol: float = 4 * EPS,
     turns: int = 100,
 ) -> float:  # fmt: skip
-    """Return where a function changes its sign, to within xtol + rtol times the place.
+    """Return where f changes its sign between a and b, to within xtol + rtol times the place.
 
-    Args:
-        f: the function, of different signs at a and b.
-        a: one end.
-        b: the other.
-        xtol: absolute tolerance.
-        rtol: relative tolerance.
-        turns: after so many steps the best place so far is returned.
+    Or the best place after so many `turns`.
 
     Raises:
         NumericError: the signs at a and b are the same, or a value is nan.
@@ -79,16 +73,10 @@ def lowest(
     f: Callable[[float], float], a: float, b: float, *, xtol: float = 1e-5,
     inside: float | None = None,
 ) -> tuple[float, float]:  # fmt: skip
-    """Return where a function is least between two places, to within xtol, and its value.
+    """Return where f is least between a and b > a, to within xtol, and its value.
 
-    By golden sections. Of several minima one; the ends themselves are not tried.
-
-    Args:
-        f: the function; an infinite value is never the least.
-        a: the lower end.
-        b: the upper end.
-        xtol: absolute tolerance.
-        inside: a place between them where the function is less than at both, if one is known.
+    By golden sections, perhaps from a place inside where f is less than at both ends. Of several
+    minima one; the ends themselves are not tried, and an infinite value is never the least.
     """
     best = a + GOLDEN * (b - a) if inside is None else inside
     least = f(best)

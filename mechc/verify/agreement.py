@@ -99,13 +99,7 @@ class Report:
 
 
 def check(run: Run, epsilons: Sequence[float] = EPSILONS, certified: bool = False) -> Report:
-    """Compare all methods with each other and with what must hold.
-
-    Args:
-        run: a composition.
-        epsilons: where.
-        certified: include the certified answer (slower; needs python-flint).
-    """
+    """Compare all methods with each other and with what must hold; certified answers, if asked."""
     made = [*comparisons(run, epsilons, _ask)]
     for epsilon in epsilons:
         made += [*_methods(run, epsilon, certified), *_statements(run, epsilon)]

@@ -45,7 +45,7 @@ from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
-BLOCK = 32  # counts between fresh starts of the powers of phi
+FRESH_COUNTS = 32  # counts between fresh starts of the powers of phi
 TURNS = 50  # Newton steps or halvings to the root
 OUTWARD, NEWTON = 16, 8  # steps to a certified side, those by Newton's method first
 ROOM = 1.001  # lest the width, a little larger there, takes another step
@@ -166,7 +166,7 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     """
     y = h * np.arange(1.0, re.size + 1.0)
     phases = np.sum(size * (np.abs(re) + 2.0 * np.abs(im)))
-    total = np.sum(size) * (16.0 + 4.0 * re.size + 4.0 * BLOCK + error / EPS)
+    total = np.sum(size) * (16.0 + 4.0 * re.size + 4.0 * FRESH_COUNTS + error / EPS)
     total += n * phases + 2.0 * np.sum(size * y) * (n * abs(mean) + epsilon)
     return 2.0 * EPS * total, np.sum(size * y * y)
 
@@ -312,8 +312,8 @@ def invert(  # type: ignore[no-untyped-def]
                 for j in range(re.size):
                     power[j] = np.exp(gap * complex(re[j], im[j]))
             _terms(n, re, im, w, v, g, b, size)
-            most = counts[min(m + BLOCK, counts.size - 1)]
-            stale, cap = BLOCK, 4.0 * abs(start) + 1.0
+            most = counts[min(m + FRESH_COUNTS, counts.size - 1)]
+            stale, cap = FRESH_COUNTS, 4.0 * abs(start) + 1.0
             error, reach = 2.0 * grown(most * facts[NOISE_M]), cap + facts[STEP]
             noise, last[BEND] = bounds_on_sum(most, re, im, size, h, mean, reach, error)
             last[NOISE] = noise + 4.0 * EPS * first

@@ -54,7 +54,7 @@ GUESSES = 16  # values that secants try, from the middle of the typical range
 LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
 MAX_NEWTON = 50  # steps to the Gaussian of a point
 STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
-LARGE = 1e12  # of parameters without an end, farther than which nothing is tried
+FARTHEST_VALUE = 1e12  # of parameters without an end, farther than which nothing is tried
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
@@ -472,7 +472,7 @@ def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
     if lo > info.lo > -math.inf and lo - info.lo > 1e-12:
         new_lo = info.lo + (lo - info.lo) / 4.0
     if math.isinf(info.hi) or info.integer:
-        new_hi = min(hi * 4, info.hi) if hi < LARGE else hi
+        new_hi = min(hi * 4, info.hi) if hi < FARTHEST_VALUE else hi
     elif info.hi - hi > 1e-12 * abs(info.hi):
         new_hi = hi + 0.75 * (info.hi - hi) if info.hi_open else info.hi
     return (math.floor(new_lo), math.ceil(new_hi)) if info.integer else (new_lo, new_hi)

@@ -61,7 +61,7 @@ MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
 FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
-LARGE = 1e12  # tilt beyond which no order is asked for
+FARTHEST_TILT = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
 NEAR_ONE = -1e-3  # the same where what is left of it is asked too
@@ -185,7 +185,7 @@ def _bounded_in(evaluation: Evaluation, direction: str, top: float) -> tuple[flo
 
     end = 1.0
     k(end)
-    while top / (1.0 + end) > best and end < LARGE:
+    while top / (1.0 + end) > best and end < FARTHEST_TILT:
         end *= 2.0
         k(end)
     ends = [0.0, *(end * 2.0**-i for i in range(80) if end * 2.0**-i > 1e-3)]

@@ -178,12 +178,7 @@ class Tournament(Recorded):
                 "entrants": [entrant.record() for entrant in self.entrants]}  # fmt: skip
 
     def plot(self, path: str | os.PathLike[str] | None = None, **how: Any) -> Figure:
-        """Draw the errors of all that have an answer (optional extra `plot`).
-
-        Args:
-            path: file to write as well; its suffix decides the format.
-            how: `ax=` to draw into.
-        """
+        """Draw the errors of all that have an answer (optional extra `plot`), `ax=` for where."""
         from mechc.report import plot
 
         shown = [e for e in self.entrants if e.event is not None]

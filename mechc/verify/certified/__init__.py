@@ -23,7 +23,7 @@ from mechc.errors import DeclarationError, MechcError, NumericError, Unsupported
 from mechc.protocol import Measure, Run
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
-from mechc.verify.certified.epoch import Allocated
+from mechc.verify.certified.epoch import SMALLEST, Allocated
 
 RTOL = 1e-16  # width in log delta that is aimed at
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
@@ -34,7 +34,6 @@ MOST_DISTINCT = 400  # distinct steps on a contour
 TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60  # of the distance from a guess of epsilon
 OVERSHOOT = 1.1  # of a step, in steps that the slope asks for
-SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 UNGUIDED = 1.0, -40.0  # tilt and log of the size where doubles tell neither
 
 
@@ -230,9 +229,7 @@ class Answers:
     def epsilon(self, log_delta: float, guess: float) -> Bound:
         """Bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_delta.
 
-        Args:
-            log_delta: target.
-            guess: from which the bracket is opened outward.
+        The bracket is opened outward from a guess.
 
         Raises:
             NumericError: no bracket is found.

@@ -18,9 +18,9 @@ from flint import arb, arb_poly, ctx, fmpz_poly
 from mechc.errors import NumericError, UnsupportedError
 from mechc.verify.certified import mesh
 from mechc.verify.certified.contour import Law
+from mechc.verify.certified.mesh import MAX_POINTS
 
 MAX_DEGREE = 200_000  # of the product of polynomials
-MAX_POINTS = 20_000  # atoms of one law
 
 
 class Placed(NamedTuple):

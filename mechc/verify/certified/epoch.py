@@ -34,7 +34,7 @@ MOST_NODES = 5000  # nodes
 ROOM = 4.0  # nats between the aim and each error
 FREQUENCIES, HIGHEST = 1.1, 200  # ratio of those at which a bound is tried, and how many
 FADED, BELOW, POINTS = 0.8, 32.0, 1024  # |f| from where on `decay` serves, and points before that
-SMALLEST = -3000.0  # log of a delta that is aimed at
+SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 
 
 class Allocated:

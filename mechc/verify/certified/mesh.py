@@ -43,7 +43,7 @@ from mechc.verify.certified import contour
 
 MAX_PANELS = 6000  # of one piece
 MOST_LAWS = 16  # distinct steps
-MAX_POINTS = 20_000  # of the integers that matter
+MAX_POINTS = 20_000  # atoms of one law that matter, on either side of zero
 NEGLIGIBLE = 1e-14  # share of the tilted mass that is left out
 PRECISE = 1e-11  # relative error of masses asked for
 CERTAIN = 24  # bits to which the width of a panel is known

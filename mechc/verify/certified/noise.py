@@ -21,10 +21,10 @@ from mechc.declare.declaration import Declaration
 from mechc.errors import NumericError
 from mechc.protocol import Measure
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.balls.part import WHOLE
 
 BITS = 96  # of every integral
 CLOSEST, WIDER, MOST = 1e-15, 8.0, 14  # reach around a guess in spreads, its growth, how often
-WHOLE = -math.inf, math.inf
 Closed = Callable[[float], tuple[float, float]]  # an interval of outputs, by how far it reaches
 
 

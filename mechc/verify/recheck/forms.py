@@ -35,12 +35,7 @@ def is_selection(function: ast.FunctionDef) -> bool:
 
 
 def is_same(array: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef]) -> bool:
-    """Whether each element of out is the scalar function of that of the array.
-
-    Args:
-        array: a function of an array of outputs or losses, theta and out.
-        functions: all of the kernel by name, with the scalar one.
-    """
+    """Whether each element of out is the scalar function of that of outputs or losses."""
     try:
         xs, thetas, out = (a.arg for a in array.args.args)
         here = _Point(ast.unparse(array), functions, xs, out)  # so that no text knows its own point
