@@ -47,6 +47,8 @@ TAG = "tag"
 """Key of CAPABILITIES: the last parameter is an index that the output also tells."""
 
 Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+Integers = NDArray[np.int64]
 
 
 class Measure(StrEnum):

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.discretise import GridLaw
@@ -30,9 +29,7 @@ from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
 from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import U
-from mechc.protocol import Floats
-
-Complexes = NDArray[np.complex128]
+from mechc.protocol import Complexes, Floats
 
 TRANSFORM, PAYOFF = 10.0, 1.0  # work for one point of a transform or of a power, and of a payoff
 

@@ -44,7 +44,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import FREQUENCY, HIGHEST, log_phi, smoothness
 from mechc.accountants.contours.columns import LARGEST_TILT
@@ -71,9 +70,7 @@ from mechc.loss.truncated_loss import Band, Edges, LogDensity
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log_add, log_peak, log_subtract
 from mechc.numeric.rounding import EPS
-from mechc.protocol import Floats
-
-Complexes = NDArray[np.complex128]
+from mechc.protocol import Complexes, Floats
 
 LOWEST_LOG = -700.0  # that doubles hold
 FIRST_ORDER = -100.0  # log of the odds of a large loss below which two of them are nothing beside

@@ -49,15 +49,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import platformdirs
-from numpy.typing import NDArray
 
 from mechc import __version__
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import closure
 from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
-
-Floats = NDArray[np.float64]
 
 PARTS = ("requests", "kernels", "derived")  # of the directory
 SEAL = "seal"  # suffix of the file with the digest
@@ -356,9 +353,7 @@ def _write(path: Path, text: str) -> None:
         if not folder.exists():
             folder.mkdir(0o700, exist_ok=True)
     for left in (*path.parent.glob(".writing-*"), *path.parent.glob(f"*{UNFINISHED}*")):
-        with contextlib.suppress(
-            OSError
-        ):  # of writers that were killed, long enough ago to be sure
+        with contextlib.suppress(OSError):  # of writers that were killed, long ago
             if left.stat().st_mtime < time.time() - ABANDONED:
                 left.unlink()
     write_whole(path, text)

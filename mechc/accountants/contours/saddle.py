@@ -14,16 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import LEAST, exponentials
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import SQUARABLE
-from mechc.protocol import Floats
-
-Integers = NDArray[np.int64]
+from mechc.protocol import Floats, Integers
 
 _LARGEST = 1e15  # tilt, where the strip has no end
 _SMALLEST = 1.0 / SQUARABLE  # 1/t^2 is still a double

@@ -34,7 +34,6 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.placement import Placement
@@ -45,9 +44,7 @@ from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS, SQUARABLE
-from mechc.protocol import Floats
-
-Complexes = NDArray[np.complex128]
+from mechc.protocol import Complexes, Floats
 
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum

@@ -36,10 +36,7 @@ from mechc.loss.quadrature.rule import (
 )
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import EPS
-from mechc.protocol import Kernel
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from mechc.protocol import Floats, Integers, Kernel
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum

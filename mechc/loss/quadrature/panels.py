@@ -17,15 +17,12 @@ from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
-from mechc.protocol import Kernel
+from mechc.protocol import Floats, Integers, Kernel
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Density = Callable[[Floats], Floats]
 Climb = tuple[Floats, Floats, tuple[int, int, int]]
 

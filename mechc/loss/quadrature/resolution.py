@@ -15,15 +15,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
 from mechc.loss.quadrature.rule import NODES, ORDER, PROBE, WEIGHTS
 from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import EPS, U
+from mechc.protocol import Floats, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Edges = dict[
     tuple[int, int], list[float]
 ]  # outwards from the lower (0) or upper (1) end of a branch
