@@ -15,6 +15,7 @@ import numpy as np
 
 from mechc.errors import InternalError
 from mechc.loss.moments import log_total
+from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -96,11 +97,7 @@ def agreed(closed: float, found: LogMass, label: str) -> LogMass:
 
 def log_complement(log_mass: float) -> float:
     """Return log(1 - mass), -inf for a mass that is one in doubles."""
-    if log_mass >= -CERTAIN:
-        return -math.inf
-    if log_mass > -math.log(2.0):
-        return math.log(-math.expm1(log_mass))
-    return math.log1p(-math.exp(log_mass))
+    return -math.inf if log_mass >= -CERTAIN else log1mexp(log_mass)
 
 
 def log_rate(masses: Iterable[tuple[float, int]]) -> float:
