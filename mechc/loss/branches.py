@@ -668,11 +668,12 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
         width = widths[np.maximum(np.searchsorted(starts, x, side="right") - 1, 0)]
         step = np.minimum(room / 4.0, OF_PANEL * width) + 1e-300
         slope = np.zeros(x.size)
-        with np.errstate(invalid="ignore"):  # next to an end where the loss is infinite
+        with np.errstate(invalid="ignore"):
             for m, weight in ((1, 0.75), (2, -0.15), (3, 1.0 / 60.0)):
                 change = losses_at(source, x + m * step) - losses_at(source, x - m * step)
                 slope += weight * change
-        slope[np.isnan(slope)] = math.inf
+        # next to an end, where the loss is infinite or doubles do not tell outputs apart
+        slope[~(np.abs(slope) > 0.0)] = math.inf
         (log_f,) = log_densities(source.kernel, source.theta, x, "q" if reverse else "p")
         with np.errstate(divide="ignore", invalid="ignore"):
             out[inside] += np.exp(log_f) * step / np.abs(slope)
