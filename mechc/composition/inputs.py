@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from sys import float_info
@@ -342,6 +343,7 @@ def from_log(bound: Bound) -> Bound:
     return Bound(lower, estimate, upper, bound.method, bound.status, bound.detail)
 
 
+@dataclass(eq=False)
 class Question:
     """What has been computed for the question at hand: laws, contours and meshes that grow.
 
@@ -354,10 +356,8 @@ class Question:
         evaluations: evaluations by composition, method and options.
     """
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.laws: dict[Any, Any] = {}
-        self.evaluations: dict[Any, Any] = {}
+    laws: dict[Any, Any] = field(default_factory=dict)
+    evaluations: dict[Any, Any] = field(default_factory=dict)
 
 
 _current: ContextVar[Question | None] = ContextVar("question", default=None)
