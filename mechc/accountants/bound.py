@@ -277,10 +277,9 @@ class Bound(Recorded):
         return made
 
 
-def as_table(rows: Iterable[Sequence[Any]], head: Sequence[str] = ()) -> str:
+def as_table(rows: Iterable[Sequence[Any]], head: Sequence[str]) -> str:
     """Return rows as an HTML table for notebooks, everything escaped."""
-    lines = [("th", head)] if head else []
-    lines += [("td", tuple(row)) for row in rows]
+    lines = [("th", tuple(head)), *(("td", tuple(row)) for row in rows)]
     body = "".join(
         f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in row)}</tr>"
         for tag, row in lines

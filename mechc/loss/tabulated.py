@@ -250,11 +250,11 @@ class Tabulated(Offered):
     """
 
     def __init__(
-        self, log_q: Table, masses: tuple[float, float], name: str, rate: float = 1.0,
+        self, log_q: Table, masses: tuple[float, float], name: str,
         top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
     ) -> None:  # fmt: skip
         """Hold the numbers."""
-        self.log_q, self.masses, self.NAME, self.rate, self.top = log_q, masses, name, rate, top
+        self.log_q, self.masses, self.NAME, self.rate, self.top = log_q, masses, name, 1.0, top
         self.jumps, self.points = jumps, points
 
     def sampled(self, rate: float) -> Tabulated:
