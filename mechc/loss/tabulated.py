@@ -276,7 +276,9 @@ class Tabulated(Offered):
         """Write the losses at x."""
         plain = x if self.top == math.inf else self.top * np.tanh(x)
         if self.rate < 1.0:  # far beyond all panels no exponential
-            plain = np.log1p(self.rate * np.expm1(np.minimum(plain, HIGHEST)))
+            plain = np.minimum(plain, HIGHEST)
+            small = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + plain)
+            plain = np.where(plain < -1.0, small, np.log1p(self.rate * np.expm1(plain)))
         out[:] = plain
 
     def loss(self, x: float, theta: Floats) -> float:
@@ -288,7 +290,10 @@ class Tabulated(Offered):
     def loss_inverse_many(self, branch: int, loss: Floats, theta: Floats, out: Floats) -> None:
         """Write where the loss has these values."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            plain = loss if self.rate == 1.0 else np.log1p(np.expm1(loss) / self.rate)
+            plain = loss
+            if self.rate < 1.0:
+                small = np.log((np.exp(loss) - (1.0 - self.rate)) / self.rate)
+                plain = np.where(loss < -1.0, small, np.log1p(np.expm1(loss) / self.rate))
             out[:] = plain if self.top == math.inf else np.arctanh(plain / self.top)
 
     def branches(self, theta: Floats) -> Floats:

@@ -28,6 +28,16 @@ def test_gaussian_noise_is_the_same_in_every_dimension(dimension):
         assert found.upper - found.lower < 1e-7
 
 
+def test_a_sample_that_lacks_next_to_nothing():
+    """Poisson sampling lowers delta(0) by the rate, which is exact also next to one."""
+    plain = mechc.radial(mechc.load("laplace"), 2)(scale=1.0, sensitivity=20.0)
+    whole = plain.delta(0.0)
+    for rate in (0.5, 1.0 - 1e-9, 1.0 - 1e-15):
+        found = mechc.poisson(plain, rate).delta(0.0)
+        assert found.lower <= rate * whole.upper and rate * whole.lower <= found.upper
+        assert found.width < 1e-7
+
+
 def laplace_delta(dimension, distance, scale, epsilon):
     """In prolate spheroidal coordinates the loss is tau D / scale, and the other one integrates."""
     nu, z = mp.mpf(dimension - 2) / 2, mp.mpf(distance) / (2 * scale)
