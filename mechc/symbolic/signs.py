@@ -33,6 +33,7 @@ from mechc.symbolic.functions import atan2, clamped, expm1c, log_mix, sinhc
 from mechc.symbolic.rewrite import MOST_FACTORED, factored, fraction, monomials
 
 MOST_EXPANDED = 12  # terms of which two may be left
+MOST_BENT = 4  # degree of polynomials whose curvature is looked at
 MOST_BOUNDED = 4  # exponentials that are replaced by 0 or 1
 MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a second
 
@@ -524,6 +525,12 @@ def _by_monomials(expr: Expr, facts: Facts) -> int | None:
 
 def _one_sign(expr: Expr) -> int | None:
     signs = {_assumed(term) for term in Add.make_args(expr)}
+    if len(signs) > 1 and any(power.is_number for power in expr.atoms(Pow)):  # sqrt(3) a - a
+        together: dict[Expr, Expr] = {}
+        for term in Add.make_args(expr):
+            number, rest = term.as_independent(*term.free_symbols)
+            together[rest] = together.get(rest, S.Zero) + number
+        signs = {_assumed(number * rest) for rest, number in together.items()} - {0}
     return signs.pop() if len(signs) == 1 else None
 
 
@@ -545,6 +552,43 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
         if proved(discriminant, facts) == -1 and (leading := proved(a, facts)) is not None:
             return leading
     return None
+
+
+def _by_values_at_ends(expr: Expr, facts: Facts) -> int | None:
+    """A polynomial that rises or falls, by one end of an interval; one that is bent, by both."""
+
+    def place(symbol: Expr) -> tuple[bool, str]:
+        return symbol != facts.variable, str(symbol)
+
+    for x in sorted(expr.free_symbols, key=place):
+        if not expr.is_polynomial(x) or not 1 < sp.degree(expr, x) <= MOST_BENT:
+            continue
+        # an end that brings back what comes earlier would run in circles
+        ends = [[e for e in side if all(place(s) > place(x) for s in e.free_symbols)]
+                for side in _ends_of(x, facts)]  # fmt: skip
+        if not all(ends):
+            continue
+        seen = [{weak_sign(expr.subs(x, end), facts) for end in side} for side in ends]
+        slope = proved(sp.expand(expr.diff(x)), facts)
+        bends = proved(sp.expand(expr.diff(x, 2)), facts)
+        for s in (1, -1):
+            first, last = ({0, s} & side for side in (seen if slope == s else seen[::-1]))
+            if (slope and first) or (bends == -s and first and last):
+                return s
+    return None
+
+
+def _ends_of(x: Expr, facts: Facts) -> list[list[Expr]]:
+    """What a symbol is known to be above, and below."""
+    found: list[list[Expr]] = [[S.Zero] if x.is_positive else [], []]
+    if x == facts.variable:
+        found = [list(side) for side in facts.interval]
+    for known, value in facts.known:
+        gap = sp.expand(known * value)
+        slope = gap.coeff(x)
+        if slope.is_number and slope != 0 and not (gap - slope * x).has(x):
+            found[0 if slope > 0 else 1].append(x - gap / slope)
+    return [[sp.expand(e) for e in side if not e.is_infinite] for side in found]
 
 
 def _by_wave(expr: Expr, facts: Facts) -> int | None:
@@ -591,5 +635,6 @@ _RULES = (
     _by_wave,
     _by_monomials,
     _by_discriminant,
+    _by_values_at_ends,
     _by_range,
 )

@@ -206,6 +206,11 @@ def two_steps(p, q, weight, epsilon):
         # the sign of a decides which tail is which, and 2 - erfc(u) is erfc(-u)
         ("exp(-x**2/2)*erfc(-a*x/sqrt(2))/sqrt(2*pi)", ("-oo", "oo"), {"a": 1.5}, -12.0,
          lambda x: np.exp(-x * x / 2) * erfc(-1.5 * x / math.sqrt(2)) / math.sqrt(2 * math.pi)),
+        # a sum of three uniform variables, whose middle piece is concave and vanishes outside it
+        ("where(abs(x) < w/2, 3/4 - (x/w)**2, where(abs(x) < 3*w/2, (3/2 - abs(x)/w)**2/2, 0))/w",
+         ("-oo", "oo"), {"w": 4.0}, -6.0,
+         lambda x: np.where(np.abs(x) < 2, 0.75 - x * x / 16, np.clip(1.5 - np.abs(x) / 4, 0, 3)**2
+                            / 2) / 4),
     ],
 )  # fmt: skip
 def test_two_steps_with_uneven_tails(noise, support, values, lowest, formula):

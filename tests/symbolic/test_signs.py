@@ -66,6 +66,16 @@ DOMAINS = facts_of((q,))
         # negative at a = 1/100: the gamma function of the first argument plus one is
         (binomial(a - Rational(8, 5), a / 2 - Rational(4, 5)), Facts(), None),
         (binomial(a + b, a), Facts(), 1),
+        (sqrt(3) * a - a, Facts(), 1),
+        # concave, between ends at which it is positive or zero; rising; convex
+        (3 * a**2 - 4 * x**2, Facts().within(x, -a / 2, a / 2), 1),
+        (3 * a**2 - 4 * x**2, Facts().within(x, -sqrt(3) * a / 2, a / 2), 1),
+        (3 * a**2 - 4 * x**2, Facts().within(x, -a / 2, a), None),
+        (4 * a**3 - 6 * a * x**2 - 3 * x**3, Facts().within(x, -a, 0), 1),
+        (x**2 - a * x - a**2, Facts().within(x, 0, a), -1),
+        # -6 a^2 + 12 a b - 4 b^2 for a < b < 2 a
+        (12 * a * b - 6 * a**2 - 4 * b**2, Facts().assume(b - a, 1).assume(2 * a - b, 1), 1),
+        (12 * a * b - 6 * a**2 - 4 * b**2, Facts().assume(3 * a - b, 1), None),
     ],
 )
 def test_sign(expr, facts, expected):

@@ -167,7 +167,7 @@ class Sample:
         for end, sign in zip(ends, (1, -1), strict=True):
             if not mpmath.isfinite(end):
                 continue
-            width = min(self._scale(region, end, sign), ends[1] - ends[0])
+            width = self._scale(region, end, sign, ends[1] - ends[0])
             x = mpf(float(end + sign * BESIDE * width))
             if not ends[0] < x < ends[1]:
                 continue
@@ -200,18 +200,21 @@ class Sample:
         else:
             yield from (lo + f * (hi - lo) for f in FRACTIONS)
 
-    def _scale(self, region: Region, start: Any, sign: int) -> Any:
-        """A power of two over which the log density falls by about one."""
+    def _scale(self, region: Region, start: Any, sign: int, most: float = 2.0**60) -> Any:
+        """A power of two over which the log density falls by about one; at most the given width."""
         width, here = mpf(1), self._log_mass(region, start + sign * mpf(1) / 1024)
 
         def fell(w: Any) -> bool:
             return bool(self._log_mass(region, start + sign * w) < here - 1)
 
-        for _ in range(60):
-            if fell(width) and not fell(width / 2):
-                break
-            width = width / 2 if fell(width) else width * 2
-        return width
+        if fell(width):
+            while width > 2.0**-60 and fell(width / 2):
+                width /= 2
+        else:
+            while width < most and not fell(2 * width):
+                width *= 2
+            width *= 2
+        return min(width, most)
 
     def _log_mass(self, region: Region, x: Any) -> Any:
         return max(self.log(region.p, x), self.log(region.q, x))
