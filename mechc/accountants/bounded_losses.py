@@ -18,7 +18,7 @@ floor, for several t at once. Only cells in a window are kept:
   ever exceeds epsilon + A, with -A the window's lower end, or exp(n max(K(t), 0) - t (epsilon + A))
   (Doob's inequality for the martingale exp(t S_j - j K(t))).
 
-The compiled passage through all levels of `banded`, and the inversion at those asked for.
+One compiled pass goes through all levels, and inverts those asked for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Numerical composition of privacy loss distributions with proven relative bounds.
 
-Every step's loss is put on one mesh twice, by a dominating and by a dominated law (`loss.grid`),
-both are composed by a tilted transform (`fft`), and what the finite period aliases is
-bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the logarithm of the upper
+Every step's loss is put on one mesh twice, by a dominating and by a dominated law
+(`loss.discretise`), both are composed by a tilted transform (`fft`), and what the finite period
+aliases is bounded and subtracted. The discretisation adds k h^2 t(t+1)/12 to the log of the upper
 value and takes about k h^2 t(t+1)/15 from the lower one (1/24 where pools are as wide as the mesh,
 1/6 where twice), t being the saddle point: that is what the mesh is chosen by. Where all losses are
 lattices, there is no discretisation. Where rare large losses meet many small ones no tilt

@@ -4,7 +4,7 @@ Tables need every member of the grid tilted on a few contours, people a product 
 with these, and those who are composed one by one an answer of their own. All are timed on a small
 piece here, on the machine at hand and for the family at hand, tables on a grid of few buckets, and
 multiplied by how often they are needed, as counted in runs. The work for a piece is limited
-(`loss.allowance`): where it does not suffice, what it had taken by then stands for it, and the
+(`numeric.allowance`): where it does not suffice, what it had taken by then stands for it, and the
 estimate says that it is a lower one.
 """
 
@@ -33,7 +33,7 @@ NODES = 420  # nodes of a table that most people need
 OVERHEAD = 4.0  # seconds a person who differs over those of the products alone ...
 ALIKE = 0.04  # ... and of everybody, to see who is alike
 SMALL = 8  # buckets of the grid whose tables are timed
-WORK = 4e8  # units of `loss.allowance` that these may take, some four seconds
+WORK = 4e8  # units of `numeric.allowance` that these may take, some four seconds
 ALONE = 3e8  # that a person may: with less than they need they take longer, by other methods
 QUERY, STEPS = Query(math.log(1e-6), math.nan, 1e-4), 64  # of a composition of so many at most
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns

@@ -39,7 +39,7 @@ from mechc.protocol import Floats
 
 FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
-WORK = 4e9  # units of `loss.allowance` for everybody who is composed in one question: .7 minutes
+WORK = 4e9  # units of `numeric.allowance` for everybody who is composed in one question: .7 minutes
 POINTS = 1 << 17
 LAW = 3e5  # of them for the law of a distinct step, which is not counted otherwise
 
@@ -80,7 +80,7 @@ def answer(
 ) -> tuple[tuple[float, float, float], float]:
     """Return lower bound, estimate and upper bound of one person (0, nan, inf if there is none).
 
-    With them comes the work it took, in units of `loss.allowance`, of which it may take `work`.
+    With them comes the work it took, in units of `numeric.allowance`, of which it may take `work`.
     """
     if not steps:
         return (0.0, 0.0, 0.0), 0.0

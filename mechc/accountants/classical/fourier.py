@@ -8,9 +8,9 @@ function, in place of the paper's special cases, and 2 |I_n - I_2n| (7.4), which
 
 What is proven lies between laws on the same mesh that dominate the loss and are dominated by it, as
 in the successor of 2021 (Koskela, Jalko, Prediger, Honkela), which rounds losses up and down. Here
-masses are split and pooled instead (`loss.grid`): the distance is of second order in the mesh,
-about 3 k h^2 t (t+1) / 20 at saddle point t, rather than k h t. The mass of such a law that the
-period folds to the wrong side is bounded with that law's own generating function.
+masses are split and pooled instead (`loss.discretise`): the distance is of second order in the
+mesh, about 3 k h^2 t (t+1) / 20 at saddle point t, rather than k h t. The mass of such a law that
+the period folds to the wrong side is bounded with that law's own generating function.
 """
 
 from __future__ import annotations

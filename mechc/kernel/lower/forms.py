@@ -1,7 +1,7 @@
 """Other ways to write a derived formula, equal in exact arithmetic, better in floating point.
 
 Input: a SymPy expression such as a loss. Output: a few candidates, the given form among them;
-`choice` measures which one keeps the most digits. The rewrites have one idea in common: a
+`choose` measures which one keeps the most digits. The rewrites have one idea in common: a
 difference of nearly equal things is replaced by a function that takes the difference, worked out
 symbolically, as an argument of its own:
 
