@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal
 
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, check_text
@@ -148,7 +149,8 @@ def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
     return next(iter(relations), Adjacency.ANY)
 
 
-def weakest(claims: Iterable[tuple[str, Claim]], adjacency: Adjacency) -> Claim:
+@lru_cache(maxsize=64)
+def weakest(claims: tuple[tuple[str, Claim], ...], adjacency: Adjacency) -> Claim:
     """Return the weakest of several claims, with all that must be true for all of them."""
     ordered = sorted(claims, key=lambda named: named[1].status == "proven")
     if not ordered:

@@ -267,10 +267,11 @@ class Auto:
         for strategy in list(asked):
             try:
                 accountant = self._accountant(strategy.method)
-                if not isinstance(accountant, registry.Inverts):
+                invert = getattr(accountant, "epsilon", None)
+                if invert is None:
                     continue
                 with share(strategy.share):
-                    found = accountant.epsilon(log_delta, near)
+                    found: Bound | None = invert(log_delta, near)
             except (UnsupportedError, NumericError, OutOfWorkError, MemoryError) as error:
                 if not self._facts.atomic:
                     return None
@@ -286,8 +287,8 @@ class Auto:
 
     def log_reversed(self, epsilon: float) -> float:
         """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand."""
-        asked = (a for a in self._built.values() if isinstance(a, registry.BoundsReversed))
-        return min((accountant.log_reversed(epsilon) for accountant in asked), default=0.0)
+        asked = (getattr(accountant, "log_reversed", None) for accountant in self._built.values())
+        return min((bound(epsilon) for bound in asked if bound), default=0.0)
 
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
         at_hand = self._at_hand(epsilon, rtol)
@@ -347,10 +348,8 @@ class Auto:
     def _at_hand(self, epsilon: float, rtol: float) -> Bound | None:
         """What the method that settled has for this epsilon too, narrow enough or the narrowest."""
         name = self._last[0]
-        accountant = self._built.get(name)
-        if not isinstance(accountant, registry.AnswersAtHand):
-            return None
-        answer = accountant.at_hand(epsilon)
+        at_hand = getattr(self._built.get(name), "at_hand", None)
+        answer: Bound | None = at_hand(epsilon) if at_hand else None
         if answer is None or not (self._of_all or _width(answer) <= rtol):
             return None
         answer.detail["auto"] = next(s.reason for s in self._applied if s.method == name)

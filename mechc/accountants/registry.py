@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,37 +25,17 @@ if TYPE_CHECKING:
 
 
 class Accountant(Protocol):
-    """What every accountant offers: log delta of a composition in one direction."""
+    """What every accountant offers: log delta of a composition in one direction.
+
+    Some offer besides `epsilon(log_delta, near)`: epsilon where log delta is a target, None where
+    delta is to be asked for, and without the status "proven" it says where to ask, and proves
+    nothing; `at_hand(epsilon)`: bounds on log delta about as narrow as those computed for other
+    epsilons, by these, None without them; `log_reversed(epsilon)`: an upper bound on log delta of
+    the reversed pair by what was computed, 0 where it has none.
+    """
 
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta at epsilon."""
-
-
-@runtime_checkable
-class Inverts(Protocol):
-    """What an accountant may offer besides: epsilon where log delta is a target."""
-
-    def epsilon(self, log_delta: float, near: float) -> Bound | None:
-        """Return it, None where the accountant is to be asked for delta.
-
-        Without the status "proven" it says where to ask, and proves nothing.
-        """
-
-
-@runtime_checkable
-class AnswersAtHand(Protocol):
-    """What an accountant may offer besides: bounds by what it has computed for other epsilons."""
-
-    def at_hand(self, epsilon: float) -> Bound | None:
-        """Return bounds on log delta(epsilon) about as narrow as those were, None without them."""
-
-
-@runtime_checkable
-class BoundsReversed(Protocol):
-    """What an accountant may offer besides: a bound for the reversed pair, by what it has."""
-
-    def log_reversed(self, epsilon: float) -> float:
-        """Return an upper bound on log delta(epsilon) of the reversed pair, 0 where it has none."""
 
 
 Accounts = Callable[..., Accountant]

@@ -178,7 +178,9 @@ class AllocatedEvent(NumericEvent):
         several = len(parts) > 1
         known = base.claim
         if several:
-            known = weakest([(str(event), event.claim) for event, _ in parts], Adjacency.ADD_REMOVE)
+            known = weakest(
+                tuple((str(event), event.claim) for event, _ in parts), Adjacency.ADD_REMOVE
+            )
         drawn = whole[1] if whole[0] == steps else 1
         claim = _allocated_claim(known, steps, drawn)
         text = f"{NAME} {[(event.key, count) for event, count in parts]!r} {whole} {claim}"

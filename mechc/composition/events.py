@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept
@@ -314,7 +315,7 @@ class Composition(Queries):
     @property
     def claim(self) -> Claim:
         """The weakest claim of the events, with what must be true for all of them."""
-        return weakest(self._claims, self.adjacency)
+        return weakest(tuple(self._claims), self.adjacency)
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -345,6 +346,8 @@ class Composition(Queries):
         """
         from mechc.loss.privacy_loss import Step
 
+        if len(self.parts) > 1:
+            _bind_together([event for event, _ in self.parts], direction)
         found = []
         for event, count in self.parts:  # no frame of its own
             law = event.loss(direction) if resolved else event.loss_or_stand_in(direction)
@@ -551,23 +554,65 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
     if reverse:
         law = kept((kernel, theta, True), lambda: _privacy_loss(kernel, theta, False).reversed())
     else:
-        first = _first_loss(kernel, theta)
-        if isinstance(first, NumericError):
-            raise NumericError(str(first))
-        law = kept((kernel, theta), first.fork)
+        law = kept((kernel, theta), lambda: _fork(_first_loss(kernel, theta)))
     return law
 
 
-@lru_cache(maxsize=2048)
+MOST_FIRST = 2048  # laws that are kept for later questions
+TOGETHER = 64  # laws that are bound at once
+_first: dict[tuple[Hashable, tuple[float, ...]], PrivacyLoss | NumericError] = {}
+_forgetting = Lock()
+
+
+def _fork(law: PrivacyLoss | NumericError) -> PrivacyLoss:
+    """A law for one question."""
+    if isinstance(law, NumericError):
+        raise NumericError(str(law))
+    return law.fork()
+
+
 def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericError:
     """The law that every question begins with, or why there is none; it is never asked itself."""
-    from mechc.loss.privacy_loss import PrivacyLoss
+    return _first.get((kernel, theta)) or _bind(kernel, [theta])[0]
 
-    values: NDArray[np.float64] = np.array(theta, dtype=np.float64)
+
+def _bind(
+    kernel: Hashable, thetas: list[tuple[float, ...]]
+) -> Sequence[PrivacyLoss | NumericError]:
+    """Make first laws of one kernel, together where all of them have one."""
+    from mechc.loss.privacy_loss import bound
+
+    found: Sequence[PrivacyLoss | NumericError]
     try:
-        return PrivacyLoss.from_kernel(cast(Any, kernel), values)
+        found = bound(cast(Any, kernel), [np.array(theta, np.float64) for theta in thetas])
     except NumericError as why:
-        return why.with_traceback(None)
+        if len(thetas) > 1:
+            return [_bind(kernel, [theta])[0] for theta in thetas]
+        found = [why.with_traceback(None)]
+    with _forgetting:
+        _first.update(zip([(kernel, theta) for theta in thetas], found, strict=True))
+        while len(_first) > MOST_FIRST:
+            _first.pop(next(iter(_first)))
+    return found
+
+
+def _bind_together(events: Sequence[Event], direction: str) -> None:
+    """Make first laws of many events, which are the same as those made one by one."""
+    missing: dict[Hashable, list[tuple[float, ...]]] = {}
+    for event in events:
+        m, theta = event.mechanism, event.theta
+        if type(event) is Event and m.tag_kernel is None and m.unsampled(theta) is None:
+            reverse = m.reverse_kernel if direction == "add" else None
+            kernel = cast(Hashable, reverse or m.law_kernel)
+            if (kernel, theta) not in _first:
+                missing.setdefault(kernel, []).append(theta)
+    with suppress(OutOfWorkError):  # then each of the others has none
+        for kernel, thetas in missing.items():
+            for i in range(0, len(thetas), TOGETHER):
+                some = thetas[i : i + TOGETHER]
+                for theta, law in zip(some, _bind(kernel, some), strict=True):
+                    if not isinstance(law, NumericError):
+                        kept((kernel, theta), law.fork)
 
 
 @lru_cache(maxsize=16)
@@ -587,5 +632,5 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
 
 def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
-    _first_loss.cache_clear()
+    _first.clear()
     _first_tagged_loss.cache_clear()

@@ -499,7 +499,7 @@ def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | s
     """The weakest claim of the parts, by T9; for another relation than theirs it is declared."""
     parts = [(str(event), event.claim) for event, _ in used]
     found = joined(parts, "mixture") if wanted is None else Adjacency.of(wanted)
-    claim = weakest(parts, found)
+    claim = weakest(tuple(parts), found)
     other = len({part.group for _, part in parts}) > 1 or any(
         part.adjacency not in (Adjacency.ANY, found) for _, part in parts
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -73,6 +74,28 @@ class KernelSource:
         Raises:
             NumericError: the masses of P and Q do not add up to one.
         """
+        rows = self._read(kernel, theta, estimated)
+        self._panels: quadrature.Quadrature | None = None
+        if self.continuous:
+            self._panels = quadrature.Quadrature(kernel, theta, self.rows[:, :2])
+        self._complete(rows, checked)
+
+    @classmethod
+    def many(cls, kernel: Kernel, thetas: Sequence[Floats]) -> list[KernelSource]:
+        """Return what `KernelSource` makes of each of many parameter vectors, all at once."""
+        sources = [object.__new__(cls) for _ in thetas]
+        rows = [s._read(kernel, theta) for s, theta in zip(sources, thetas, strict=True)]
+        smooth = [s for s in sources if s.continuous]
+        ends = [s.rows[:, :2] for s in smooth]
+        panels = quadrature.laid(kernel, [s.theta for s in smooth], ends)
+        for source, found in zip(smooth, quadrature.covering(panels, -1.0, 0.0), strict=True):
+            source._panels = found
+        for source, own in zip(sources, rows, strict=True):
+            source._complete(own)
+        return sources
+
+    def _read(self, kernel: Kernel, theta: Floats, estimated: bool = False) -> Floats:
+        """Read what the kernel says; returns its branches."""
         self.kernel, self.theta = kernel, theta
         self.symmetric = bool(kernel.SYMMETRIC)
         lowest, highest = (float(v) for v in kernel.strip(theta))
@@ -104,8 +127,8 @@ class KernelSource:
         self.estimated = estimated  # that error, or losses far out: not proven
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
+        self._panels = None
         if on_lattice:
-            self._panels = None
             x, reaches = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x, first=True))
             for masses, log in zip(found, atoms[1][2:], strict=True):
@@ -118,12 +141,6 @@ class KernelSource:
                     found[0].append(self.mass_on(lo, hi, "p"))
                 elif kind == protocol.Q_ONLY:
                     found[1].append(self.mass_on(lo, hi, "q"))
-            self._panels = (
-                quadrature.Quadrature(kernel, theta, np.ascontiguousarray(self.rows[:, :2]))
-                if self.continuous
-                else None
-            )
-        self._first_panels = self._panels
         tilts = (-1.0, 0.0) if kernel.MEASURE == Measure.LATTICE else (-math.inf, math.inf)
         self._atoms = (*_joined(atoms), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
@@ -137,6 +154,11 @@ class KernelSource:
         self.above: tuple[Any, ...] = ()  # laws of which one has no smaller Rényi divergence
         self._atom_error = 0.0
         self._find_ends()
+        return rows
+
+    def _complete(self, rows: Floats, checked: bool = True) -> None:
+        """Find the masses that the kernel leaves open, by first panels if there are any."""
+        kernel, on_lattice = self.kernel, self.kernel.MEASURE == Measure.LATTICE
         if checked:
             self._check_masses()
         if not on_lattice and not 0 < len(kernel.BRANCHES) <= len(rows):
@@ -313,22 +335,24 @@ class KernelSource:
         self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
     ) -> Nodes:
         """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
-        if self._panels is None:
-            wider = lo < self.tilts[0] or hi > self.tilts[1]
-            if self.kernel.MEASURE == Measure.LATTICE and wider:
-                self._widen_lattice(lo, hi)
-            loss, (log_mass, _), tilts, _ = self._atoms
-            nodes = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
-            return nodes._replace(support=self.support) if len(self._lattice_rows) else nodes
-        if frequency > 0:  # not kept, so that later questions do not pay for this one's waves
-            panels = self.cover(lo, hi, contour).with_waves(contour, frequency, floor)
-        else:
-            panels = self.cover(lo, hi)
+        return nodes([self], lo, hi, contour, frequency, floor)[0]
+
+    def _nodes_of_atoms(self, lo: float, hi: float) -> Nodes:
+        """Nodes of a law without a density."""
+        wider = lo < self.tilts[0] or hi > self.tilts[1]
+        if self.kernel.MEASURE == Measure.LATTICE and wider:
+            self._widen_lattice(lo, hi)
+        loss, (log_mass, _), tilts, _ = self._atoms
+        found = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
+        return found._replace(support=self.support) if len(self._lattice_rows) else found
+
+    def nodes_on(self, panels: quadrature.Quadrature) -> Nodes:
+        """Nodes of panels, and atoms."""
         log_weight, spacing = panels.spread()
         return Nodes(
             loss=panels.loss.ravel(), log_weight=log_weight, spacing=spacing,
-            region=panels.region.repeat(ORDER), atom_loss=self.atom_loss,
-            atom_log_mass=self.atom_log_mass, support=self.support, lattice=None,
+            region=panels.region.repeat(ORDER), atom_loss=self._atoms[0],
+            atom_log_mass=self._atoms[1][0], support=self.support, lattice=None,
             tolerance=self._error(panels), tilts=panels.tilts,
         )  # fmt: skip
 
@@ -668,6 +692,29 @@ class KernelSource:
         """Count masses of P and Q, whatever their loss is, at infinite loss."""
         self.early = total([self.early[0], p]), total([self.early[1], q])
         self.infinite = total([self.infinite[0], p]), total([self.infinite[1], q])
+
+
+def nodes(
+    sources: Sequence[KernelSource], lo: float, hi: float, contour: float = 0.0,
+    frequency: float = 0.0, floor: float = 0.0,
+) -> list[Nodes]:  # fmt: skip
+    """Return what `KernelSource.nodes` does for each of many, whose panels are made together.
+
+    Raises:
+        NumericError: some did not settle; panels of before are kept.
+    """
+    smooth = [s for s in sources if s._panels is not None]
+    # for waves not kept, so that later questions do not pay for this one's
+    points = (contour,) if frequency > 0 else ()
+    panels = quadrature.covering([s.panels for s in smooth], lo, hi, *points)
+    for source, found in zip(smooth, panels, strict=True):
+        source._panels = found
+    if frequency > 0:
+        panels = quadrature.with_waves(panels, contour, frequency, floor)
+    made = iter(panels)
+    return [
+        s._nodes_of_atoms(lo, hi) if s._panels is None else s.nodes_on(next(made)) for s in sources
+    ]
 
 
 def _beyond(end: float, side: float) -> tuple[Floats, Floats]:

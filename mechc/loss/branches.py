@@ -9,6 +9,7 @@ their relative accuracy.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -555,10 +556,10 @@ class _Density(NamedTuple):
         # rounded onto an end where both have a pole: no output, and what is near it is `unresolved`
         onto = np.isnan(loss) & ((x == first) | (x == last))
         log_f[onto], loss[onto] = -np.inf, 0.0
-        about, still = (source.kernel, source.theta, x, loss), np.zeros_like(source.theta)
         # what is off a line shows at some nodes, and may be as large at the others
-        off = off_lines(*about, first, last, still).reshape(-1, NODES.size).max(axis=1)
-        moved = losses_moved(*about) + off.repeat(NODES.size)
+        off = off_lines(lambda x, _: losses_at(source, x), x, loss, first, last)
+        off = off.reshape(-1, NODES.size).max(axis=1)
+        moved = losses_moved(source.kernel, source.theta, x, loss) + off.repeat(NODES.size)
         with np.errstate(divide="ignore"):
             log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
         return cls(lo, hi, x, log_f, log_w, -loss if reverse else loss, moved)
@@ -741,8 +742,8 @@ CONTRADICTIONS = (
 )
 
 
-def require_consistent(source: KernelSource) -> None:
-    """Hold what a kernel says of its branches against its densities, whenever a law is bound.
+def require_consistent(sources: Sequence[KernelSource]) -> None:
+    """Hold what a kernel says of its branches against its densities, whenever laws are bound.
 
     Branches answer one step, nodes answer many, so that a sign that a compilation got wrong at some
     parameters would make the two contradict each other. Held are, at every node: the loss against
@@ -755,13 +756,21 @@ def require_consistent(source: KernelSource) -> None:
         VerificationError: they contradict each other; no answer of this law can be trusted.
         NumericError: the loss of a right formula has lost its digits.
     """
-    if source.continuous:  # point masses are answered by themselves, one direction for both
+    # point masses are answered by themselves, one direction for both
+    smooth = [source for source in sources if source.continuous]
+    parts = []
+    for source in smooth:
         x, region = source.panels.x, source.panels.region
+        parts.append([x.ravel()])
         # deep tails, where one of two formulas alone may have lost its digits
-        far = [_beside(row, x[region == index]) for index, row in enumerate(source.rows)]
-        _hold_formulas(source, [x.ravel(), *far], region.repeat(ORDER))
+        starts = region.searchsorted(np.arange(len(source.rows) + 1)).tolist()
+        for row, a, b in zip(source.rows, starts, starts[1:], strict=False):
+            parts[-1].append(_beside(row, x[a:b]))
         source.untried = {"inverses"}
-    _hold_symmetry(source)
+    if smooth:
+        _hold_formulas(smooth, parts, [s.panels.region.repeat(ORDER) for s in smooth])
+    for source in sources:
+        _hold_symmetry(source)
 
 
 def formulas_agree(source: KernelSource) -> bool:
@@ -772,42 +781,55 @@ def formulas_agree(source: KernelSource) -> bool:
         return True
     beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
     try:
-        _hold_formulas(source, inner + beside, np.empty(0, np.int64))
+        _hold_formulas([source], [inner + beside], [np.empty(0, np.int64)])
     except (NumericError, VerificationError):
         return False
     return True
 
 
 @np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
-def _hold_formulas(source: KernelSource, parts: list[Floats], region: NDArray[np.int64]) -> None:
+def _hold_formulas(
+    sources: Sequence[KernelSource], parts: list[list[Floats]], regions: list[NDArray[np.int64]]
+) -> None:
     """Hold losses against log densities at outputs; the first are in order on known branches."""
-    x, theta = np.concatenate(parts), source.theta
-    loss, (log_p, log_q) = losses_at(source, x), log_densities(source.kernel, theta, x)
+    x = np.concatenate([some for own in parts for some in own])
+    loss, (log_p, log_q), region = np.empty(x.size), np.empty((2, x.size)), np.full(x.size, -1)
+    a = branch = 0
+    for source, own, known in zip(sources, parts, regions, strict=True):
+        b = a + sum(some.size for some in own)
+        losses(source.kernel, source.theta, x[a:b], loss[a:b])
+        log_p[a:b], log_q[a:b] = log_densities(source.kernel, source.theta, x[a:b])
+        region[a : a + known.size] = known + branch
+        a, branch = b, branch + len(source.rows)
     off = np.abs(log_p - log_q - loss)
     seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
-    x, loss, log_p, log_q, off = (v[seen] for v in (x, loss, log_p, log_q, off))
-    region = region[seen[: region.size]]
-    kind, left, right = source.rows[region, 2:5].T
+    x, loss, log_p, log_q, off, region = (v[seen] for v in (x, loss, log_p, log_q, off, region))
+    rows = np.concatenate([source.rows for source in sources])
+    kind, left, right = np.append(rows[:, 2:5], [[0.0] * 3], axis=0)[region].T
     size = 1.0 + np.abs(log_p) + np.abs(log_q)
     # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
     pole = np.where(np.minimum(log_p, log_q) < DEEPEST, DIGITS * EPS * size, 0.0)
     slack = np.maximum(CONSISTENT, pole) * size
     apart = np.isfinite(slack) & ~(off <= slack)
-    loss, slack, monotone = loss[: kind.size], slack[: kind.size], np.abs(kind) == 1.0
-    falls = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
-    wrong = (
-        apart,
-        np.append(False, falls & (region[1:] == region[:-1]))[: kind.size] & monotone,
-        monotone & ((kind * (left - loss) > slack) | (kind * (loss - right) > slack)),
-    )
-    for what, found in zip(CONTRADICTIONS, wrong, strict=True):
-        if found.any():
-            worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
-            lost = DIGITS * loss_jitter(source.kernel, theta, float(x[worst]))
-            if what is CONTRADICTIONS[0] and off[worst] <= lost:
-                at = float(x[found.argmax()])
-                raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
-            raise _contradiction(source, f"{what} at {float(x[found.argmax()])!r}")
+    monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)
+    falls[1:] = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    falls[1:] &= region[1:] == region[:-1]
+    beyond = (kind * (left - loss) > slack) | (kind * (loss - right) > slack)
+    for what, found in zip(
+        CONTRADICTIONS, (apart, falls & monotone, beyond & monotone), strict=True
+    ):
+        if not found.any():
+            continue
+        if len(sources) > 1:
+            for one, own, known in zip(sources, parts, regions, strict=True):
+                _hold_formulas([one], [own], [known])
+        source = sources[0]
+        worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
+        lost = DIGITS * loss_jitter(source.kernel, source.theta, float(x[worst]))
+        at = float(x[found.argmax()])
+        if what is CONTRADICTIONS[0] and off[worst] <= lost:
+            raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
+        raise _contradiction(source, f"{what} at {at!r}")
 
 
 def _beside(row: Floats, inner: Floats) -> Floats:

@@ -335,7 +335,6 @@ class Law:
 
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
-        spend(1.5 * self.loss.size * len(tilts))
         out = self.sums(np.array(tilts, np.float64))
         out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
         out[:, 3] += self.tolerance
@@ -352,16 +351,17 @@ class Law:
         One exponential a node: to choose contours, not to answer. K is good to absolute accuracy
         only, and its rounding is returned with it, for bounds that are far from tight anyway.
         """
+        spend(1.5 * self.loss.size * tilts.size)
         out = np.empty((tilts.size, self.counts.size, 4))
         work = np.empty((2, self.loss.size))
         sum_tilted(self.offsets, self.loss, self.log_weight, tilts, work, out)
         rows: Floats = self.counts @ out
         return rows
 
-    def saddle(self, epsilon: float, limit: float) -> tuple[float, float]:
+    def saddle(self, epsilon: float, limit: float, near: float = 0.0) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
 
-        The root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t).
+        The root of F'(t), F(t) = K(t) - eps t - log t - log(1 + t), sought from `near` on.
 
         Raises:
             NumericError: doubles do not hold it.
@@ -376,10 +376,11 @@ class Law:
             _, first, second, _ = (self.counts @ out[0]).tolist()
             return first, second
 
-        mean, variance = slopes(0.0)
-        gap, variance = epsilon - mean, max(variance, 1e-300)
-        root = math.sqrt(gap * gap + 8.0 * variance)
-        guess = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+        if not near > 0.0:
+            mean, variance = slopes(0.0)
+            gap, variance = epsilon - mean, max(variance, 1e-300)
+            root = math.sqrt(gap * gap + 8.0 * variance)
+            near = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
         low, high, t, bend = 0.0, limit, limit, np.nan
         for turn in range(TURNS):
             slope, bend = slopes(t)
@@ -388,7 +389,7 @@ class Law:
             if turn == 0:
                 if not slope > 0.0:
                     break
-                t = min(guess, 0.9 * limit)
+                t = min(near, 0.9 * limit)
                 continue
             low, high = (t, high) if slope < 0.0 else (low, t)
             if not bend * t > 0.0:

@@ -14,7 +14,7 @@ import numpy as np
 from mechc.accountants.contours.characteristic import Law
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, covering
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
@@ -86,10 +86,10 @@ class Columns:
         for _ in range(NEWTON):
             if cover and not all(t <= s.loss.tilts[1] for s in self._steps):
                 self._cover(t)
-            k0, k1, k2 = n * self.law.roughly(t)[0, :3]
-            f2 = float(k2) + t**-2 + (1.0 + t) ** -2
-            epsilon = float(k1) - 1.0 / t - 1.0 / (t + 1.0)
-            exponent = float(k0) - epsilon * t - math.log(t) - math.log1p(t)
+            k0, k1, k2 = (n * self.law.sums(np.array([t]))[0, :3]).tolist()
+            f2 = k2 + t**-2 + (1.0 + t) ** -2
+            epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
+            exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
             excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - target
             if abs(excess) < NEAR:
                 break
@@ -175,8 +175,9 @@ class Columns:
             room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        laws = [s.loss.covering(low, tilt, contour, frequency, floor) for s in self._steps]
-        if laws != [s.loss for s in self._steps]:
+        before = [s.loss for s in self._steps]
+        laws = covering(before, low, tilt, contour, frequency, floor)
+        if laws != before:
             self._steps = tuple(map(Step, laws, self._counts))
             self.law, self._peaks = Law.of(self._steps), None
 
@@ -195,10 +196,10 @@ class Columns:
         """
         if not self._t_max > 0.0:
             raise NumericError("no moment of positive order is known to be finite")
-        limit = self._before_end(0.0, FIRST_LIMIT)
+        limit, t = self._before_end(0.0, FIRST_LIMIT), 0.0
         for _ in range(LOOKS):
             # on nodes that lack large losses K' is too small, and its root too large
-            t, bend = self.law.saddle(epsilon, limit)
+            t, bend = self.law.saddle(epsilon, limit, t)
             wanted = self.top(t, bend) if t < limit else limit
             if any(s.loss.tilts[1] < wanted for s in self._steps):
                 self._cover(wanted)

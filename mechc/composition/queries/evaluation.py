@@ -69,7 +69,8 @@ class Known(NamedTuple):
         density = math.fsum(s.count * s.loss.density_error for s in known)
         masses = composed(steps), composed(steps, reverse=True)
         errors = loss_errors(steps)
-        return cls(*masses, log_total(np.array(early)), density, *errors, _largest_loss(steps))
+        largest = _largest_loss(steps, errors[0])
+        return cls(*masses, log_total(np.array(early)), density, *errors, largest)
 
 
 class Evaluation:
@@ -187,7 +188,8 @@ class Evaluation:
         first = self.directions[0]
         accountant = self._accountants.get(first)
         steps, others = self.steps[direction], self.steps[first]
-        if not isinstance(accountant, registry.BoundsReversed) or len(steps) != len(others):
+        bound = getattr(accountant, "log_reversed", None)
+        if bound is None or len(steps) != len(others):
             return 0.0
         for own, other in zip(steps, others, strict=True):
             if own.count != other.count or not own.loss.is_reversal_of(other.loss):
@@ -195,7 +197,7 @@ class Evaluation:
         for side in (direction, first):
             if not self._about_masses(side).is_plain or self._loss_shift(side, epsilon):
                 return 0.0
-        return accountant.log_reversed(epsilon)
+        return float(bound(epsilon))
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -304,10 +306,8 @@ class Evaluation:
 
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return epsilon by a method that inverts, "proven" only if that is right as it is."""
-        accountant = self._accountant(direction)
-        if not isinstance(accountant, registry.Inverts):
-            return None
-        found = accountant.epsilon(log_delta, near)
+        invert = getattr(self._accountant(direction), "epsilon", None)
+        found: Bound | None = invert(log_delta, near) if invert else None
         if found is None:
             return None
         known, (top, beyond) = self._about_masses(direction), self.largest_loss_in(direction)
@@ -415,8 +415,8 @@ def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcE
         return refusal
 
 
-def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
-    """The largest finite loss of a composition and what rounding may add to it."""
+def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
+    """The largest finite loss of a composition, and what rounding and errors may add to it."""
     steps = [step for step in steps if step.count]
     tops = [step.count * step.loss.support[1] for step in steps]
     total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
@@ -426,7 +426,7 @@ def _largest_loss(steps: Sequence[Step]) -> tuple[float, float]:
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
     logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
-    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + loss_errors(steps)[0]
+    rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + error
     return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 
 

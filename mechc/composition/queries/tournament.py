@@ -171,7 +171,7 @@ class Tournament(Recorded):
         claims = [(e.name, e.bound.claim) for e in self.entrants if e.bound and e.bound.claim]
         claim: dict[str, Any]
         try:
-            claim = weakest(claims, joined(claims, "tournament")).record()
+            claim = weakest(tuple(claims), joined(claims, "tournament")).record()
         except DeclarationError:  # of several relations: every entrant has its own
             claim = {"adjacency": None}
         return {**words, "claim": claim, "adjacency": claim["adjacency"],

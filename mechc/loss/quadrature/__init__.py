@@ -15,7 +15,12 @@ from here alone.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
 from copy import copy
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,23 +28,23 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Panels, Verdict
+from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, Verdict, joined
 from mechc.loss.quadrature.rule import (
     DERIVATIVE,
     NEARBY,
     ORDER,
     WEIGHTS,
-    log_densities,
     losses,
     nodes,
     off_lines,
 )
-from mechc.numeric.allowance import spend
+from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers, Kernel
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
+GOALS, MASS_GOALS = np.array([MASS_GOAL, GOAL]), np.array([1e-14, GOAL])
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
 MOST_CUTS = 4.0  # of an interval between tilts at once
@@ -53,6 +58,7 @@ SUMMED = 10.0  # the same for a panel, in every round
 AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line
 WIDE = 2.0**-6  # least share of its place that its panel is wide where parameters move too
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
+TOGETHER = 64  # laws that are refined together: their panels stay in the processor's cache
 
 
 class Quadrature:
@@ -81,35 +87,40 @@ class Quadrature:
         With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0:
         for plateaus and for outputs that only one of the two laws produces.
         """
+        self._begin(kernel, theta, rows, mass_of)
+        _lay([self])
+
+    def _begin(self, kernel: Kernel, theta: Floats, rows: Floats, mass_of: str = "") -> None:
+        """Be a quadrature without panels."""
         self._kernel = kernel
         self._theta = theta
         self._rows = np.ascontiguousarray(rows, np.float64)
         self._mass_of = mass_of
-        self._goal = np.array([1e-14 if mass_of else MASS_GOAL, GOAL])
-        edges = [first_edges(kernel, theta, float(lo), float(hi)) for lo, hi in rows]
-        self.region = np.arange(len(edges)).repeat([e.size - 1 for e in edges])
-        self.lo = np.concatenate([e[:-1] for e in edges])
-        self.hi = np.concatenate([e[1:] for e in edges])
-        self.x = nodes(self.lo, self.hi)
-        self.log_p, self.loss = (v.reshape(-1, ORDER) for v in self._at(self.x.ravel()))
         self.tilts = (0.0, 0.0)
         self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
         self.log_masses = -math.inf, -math.inf
         self.apart = False
         self.error = math.inf
-        self._spread: tuple[Floats, Floats] | None = None
-        self._noise: Floats | None = None  # of losses, beyond their ulps
-        none = np.empty(0)
-        reached = np.full((len(self._rows), 2), np.nan)
-        self._far = Far(reached, np.zeros(2 * len(edges) + 1, np.int64), *[none] * 4)
-        self._near, self._has_ends = self._far, bool(np.isfinite(self._rows).any())
+        self._far: Far | None = None
+        self._near: Near | None = None
+        self._has_ends = bool(np.isfinite(self._rows).any())
+        # to where parameters are moved to see rounding; beside a weight of one another tail begins
+        about = zip(theta.tolist(), kernel.PARAMETERS, strict=False)
+        self._moved = NEARBY * theta * [not row[5] and value < row[2] for value, row in about]
 
     def __copy__(self) -> Quadrature:
         """Copy references, as `copy` does, but without its protocol, which costs more."""
         other = object.__new__(Quadrature)
         other.__dict__.update(self.__dict__)
         return other
+
+    def _hold(self, panels: Panels) -> None:
+        """Take panels for one's own, in a copy of one's own."""
+        self._panels = panels
+        self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
+        self._spread: tuple[Floats, Floats] | None = None
+        self._noise: Floats | None = None  # of losses, beyond their ulps
 
     @property
     def half(self) -> Floats:
@@ -131,188 +142,19 @@ class Quadrature:
         Raises:
             NumericError: the panels did not settle, with the branch where they did not.
         """
-        known = self.points is not None and {*points} <= {*self.points, *self.tilts}
-        if known and self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]:
-            return self
-        other = copy(self)
-        other._cover(tilt_lo, tilt_hi, points)
-        return other
+        return covering([self], tilt_lo, tilt_hi, *points)[0]
 
-    @SILENT
-    def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
-        """Refine, in a copy of one's own."""
-        wide = (min(tilt_lo, self.tilts[0]), max(tilt_hi, self.tilts[1]))
-        known = set() if self.points is None else {*self.points, *self.tilts}
-        wanted = {*points} if known and wide == self.tilts else {*wide, *self.tilts, *points}
-        if not known:
-            wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
-        widened = not known or wide != self.tilts
-        for far, near in ((wide[0], self.tilts[0]), (wide[1], self.tilts[1])):
-            if far != near and abs(far - near) > LONG:
-                wanted |= {near + share * (far - near) for share in BETWEEN}
-        tilts = sorted(wanted if widened else wanted - known)
-        tested, fresh, rounds, error = list(tilts), set(tilts), ROUNDS, 0.0
-        while tilts:
-            rounds, affinity = self._settle(np.array(tilts), rounds)
-            error = max(error, self.error)
-            if not known:
-                q, half, p = self._log_totals(-1.0, -0.5, 0.0).tolist()
-                self.log_masses, self.apart = (p, q), half < FARTHEST
-            if not widened:
-                break
-            new = _between(tilts, affinity, fresh)
-            if known:  # what was covered before needs no further tests
-                new = [t for t in new if not self.tilts[0] <= t <= self.tilts[1]]
-            if self.apart:
-                new = [t for t in new if not -1.0 <= t <= 0.0]
-            if not new:
-                break
-            tested, fresh = sorted(tested + new), set(new)
-            if len(tested) * self.region.size > MAX_TESTS:
-                raise NumericError(
-                    f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} "
-                    "span too many scales"
-                )
-            ends = zip([None, *tested], tested, [*tested[1:], None], strict=False)
-            tilts = [t for before, t, after in ends if fresh & {before, t, after}]
-        self.error = error + self._shaken(tested)
-        self.tilts, self.points = wide, (*points, *(self.points or ()))[:REMEMBERED]
-
-    def _shaken(self, tilts: list[float]) -> float:
-        """Error of the sums by losses that are off by more than their ulps, at one place a panel.
-
-        The loss of a mixture loses digits where its terms cancel in first order.
-        """
-        if self._mass_of:
-            return 0.0
-        if self._noise is None:
-            moved = NEARBY * self._theta
-            # beside a weight of one another tail begins
-            for i, (_, _, hi, _, _, integer, *_) in enumerate(
-                self._kernel.PARAMETERS[: moved.size]
-            ):
-                moved[i] *= not integer and self._theta[i] < hi
-            x, at = (np.ascontiguousarray(v[:, AMID]) for v in (self.x, self.loss))
-            noise = off_lines(self._kernel, self._theta, x, at, self.lo, self.hi, moved)
-            noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-            # next to an end that moves it is no straight line
-            noise[~(self.half > WIDE * np.maximum(-self.lo, self.hi))] = 0.0
-            self._noise = noise
-        if not self._noise.any():
-            return 0.0
-        totals = self._log_totals(*tilts)
-        return resolution.shaken(self._panels, self._noise, np.array(tilts), totals)
-
-    def _log_totals(self, *tilts: float) -> Floats:
-        """Logs of the integrals of p exp(zL) over all panels."""
-        return resolution.log_totals(self.spread()[0], self.loss, np.array(tilts))
-
-    def _settle(self, tilts: Floats, rounds: int) -> tuple[int, Floats]:
-        """Split and grow until the tilts given are resolved.
-
-        Returns the rounds left over and the affinity of the laws at neighbouring tilts: tilts in
-        between are covered by their neighbours only if these overlap.
-        """
-        now, count, work = self._panels, tilts.size, 0
-        unit, report = np.full(count, np.nan), np.empty((self.region.size, count, 2, 3))
-        at = f"at parameters {self._theta.tolist()}"
-        while rounds and work < MAX_WORK:
-            rounds, work = rounds - 1, work + now.lo.size
-            spend(SUMMED * now.lo.size * count)
-            found = resolution.judge(now, self._rows, tilts, self._goal, unit, report)
-            if found is None:
-                break
-            if found.settled and not self._lacks_modes(now, found, tilts):
-                narrow, error, affinity = resolution.finish(now, tilts, found.logs, report)
-                if narrow > resolution.MOST_NARROW:
-                    break
-                self._hold(now)
-                self.log_totals, self.error = found.logs, error
-                return rounds, affinity
-            if any(math.isinf(outward[-1]) for outward in found.edges.values()):
-                raise NumericError(
-                    f"{self._kernel.NAME}: the tail still matters at the end of all numbers; {at}"
-                )
-            towards = resolution.towards_ends(now, self._rows, found.parts)
-            now, origin, new = self._laid(now, found.parts, towards, found.edges)
-            spend(JUDGED * ORDER * count * new.size)
-            report = report.take(origin, axis=0)
-            report[new, 0, 0, 0] = -1.0
-        raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels {at}, tilts "
-            f"({tilts[0]:g}, {tilts[-1]:g})"
-        )
-
-    def _lacks_modes(self, now: Panels, found: Verdict, tilts: Floats) -> bool:
-        """Whether there may be modes beyond panels that seem to suffice, or between their nodes."""
-        if not self._mass_of:
-            # as bytes: nan, of no panels, equals itself
-            if found.reached.tobytes() != self._far.reached.tobytes():
-                spend(SEARCHED * ORDER * self.region.size * tilts.size)
-                self._far = panels.beyond(found.reached, self._rows, self._at)
-                if self._has_ends:
-                    self._near = panels.inside(found.reached, self._rows, self._at)
-            if resolution.far_modes(tilts, found.logs, self._far, found.edges):
-                return True
-            if self._near.x.size and resolution.near_ends(
-                now, tilts, found.logs, self._near, found.parts
-            ):
-                return True
-        return resolution.summits(now, tilts, found.logs, found.parts)
-
-    @SILENT
     def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
-        """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
+        """Return a copy that resolves waves, see `with_waves`."""
+        return with_waves([self], contour, frequency, floor)[0]
 
-        Panels in which the wave would turn by more than `TURN` are cut, except where the tilted
-        law has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes
-        integrate a wave of TURN radians to 1e-17.
-        """
-        turns = frequency / TURN
-        total = float(self._log_totals(contour)[0])
-        return self.cut(panels.waved(self._panels, contour, total, turns, floor))
-
-    @SILENT
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
 
         Raises:
             NumericError: these are too many.
         """
-        other = copy(self)
-        if parts.sum() == parts.size:
-            return other
-        other._hold(self._laid(self._panels, parts, np.zeros_like(parts), {})[0])
-        return other
-
-    @property
-    def _panels(self) -> Panels:
-        return Panels(self.region, self.lo, self.hi, self.x, self.log_p, self.loss)
-
-    def _hold(self, panels: Panels) -> None:
-        """Take panels for one's own, in a copy of one's own."""
-        if panels.lo is not self.lo:
-            self._spread = self._noise = None
-        self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
-
-    def _laid(
-        self, old: Panels, parts: Integers, towards: Integers, edges: Edges
-    ) -> tuple[Panels, Integers, Integers]:
-        """Cut panels and add others, with values; see `resolution.lay`.
-
-        Raises:
-            NumericError: these are too many.
-        """
-        if int(parts.sum()) > resolution.MAX_PANELS:
-            raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
-                f"panels at parameters {self._theta.tolist()}"
-            )
-        now, origin, new = resolution.lay(old, parts, towards, edges)
-        x = nodes(now.lo[new], now.hi[new])
-        log_p, loss = self._at(x.ravel())
-        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
-        return now, origin, new
+        return _Batch([self]).cut(parts)[0]
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
@@ -328,24 +170,378 @@ class Quadrature:
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = copy(self)
-        region, lo, hi, *at_nodes = self._panels
-        values = [column[panels] for column in (lo, hi, *at_nodes)]
-        other._hold(Panels(region[panels], *values))
+        region, lo, hi, *values = self._panels
+        at_nodes = (column[panels] for column in values)
+        other._hold(Panels(region[panels], lo[panels], hi[panels], *at_nodes))
         return other
 
-    def _at(self, x: Floats) -> tuple[Floats, Floats]:
-        """Log density and loss; where the kernel has no answer -inf and 0."""
-        log_p, loss = self._values(x)
+
+def laid(kernel: Kernel, thetas: Sequence[Floats], rows: Sequence[Floats]) -> list[Quadrature]:
+    """Return what `Quadrature` makes of each of many parameter vectors and their branches.
+
+    Raises:
+        NumericError: neither density was found anywhere on a branch.
+    """
+    members = [object.__new__(Quadrature) for _ in thetas]
+    for q, theta, own in zip(members, thetas, rows, strict=True):
+        q._begin(kernel, theta, own)
+    for i in range(0, len(members), TOGETHER):
+        _lay(members[i : i + TOGETHER])
+    return members
+
+
+def _lay(members: list[Quadrature]) -> None:
+    """Lay the first panels; edges of branches with the same ends are found together."""
+    batch, alike = _Batch(members), defaultdict(list)
+    edges: dict[int, Floats] = {}
+    for branch, (lo, hi) in enumerate(batch.rows[:, :2].tolist()):
+        alike[lo, hi].append(branch)
+    for (lo, hi), some in alike.items():
+        thetas = [members[batch.member(branch)]._theta for branch in some]
+        edges.update(zip(some, first_edges(batch.kernel, thetas, lo, hi), strict=True))
+    each = [edges[branch] for branch in range(len(batch.rows))]
+    region = np.arange(len(each)).repeat([e.size - 1 for e in each])
+    starts, ends = joined([e[:-1] for e in each]), joined([e[1:] for e in each])
+    x = nodes(starts, ends)
+    first = ORDER * region.searchsorted(batch.branches)
+    log_p, loss = (v.reshape(x.shape) for v in batch.at(x.ravel(), first.tolist()))
+    batch.hold(Panels(region, starts, ends, x, log_p, loss), members)
+
+
+def covering(
+    members: Sequence[Quadrature], tilt_lo: float, tilt_hi: float, *points: float
+) -> list[Quadrature]:
+    """Return for each the panels that resolve real tilts in [tilt_lo, tilt_hi], `points` exactly.
+
+    They are what each of them would be alone.
+
+    Raises:
+        NumericError: some panels did not settle, with the branch where they did not.
+    """
+    found = list(members)
+    groups: dict[tuple[Any, ...], list[Quadrature]] = {}
+    for i, q in enumerate(members):
+        known = q.points is not None and {*points} <= {*q.points, *q.tilts}
+        if not (known and q.tilts[0] <= tilt_lo and tilt_hi <= q.tilts[1]):
+            found[i] = copy(q)
+            groups.setdefault((id(q._kernel), q._mass_of, q.tilts, q.points), []).append(found[i])
+    for some in groups.values():
+        for i in range(0, len(some), TOGETHER):
+            _cover(some[i : i + TOGETHER], tilt_lo, tilt_hi, points)
+    return found
+
+
+def with_waves(
+    members: Sequence[Quadrature], contour: float, frequency: float, floor: float
+) -> list[Quadrature]:
+    """Return copies that resolve exp(iyL), |y| <= frequency, in the laws tilted at `contour`.
+
+    Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law has
+    less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
+    of TURN radians to 1e-17.
+    """
+    found = []
+    for i in range(0, len(members), TOGETHER):
+        found += _Batch(members[i : i + TOGETHER]).with_waves(contour, frequency / TURN, floor)
+    return found
+
+
+@SILENT
+def _cover(
+    members: list[Quadrature], tilt_lo: float, tilt_hi: float, points: tuple[float, ...]
+) -> None:
+    """Refine copies of one's own, which cover the same tilts so far."""
+    (low, high), before = members[0].tilts, members[0].points
+    wide = (min(tilt_lo, low), max(tilt_hi, high))
+    known = set() if before is None else {*before, low, high}
+    wanted = {*points} if known and wide == (low, high) else {*wide, low, high, *points}
+    if not known:
+        wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
+    widened = not known or wide != (low, high)
+    for far, near in ((wide[0], low), (wide[1], high)):
+        if far != near and abs(far - near) > LONG:
+            wanted |= {near + share * (far - near) for share in BETWEEN}
+    first = sorted(wanted if widened else wanted - known)
+    for q in members:
+        q.error = 0.0
+    waiting = [(members, first, first, {*first})]
+    while waiting:
+        some, tilts, tested, fresh = waiting.pop()
+        batch = _Batch(some)
+        unlike: dict[tuple[float, ...], list[Quadrature]] = defaultdict(list)
+        affinity = batch.settle(np.array(tilts))
+        if not known:
+            batch.find_masses()
+        for q, overlaps in zip(some, affinity, strict=True):
+            new = _between(tilts, overlaps, fresh) if widened else []
+            if known:  # what was covered before needs no further tests
+                new = [t for t in new if not low <= t <= high]
+            if q.apart:
+                new = [t for t in new if not -1.0 <= t <= 0.0]
+            unlike[tuple(new)].append(q)
+        for fresh_tilts, others in unlike.items():
+            if not fresh_tilts:
+                _Batch(others).shake(tested)
+                for q in others:
+                    q.tilts, q.points = wide, (*points, *(before or ()))[:REMEMBERED]
+                continue
+            longer, fresh = sorted([*tested, *fresh_tilts]), {*fresh_tilts}
+            if len(longer) * max(q.lo.size for q in others) > MAX_TESTS:
+                raise NumericError(
+                    f"{batch.kernel.NAME}: tilts {wide} at parameters "
+                    f"{others[0]._theta.tolist()} span too many scales"
+                )
+            ends = zip([None, *longer], longer, [*longer[1:], None], strict=False)
+            beside = [t for a, t, b in ends if fresh & {a, t, b}]
+            waiting.append((others, beside, longer, fresh))
+
+
+class _Batch:
+    """Quadratures of one kernel that are worked on together, each as if it were alone.
+
+    Their panels stand one after the other, and their branches are numbered through.
+    """
+
+    def __init__(self, members: Sequence[Quadrature]) -> None:
+        """Keep the members."""
+        self.members = members
+        self.kernel, self.mass_of = members[0]._kernel, members[0]._mass_of
+        self.rows = joined([q._rows for q in members])
+        self.branches = [0, *accumulate([len(q._rows) for q in members])]
+        self.has_ends = any(q._has_ends for q in members)
+        self._every = np.arange(self.branches[-1] + 1)
+
+    def panels(self) -> Panels:
+        """The panels of all members."""
+        if len(self.members) == 1:
+            return self.members[0]._panels
+        now = Panels(*map(np.concatenate, zip(*(q._panels for q in self.members), strict=True)))
+        region = [q.region + a for q, a in zip(self.members, self.branches, strict=False)]
+        return now._replace(region=np.concatenate(region))
+
+    def first(self, now: Panels) -> Integers:
+        """Where the panels of every member begin, and where the last ones end."""
+        found: Integers = now.region.searchsorted(self.branches)
+        return found
+
+    def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
+        """Give members, or copies of them, their panels."""
+        if len(members) == 1:
+            return members[0]._hold(now)
+        first = self.first(now).tolist()
+        for q, branch, a, b in zip(members, self.branches, first, first[1:], strict=False):
+            q._hold(Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:])))
+
+    def at(self, x: Floats, ends: list[int]) -> tuple[Floats, Floats]:
+        """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`."""
+        spend(DENSITY * x.size)
+        density = self.kernel.log_q_many if self.mass_of == "q" else self.kernel.log_p_many
+        log_p, loss = np.empty(x.size), np.zeros(x.size)
+        for q, a, b in zip(self.members, ends, ends[1:], strict=False):
+            if a < b:
+                density(x[a:b], q._theta, log_p[a:b])
+                if not self.mass_of:
+                    losses(self.kernel, q._theta, x[a:b], loss[a:b])
         sound = np.isfinite(log_p) & np.isfinite(loss)
         if not np.logical_and.reduce(sound):
             log_p[~sound], loss[~sound] = -np.inf, 0.0
         return log_p, loss
 
-    def _values(self, x: Floats) -> tuple[Floats, Floats]:
-        """Evaluate log density and loss."""
-        (log_f,) = log_densities(self._kernel, self._theta, x, self._mass_of or "p")
-        loss = np.zeros(x.size) if self._mass_of else losses(self._kernel, self._theta, x)
-        return log_f, loss
+    def log_totals(self, tilts: Floats) -> Floats:
+        """Logs of the integrals of p exp(zL) over all panels, shape (members, tilts)."""
+        log_weight = joined([q.spread()[0] for q in self.members])
+        loss, sizes = joined([q.loss for q in self.members]), [q.lo.size for q in self.members]
+        return resolution.log_totals(np.array([0, *accumulate(sizes)]), log_weight, loss, tilts)
+
+    def find_masses(self) -> None:
+        """Find the masses of P and of Q, and whether these are far apart."""
+        totals = self.log_totals(np.array([-1.0, -0.5, 0.0])).tolist()
+        for member, (q, half, p) in zip(self.members, totals, strict=True):
+            member.log_masses, member.apart = (p, q), half < FARTHEST
+
+    def settle(self, tilts: Floats) -> Floats:
+        """Split and grow until the tilts given are resolved.
+
+        Returns for each member the affinity of its laws at neighbouring tilts: tilts in between are
+        covered by their neighbours only if these overlap.
+        """
+        now, count, size = self.panels(), tilts.size, len(self.members)
+        before, work, open_ = now, np.zeros(size + 1), set(range(size))
+        goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
+        report[:, 0, 0, 0] = -1.0
+        weights = resolution.log_weights(*now[1:3], now.log_p)
+        unit = resolution.log_totals(self.first(now), weights, now.loss, tilts)
+        for _ in range(ROUNDS):
+            starts = now.region.searchsorted(self._every)
+            first = starts[self.branches]
+            work += first  # sums over rounds, of which the differences are those of members
+            spend(SUMMED * now.lo.size * count)
+            found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
+            if found is None or (
+                work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
+            ):
+                break
+            look = open_.intersection(found.settled) - {self.member(b) for b, _ in found.edges}
+            if look:
+                logs = unit + np.log(found.totals)
+                open_ -= look - self._lacks_modes(now, first, found, tilts, logs, sorted(look))
+                if not open_:
+                    narrow, errors, affinity = resolution.finish(now, first, tilts, logs, report)
+                    if narrow > resolution.MOST_NARROW:
+                        break
+                    if now is not before:
+                        self.hold(now, self.members)
+                    for q, own, error in zip(self.members, logs, errors.tolist(), strict=True):
+                        q.log_totals, q.error = own, max(q.error, error)
+                    return affinity
+            for (branch, _), outward in found.edges.items():
+                if math.isinf(outward[-1]):
+                    raise NumericError(
+                        f"{self.kernel.NAME}: the tail still matters at the end of all numbers; "
+                        f"{self._at_parameters(self.member(branch))}"
+                    )
+            towards = None
+            if self.has_ends:
+                towards = resolution.towards_ends(now, self.rows, found.parts)
+            now, origin, new = self.laid(now, found.parts, towards, found.edges)
+            spend(JUDGED * ORDER * count * new.size)
+            report = report.take(origin, axis=0)
+            report[new, 0, 0, 0] = -1.0
+        one = min(open_, default=0)
+        raise NumericError(
+            f"{self.kernel.NAME}: quadrature did not settle with {first[one + 1] - first[one]} "
+            f"panels {self._at_parameters(one)}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
+        )
+
+    def member(self, branch: int) -> int:
+        """The member that has a branch."""
+        return bisect_right(self.branches, branch) - 1
+
+    def _at_parameters(self, member: int) -> str:
+        return f"at parameters {self.members[member]._theta.tolist()}"
+
+    def _lacks_modes(
+        self, now: Panels, first: Integers, found: Verdict, tilts: Floats, logs: Floats,
+        look: list[int],
+    ) -> set[int]:  # fmt: skip
+        """Those that may have modes beyond panels that seem to suffice, or between their nodes."""
+        lacks = set()
+        if not self.mass_of:
+            whole = len(look) == len(self.members)
+            group = self if whole else _Batch([self.members[i] for i in look])
+            own = [b for i in look for b in range(*self.branches[i : i + 2])]
+            group.look_beyond(found.reached[own], tilts.size)
+            far = Far(*map(joined, zip(*(q._far or () for q in group.members), strict=True)))
+            each = [self.member(b) for b in own]
+            for branch, side, outward in resolution.far_modes(tilts, logs[each], far):
+                found.edges[own[branch], side] = outward
+                lacks.add(each[branch])
+            for i, q in zip(look, group.members, strict=True):
+                if q._near is not None and i not in lacks:
+                    at = logs[i], q._near, self.branches[i]
+                    if resolution.near_ends(now, tilts, *at, found.parts):
+                        lacks.add(i)
+        laws = [i for i in look if i not in lacks]
+        cut = resolution.summits(now, first, tilts, logs, laws, found.parts)
+        if cut.size:
+            lacks.update((first.searchsorted(cut, side="right") - 1).tolist())
+        return lacks
+
+    def look_beyond(self, reached: Floats, tilts: int) -> None:
+        """Look at points beyond panels, and next to ends, of those that reach farther now."""
+        stale = []
+        for q, a, b in zip(self.members, self.branches, self.branches[1:], strict=False):
+            # as bytes: nan, of no panels, equals itself
+            if q._far is None or q._far.reached.tobytes() != reached[a:b].tobytes():
+                stale.append((q, reached[a:b]))
+        if not stale:
+            return
+        group, mine = _Batch([q for q, _ in stale]), joined([r for _, r in stale])
+        spend(SEARCHED * ORDER * sum(q.lo.size for q in group.members) * tilts)
+        x, gap = panels.beyond(mine, group.rows)
+        there = ~np.isnan(x)
+        ends = [0, *np.add.reduce(there, axis=(1, 2)).cumsum().tolist()]
+        ends = [ends[b] for b in group.branches]
+        log_size, loss = np.full(x.shape, -np.inf), np.zeros(x.shape)
+        log_p, loss[there] = group.at(x[there], ends)
+        log_size[there] = log_p + np.log(gap[there])
+        for (q, r), a, b in zip(stale, group.branches, group.branches[1:], strict=False):
+            q._far = Far(r, x[a:b], log_size[a:b], loss[a:b])
+            if q._has_ends:
+                offsets, near, off = panels.inside(r, q._rows)
+                log_p, at = _Batch([q]).at(near, [0, near.size])
+                q._near = Near(offsets, near, off, log_p + np.log(off), at)
+
+    @SILENT
+    def with_waves(self, contour: float, turns: float, floor: float) -> list[Quadrature]:
+        """See `with_waves`; so many parts for a unit of loss."""
+        now = self.panels()
+        totals = self.log_totals(np.array([contour]))[:, 0].repeat(np.diff(self.first(now)))
+        return self.cut(panels.waved(now, contour, totals, turns, floor))
+
+    @SILENT
+    def cut(self, parts: Integers) -> list[Quadrature]:
+        """Return copies of which every panel is cut into so many; see `laid`."""
+        found = [copy(q) for q in self.members]
+        if np.add.reduce(parts) > parts.size:
+            self.hold(self.laid(self.panels(), parts, None, {})[0], found)
+        return found
+
+    def laid(
+        self, old: Panels, parts: Integers, towards: Integers | None, edges: Edges
+    ) -> tuple[Panels, Integers, Integers]:
+        """Cut panels and add others, with values; see `resolution.lay`.
+
+        Raises:
+            NumericError: these are too many of one member.
+        """
+        if np.add.reduce(parts) > resolution.MAX_PANELS:
+            wanted = np.add.reduceat(parts, self.first(old)[:-1])
+            if wanted.max() > resolution.MAX_PANELS:
+                raise NumericError(
+                    f"{self.kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                    f"panels {self._at_parameters(int(wanted.argmax()))}"
+                )
+        now, origin, new = resolution.lay(old, parts, towards, edges)
+        x = nodes(now.lo[new], now.hi[new])
+        ends = (ORDER * new.searchsorted(self.first(now))).tolist()
+        log_p, loss = self.at(x.ravel(), ends)
+        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
+        return now, origin, new
+
+    def shake(self, tilts: list[float]) -> None:
+        """Add to errors of sums that of losses off by more than their ulps, at one place a panel.
+
+        The loss of a mixture loses digits where its terms cancel in first order.
+        """
+        if self.mass_of:
+            return
+        if any(q._noise is None for q in self.members):
+            self._find_noise()
+        for q in self.members:
+            if q._noise is not None and q._noise.any():
+                totals = _Batch([q]).log_totals(np.array(tilts))[0]
+                q.error += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
+
+    def _find_noise(self) -> None:
+        """Find how far losses are off by more than their ulps."""
+        now = self.panels()
+        first = self.first(now).tolist()
+        x, loss = (np.ascontiguousarray(v[:, AMID]) for v in (now.x, now.loss))
+
+        def beside(x: Floats, sign: float) -> Floats:
+            out = np.empty(x.size)
+            for q, a, b in zip(self.members, first, first[1:], strict=False):
+                losses(self.kernel, q._theta + sign * q._moved, x[a:b], out[a:b])
+            return out
+
+        noise = off_lines(beside, x, loss, now.lo, now.hi)
+        noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
+        # next to an end that moves it is no straight line
+        half = 0.5 * (now.hi - now.lo)
+        noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
+        for q, a, b in zip(self.members, first, first[1:], strict=False):
+            q._noise = noise[a:b]
 
 
 def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[float]:

@@ -12,14 +12,14 @@ width 1 around 1e6, or next to the end of an interval of length 1e24.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 
 from mechc.errors import NumericError
-from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Far, Panels
+from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, SILENT, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
 from mechc.protocol import Floats, Integers, Kernel
 
@@ -29,7 +29,7 @@ Climb = tuple[Floats, Floats, tuple[int, int, int]]
 OUTWARD = 1.12 ** np.arange(-40.0, 60.0)  # where far modes are looked for, in lengths of a branch
 
 
-def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
+def beyond(reached: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Return points beyond both edges of every branch, as far as they may have mass.
 
     They lie at geometric distances: under sparse sampling exp(zL) outgrows p only far out, where
@@ -38,24 +38,20 @@ def beyond(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
     Args:
         reached: from where to where the panels of each branch reach.
         rows: its ends.
-        values: for the log density and the loss.
 
     Returns:
-        Points, with log densities of -inf where the kernel has no answer.
+        Points, nan beyond the ends, and their distances, shape (branches, 2, points).
     """
-    points, gaps = [], []
-    for (lo, hi), (least, most) in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
-        offsets = (hi - lo) * OUTWARD
-        below, above = lo - offsets, hi + offsets
-        points += [below[below > least], above[above < most]]
-        gaps += [np.abs(points[-2] - lo), np.abs(points[-1] - hi)]
-    return _looked_at(reached, points, gaps, values)
+    gap = ((reached[:, 1] - reached[:, 0])[:, None] * OUTWARD)[:, None]
+    x = reached[:, :, None] + SIDES * gap
+    x[~((rows[:, :1, None] < x) & (x < rows[:, 1:2, None]))] = np.nan
+    return x, np.abs(x - reached[:, :, None])
 
 
-def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Floats, Floats]]) -> Far:
+def inside(reached: Floats, rows: Floats) -> tuple[Integers, Floats, Floats]:
     """Return points inside every branch, closer and closer to those of its ends that are reached.
 
-    Arguments and returns as of `beyond`.
+    Arguments as of `beyond`; returns where those beside each end begin, points, and distances.
     """
     points, gaps = [], []
     for (lo, hi), ends in zip(reached.tolist(), rows[:, :2].tolist(), strict=True):
@@ -64,33 +60,23 @@ def inside(reached: Floats, rows: Floats, values: Callable[[Floats], tuple[Float
             closest = math.log(max(CLEAR * abs(end), LEAST_WIDTH), CLOSER)
             gaps.append(CLOSER ** np.arange(far - 1.0, closest, -1.0) if far > closest else NONE)
             points.append(end + side * gaps[-1])
-    return _looked_at(reached, points, gaps, values)
-
-
-def _looked_at(
-    reached: Floats, points: list[Floats], gaps: list[Floats],
-    values: Callable[[Floats], tuple[Floats, Floats]],
-) -> Far:  # fmt: skip
-    """Values at points beside each end, and how much is there if it is as wide as the gap."""
-    x, gap = np.concatenate(points), np.concatenate(gaps)
-    log_p, loss = values(x)
     offsets = np.array([0, *accumulate(p.size for p in points)], np.int64)
-    return Far(reached, offsets, x, gap, log_p + np.log(gap), loss)
+    return offsets, np.concatenate(points), np.concatenate(gaps)
 
 
-def waved(panels: Panels, contour: float, total: float, turns: float, floor: float) -> Integers:
+def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: float) -> Integers:
     """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
         panels: with values.
         contour: real part of the contour.
-        total: log of the tilted mass.
+        total: log of the tilted mass, for every panel.
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
     """
     _, lo, hi, _, log_p, loss = panels
     wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
-    mass = np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS
+    mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
     return np.where(cut, np.ceil(np.minimum(wanted, 1e6)), 1.0).astype(np.int64)
 
@@ -114,52 +100,78 @@ FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its 
 CLIMBS = 24
 
 
-def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
-    """Return increasing edges inside [lo, hi] of the first panels on a branch.
+@SILENT  # a place that is none is no number
+def first_edges(kernel: Kernel, thetas: Sequence[Floats], lo: float, hi: float) -> list[Floats]:
+    """Return increasing edges inside [lo, hi] of the first panels on a branch, for each law.
 
     Args:
         kernel: for its densities.
-        theta: parameters, shape (parameters,).
+        thetas: parameters of every law, shape (parameters,).
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
 
     Raises:
         NumericError: neither density was found anywhere.
     """
+    points, places = _places(lo, hi, False)[0], _near_parameters(thetas, lo, hi)
+    x = places[:, :, None, None] + SIDES * DISTANCES
+    logs = np.empty((len(thetas), 2, points.size + x[0].size))
+    for theta, own, out in zip(thetas, x.reshape(len(thetas), -1), logs, strict=True):
+        out[:] = log_densities(kernel, theta, np.concatenate([points, own]))
+    logs[np.isnan(logs)] = -np.inf
+    edges = [
+        _around_modes(kernel, theta, lo, hi, some)
+        for theta, some in zip(thetas, logs[:, :, : points.size], strict=True)
+    ]
+    beside = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:])
+    size = np.where(((lo < x) & (x < hi))[:, None], beside + LOG_DISTANCES, -np.inf)
+    found = []
+    for theta, known, more in zip(thetas, edges, _beside(places, size, edges), strict=True):
+        some = np.concatenate([known, *more])
+        some = np.unique(some[(lo <= some) & (some <= hi)])
+        if some.size < 2:
+            raise NumericError(
+                f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at "
+                f"parameters {theta.tolist()}"
+            )
+        found.append(_graded(some) if more else some)
+    return found
+
+
+def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: Floats) -> Floats:
+    """Edges at ends, and around what both densities have at the places of a branch, in order."""
     ends = [end for end in (lo, hi) if math.isfinite(end)]
     edges = [np.array(ends)]
     if len(ends) == 2:
         edges.append(np.array([0.5 * (lo + hi)]))
     known: list[float] = [hi - lo] if len(ends) == 2 else []
-    densities = [_density(kernel, theta, law) for law in "pq"]
-    for density in densities:
-        points, nearest, scale, values = _nearest_scale(density, lo, hi)
-        if not np.isfinite(values).any():
+    for law, logs in zip("pq", values, strict=True):
+        density = _density(kernel, theta, law)
+        points, nearest, scale, found = _nearest_scale(density, lo, hi, logs)
+        if not np.logical_or.reduce(np.isfinite(found)):
             continue
         if not any(1 / ALIKE < scale / other < ALIKE for other in known):
             known.append(scale)
             edges.append(nearest + scale * (AROUND if ends else LADDER))
-        mode = _mode(density, points, values)
+        mode = _mode(density, points, found)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
-    missed = _beside_parameters(densities, theta, np.sort(np.concatenate(edges)), lo, hi)
-    found = sorted({e for some in (*edges, *missed) for e in some.tolist() if lo <= e <= hi})
-    if len(found) < 2:
-        raise NumericError(
-            f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at parameters "
-            f"{theta.tolist()}"
-        )
-    return _graded(found) if missed else np.array(found)
+    return np.sort(np.concatenate(edges))
 
 
-def _nearest_scale(density: Density, lo: float, hi: float) -> tuple[Floats, float, float, Floats]:
-    """Points, the end nearest to most mass, its distance, and the log density at the points."""
+def _nearest_scale(
+    density: Density, lo: float, hi: float, logs: Floats
+) -> tuple[Floats, float, float, Floats]:
+    """Points, the end nearest to most mass, its distance, and the log density at the points.
+
+    `logs` are those at the first points.
+    """
     found = NONE, 0.0, 0.0, NONE
     for every in (False, True):  # mass may lie closer than the nearest, or farther out
         points, nearest, scales, room = _places(lo, hi, every)
         if not points.size:
             continue
-        logs = density(points)
+        logs = density(points) if every else logs
         top = int((logs + room).argmax())
         if every and not logs[top] + room[top] > NOTHING:
             break  # what falls that far from one double to the next is not resolved either
@@ -169,31 +181,42 @@ def _nearest_scale(density: Density, lo: float, hi: float) -> tuple[Floats, floa
     return found
 
 
-def _beside_parameters(
-    densities: list[Density], theta: Floats, edges: Floats, lo: float, hi: float
-) -> list[Floats]:
-    """Edges around mass next to a parameter, or to 0, that panels are too long to find."""
-    places = np.array(
-        [p for p in sorted({0.0, *theta.tolist(), *(-theta).tolist()}) if lo < p < hi]
-    )
-    x = places[:, None, None] + SIDES * DISTANCES
-    logs = np.stack([density(x.ravel()).reshape(x.shape) for density in densities])
-    size = np.where((lo < x) & (x < hi), logs + LOG_DISTANCES, -np.inf)
+def _near_parameters(thetas: Sequence[Floats], lo: float, hi: float) -> Floats:
+    """0 and parameters of either sign on a branch, for each law; nan in place of others."""
+    theta = np.stack(thetas)
+    places = np.sort(np.concatenate([np.zeros((len(theta), 1)), theta, -theta], axis=1))
+    again = np.zeros(places.shape, np.bool_)
+    again[:, 1:] = places[:, 1:] == places[:, :-1]
+    return np.where((lo < places) & (places < hi) & ~again, places, np.nan)
+
+
+def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floats]]:
+    """Edges around mass next to a parameter, or to 0, that panels are too long to find.
+
+    Args:
+        places: for each law.
+        size: log of what P and Q have there on both sides at some distances, if it is as wide.
+        edges: known, for each law.
+    """
     before, middle, after = size[..., :-2], size[..., 1:-1], size[..., 2:]
     peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
-    peak &= middle > size.max(axis=(1, 2, 3), keepdims=True, initial=-np.inf) - COUNTED
-    _, place, side, scale = peak.nonzero()
-    width = DISTANCES[1 + scale]
-    panel = np.searchsorted(edges, places[place] + SIDES[side, 0] * width)
-    ends = np.concatenate([[-np.inf], edges, [np.inf]])
-    missed = ends[panel + 1] - ends[panel] > ALIKE * width
-    found = {(places[p], w) for p, w in zip(place[missed], width[missed], strict=True)}
-    return [p + w * AROUND for p, w in sorted(found)]
+    most = size.reshape(len(size), -1).max(axis=1, initial=-np.inf)
+    peak &= middle > (most - COUNTED)[:, None, None, None, None]
+    law, _, place, side, scale = peak.nonzero()
+    width, middle = DISTANCES[1 + scale], places[law, place]
+    at, found = middle + SIDES[side, 0] * width, []
+    bounds = law.searchsorted(np.arange(len(edges) + 1)).tolist()
+    for known, a, b in zip(edges, bounds, bounds[1:], strict=False):
+        panel, ends = np.searchsorted(known, at[a:b]), np.concatenate([[-np.inf], known, [np.inf]])
+        missed = ends[panel + 1] - ends[panel] > ALIKE * width[a:b]
+        some = {*zip(middle[a:b][missed].tolist(), width[a:b][missed].tolist(), strict=True)}
+        found.append([p + w * AROUND for p, w in sorted(some)])
+    return found
 
 
-def _graded(edges: list[float]) -> Floats:
+def _graded(edges: Floats) -> Floats:
     """Edges between which lengths grow and fall in steps: no long panel steps over a flank."""
-    graded, lengths = list(edges), np.diff(edges)
+    graded, lengths = edges.tolist(), np.diff(edges)
     for i, length in enumerate(lengths):
         for j, end, side in ((i - 1, i, 1.0), (i + 1, i + 1, -1.0)):
             if 0 <= j < lengths.size and length > ALIKE * lengths[j]:

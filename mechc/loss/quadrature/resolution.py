@@ -11,7 +11,7 @@ all that it calls.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,23 +60,42 @@ class Panels(NamedTuple):
 
 
 class Far(NamedTuple):
-    """Points beside ends that may have mass; see `panels.beyond` and `panels.inside`.
+    """Points beyond both ends of branches that may have mass; see `panels.beyond`.
 
     Attributes:
-        reached: from where to where panels of each branch reached when they were looked at.
-        offsets: where those beside each end begin.
-        x: these points.
-        gap: their distances from the panels, or from ends that are reached.
-        log_size: log of the density times that distance.
+        reached: from where to where panels of each branch reached then, shape (branches, 2).
+        x: these points, nan without any, shape (branches, 2, points).
+        log_size: log of the density times the distance from the panels.
         loss: the loss there.
     """
 
     reached: Floats
+    x: Floats
+    log_size: Floats
+    loss: Floats
+
+
+class Near(NamedTuple):
+    """Points inside branches, next to their ends; see `panels.inside`.
+
+    Attributes:
+        offsets: where those beside each end begin.
+        x: these points.
+        gap: their distances from the ends.
+        log_size: log of the density times that distance.
+        loss: the loss there.
+    """
+
     offsets: Integers
     x: Floats
     gap: Floats
     log_size: Floats
     loss: Floats
+
+
+def joined(columns: Sequence[Floats]) -> Floats:
+    """Arrays one after the other; one alone as it is."""
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
@@ -86,20 +105,21 @@ def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
     return out.ravel()
 
 
-def log_totals(log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
-    """Log of the integral of p exp(z L) over all panels, for every tilt z."""
-    out, work = np.empty((tilts.size, 1, 4)), np.empty((2, loss.size))
-    everywhere = np.array([0, loss.size])
-    sum_tilted(everywhere, loss.ravel(), log_weight, tilts, work, out)
-    return out[:, 0, 0]
+def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
+    """Log of the integral of p exp(z L) over the panels of every law, shape (laws, tilts)."""
+    out = np.empty((tilts.size, first.size - 1, 4))
+    work = np.empty((2, ORDER * int(np.maximum.reduce(first[1:] - first[:-1]))))
+    sum_tilted(ORDER * first, loss.ravel(), log_weight, tilts, work, out)
+    return np.ascontiguousarray(out[:, :, 0].T)
 
 
 @compiled(
-    "int64(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,::1], float64[::1], int64[::1])"
+    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
+    " float64[:,::1], float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,:,::1],"
+    " float64[::1], int64[::1], int64[::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    lo, hi, log_p, loss, tilts, log_total, goal, work, out, totals, share, parts
+    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, totals, share, parts, wanted
 ):
     """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
@@ -109,17 +129,21 @@ def _judge(  # type: ignore[no-untyped-def]
     p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is the deviation from
     the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again. Nodes are rounded to an
     ulp of the larger of |lo| and |hi|, which moves log p and the loss by that share of their change
-    over the panel. The first number, summed over the panels, goes to `totals`, and the largest
-    share of each panel at any tilt to `share`. A panel is cut if its error at some tilt exceeds the
-    goal, which is one for each integrand, as a share of the total.
+    over the panel. The first number, summed over the panels of each law, goes to `totals`, and the
+    largest share of each panel at any tilt to `share`. A panel is cut if its error at some tilt
+    exceeds the goal, which is one for each integrand, as a share of the total.
 
-    `work` is room for the values at the nodes of a panel, shape (4, 16). Returns how many panels
-    there will be; 0 where sums have left their units, which have to be set anew.
+    Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
+    16). How many panels of each law there will be goes to `wanted`, -1 where sums have left their
+    units, which have to be set anew; returns of how many laws they have.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
+    m = 0
     for i in range(lo.size):
         if out[i, 0, 0, 0] >= 0.0:
             continue
+        while i >= first[m + 1]:
+            m += 1
         for a in range(tilts.size):
             for b in range(2):
                 out[i, a, b, 0] = out[i, a, b, 1] = out[i, a, b, 2] = 0.0
@@ -140,7 +164,7 @@ def _judge(  # type: ignore[no-untyped-def]
         by = 0.25 * place / half
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
         for a in range(tilts.size):
-            z, total = tilts[a], log_total[a]
+            z, total = tilts[a], log_total[m, a]
             # P and Q nearly disjoint: M(z) is no small change of M(0) but far below it
             apart = total < -1.0
             peak = -math.inf if apart else highest + math.log1p(abs(z))
@@ -192,74 +216,83 @@ def _judge(  # type: ignore[no-untyped-def]
                     ratio = high / max(abs(c2), abs(c3), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
-    for a in range(tilts.size):
-        for b in range(2):
-            totals[a, b] = 0.0
-            for i in range(lo.size):
-                totals[a, b] += out[i, a, b, 0]
-        if not 1.0 / DRIFT < totals[a, 0] < DRIFT:
-            return 0
-    wanted = 0
-    for i in range(lo.size):
-        short, most = 0.0, 0.0
+    drifted = 0
+    for m in range(wanted.size):
+        wanted[m] = 0
         for a in range(tilts.size):
-            most = max(most, out[i, a, 0, 0] / totals[a, 0])
             for b in range(2):
-                short = max(short, out[i, a, b, 1] / (goal[b] * totals[a, b] + 1e-300))
-        thin = hi[i] - lo[i] <= max(FINEST * max(abs(lo[i]), abs(hi[i])), LEAST_WIDTH)
-        share[i] = most
-        parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
-        wanted += parts[i]
-    return wanted
+                total = 0.0
+                for i in range(first[m], first[m + 1]):
+                    total += out[i, a, b, 0]
+                totals[m, a, b] = total
+            if not 1.0 / DRIFT < totals[m, a, 0] < DRIFT:
+                wanted[m] = -1
+        if wanted[m] < 0:
+            drifted += 1
+            continue
+        for i in range(first[m], first[m + 1]):
+            short, most = 0.0, 0.0
+            for a in range(tilts.size):
+                most = max(most, out[i, a, 0, 0] / totals[m, a, 0])
+                for b in range(2):
+                    short = max(short, out[i, a, b, 1] / (goal[b] * totals[m, a, b] + 1e-300))
+            thin = hi[i] - lo[i] <= max(FINEST * max(abs(lo[i]), abs(hi[i])), LEAST_WIDTH)
+            share[i] = most
+            parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
+            wanted[m] += parts[i]
+    return drifted
 
 
 class Verdict(NamedTuple):
     """What panels lack.
 
     Attributes:
-        settled: nothing, as far as nodes show.
-        logs: log totals at the tilts.
+        settled: laws of which nothing, as far as nodes show.
+        totals: of every law at the tilts, in units.
         parts: into how many each panel is to be cut, shape (panels,).
         reached: from where to where branches reach, shape (branches, 2); nan of those without any.
         edges: outwards from ends of branches that end too early.
     """
 
-    settled: bool
-    logs: Floats
+    settled: list[int]
+    totals: Floats
     parts: Integers
     reached: Floats
     edges: Edges
 
 
 def judge(
-    panels: Panels, rows: Floats, tilts: Floats, goal: Floats, unit: Floats, report: Floats
-) -> Verdict | None:
+    panels: Panels, starts: Integers, first: Integers, rows: Floats, tilts: Floats, goal: Floats,
+    unit: Floats, report: Floats,
+) -> Verdict | None:  # fmt: skip
     """Judge the panels that have not been judged.
 
     Args:
         panels: all of them, with values.
+        starts: where those of every branch begin, and where the last ones end.
+        first: the same of every law.
         rows: ends of the branches.
         tilts: where sums have to be good.
         goal: see `_judge`.
-        unit: the log totals in whose units the report is, nan at first; written.
+        unit: the log totals of every law in whose units the report is; written.
         report: see `_judge`, -1 for panels that it has not seen; written.
 
     Returns:
-        What they lack; None where there are no sums.
+        What they lack; None where a law has no sums.
     """
-    region, lo, hi, _, log_p, loss = panels
-    n, totals, work = region.size, np.empty((tilts.size, 2)), np.empty((4, ORDER))
-    share, parts = np.empty(n), np.empty(n, np.int64)
-    for anew in (math.isnan(unit[0]), True):
-        if anew:
-            unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
-            report[:, 0, 0, 0] = -1.0
-        wanted = _judge(lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts)
-        if wanted:
-            edges, reached = _grow(region, lo, hi, rows, share)
-            settled = wanted == n and not edges
-            return Verdict(settled, unit + np.log(totals[:, 0]), parts, reached, edges)
-    return None
+    _, lo, hi, _, log_p, loss = panels
+    share, parts, work = np.empty(lo.size), np.empty(lo.size, np.int64), np.empty((4, ORDER))
+    totals, wanted = np.empty((first.size - 1, tilts.size, 2)), np.empty(first.size - 1, np.int64)
+    about = lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts, wanted
+    if _judge(first, *about):
+        anew = wanted < 0
+        unit[anew] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[anew]
+        report[anew.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
+        if _judge(first, *about):
+            return None
+    settled = (wanted == first[1:] - first[:-1]).nonzero()[0].tolist()
+    edges, reached = _grow(starts, lo, hi, rows, share)
+    return Verdict(settled, totals[:, :, 0], parts, reached, edges)
 
 
 def _outward(
@@ -285,47 +318,61 @@ def _outward(
 
 
 def _grow(
-    region: Integers, lo: Floats, hi: Floats, rows: Floats, share: Floats
+    starts: Integers, lo: Floats, hi: Floats, rows: Floats, share: Floats
 ) -> tuple[Edges, Floats]:
     """Edges outwards from ends of branches whose panel matters, and from where to where they reach.
 
-    Of branches without panels nan.
+    Panels of branches begin at `starts`.
     """
-    starts = [0, *((region[1:] != region[:-1]).nonzero()[0] + 1).tolist(), region.size]
-    grown: Edges = {}
-    reached = np.full((len(rows), 2), np.nan)
-    for first, end in pairwise(starts):
-        r, last = int(region[first]), end - 1
-        reached[r] = lo[first], hi[last]
-        (least, most), reach = rows[r, :2].tolist(), float(hi[last] - lo[first])
-        ends = (
-            (first, -1.0, least, lo, min(first + 1, last)),
-            (last, 1.0, most, hi, max(last - 1, first)),
-        )
-        for side, (i, sign, limit, edges, inner) in enumerate(ends):
-            if share[i] > NEGLIGIBLE and sign * edges[i] < sign * limit:
-                width = float(hi[i] - lo[i])
-                grown[r, side] = _outward(
-                    float(edges[i]), sign, limit, reach, width, float(share[i]), float(share[inner])
-                )
+    first, last, reached, grown = starts[:-1], starts[1:] - 1, np.empty((len(rows), 2)), {}
+    reached[:, 0], reached[:, 1] = lo[first], hi[last]
+    for side, here, early in (
+        (0, first, reached[:, 0] > rows[:, 0]), (1, last, reached[:, 1] < rows[:, 1])
+    ):  # fmt: skip
+        for r in (early & (share[here] > NEGLIGIBLE)).nonzero()[0].tolist():
+            i = int(here[r])
+            inner = min(i + 1, int(last[r])) if side == 0 else max(i - 1, int(first[r]))
+            reach, width = reached[r, 1] - reached[r, 0], hi[i] - lo[i]
+            about = (
+                reached[r, side],
+                2 * side - 1,
+                rows[r, side],
+                reach,
+                width,
+                share[i],
+                share[inner],
+            )
+            grown[r, side] = _outward(*map(float, about))
     return grown, reached
 
 
-def far_modes(tilts: Floats, logs: Floats, far: Far, edges: Edges) -> bool:
-    """Whether there are points beyond ends of branches that have mass at a tilt; writes edges."""
+def far_modes(tilts: Floats, logs: Floats, far: Far) -> list[tuple[int, int, list[float]]]:
+    """Branches and sides beyond which points have mass at a tilt, and edges outwards there.
+
+    `logs` are the log totals of the law of every branch.
+    """
     exponents = np.multiply.outer(tilts, far.loss)
     exponents += far.log_size
-    exponents -= logs[:, None]
-    seen = np.logical_or.reduce(exponents > LOG_NEGLIGIBLE, axis=0).nonzero()[0]
-    for m in seen.tolist():  # the last one of each end is the farthest
-        k = int(np.searchsorted(far.offsets, m, side="right")) - 1
-        beyond = far.x[min(m + 1, int(far.offsets[k + 1]) - 1)]
-        edges[k // 2, k % 2] = [float(far.reached[k // 2, k % 2]), float(beyond)]
-    return bool(seen.size)
+    exponents -= logs.T[:, :, None, None]
+    seen, found = np.logical_or.reduce(exponents > LOG_NEGLIGIBLE, axis=0), []
+    if seen.any():
+        for k, side in zip(*seen.any(axis=2).nonzero(), strict=True):
+            m = int(seen[k, side].nonzero()[0][-1])  # the last one is the farthest
+            beyond = far.x[k, side, m : m + 2]
+            outward = [float(far.reached[k, side]), float(beyond[~np.isnan(beyond)][-1])]
+            found.append((int(k), int(side), outward))
+    return found
 
 
-def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Integers) -> bool:
-    """Whether a mode lies between an end and the first node there; written to `parts`."""
+def near_ends(
+    panels: Panels, tilts: Floats, logs: Floats, near: Near, branch: int, parts: Integers
+) -> bool:
+    """Whether a mode lies between an end and the first node there; written to `parts`.
+
+    Of one law, whose branches are numbered from `branch` on.
+    """
+    if not near.x.size:
+        return False
     exponents = np.multiply.outer(tilts, near.loss)
     exponents += near.log_size
     exponents -= logs[:, None]
@@ -336,7 +383,7 @@ def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Int
     found = False
     for m in rises.nonzero()[0].tolist():
         k = int(np.searchsorted(near.offsets, m, side="right")) - 1
-        (here,) = (panels.region == k // 2).nonzero()
+        (here,) = (panels.region == branch + k // 2).nonzero()
         i = here[-(k % 2)]
         if near.gap[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
             parts[i], found = 2, True
@@ -344,77 +391,94 @@ def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Far, parts: Int
 
 
 @compiled(
-    "int64(float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
-    " int64[::1])"
+    "void(float64[::1], float64[:,::1], float64[:,::1], int64[::1], int64[::1], float64[::1],"
+    " float64[:,::1], boolean[::1], int64[::1])"
 )
-def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore[no-untyped-def]
+def _summits(xs, log_p, loss, region, first, tilts, totals, look, parts):  # type: ignore
     """Cut panels where slopes around a local maximum point to a higher summit that matters.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
     above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
     shows as a cliff: what the next panel has of it lies before that panel's first node.
 
-    Writes two to `parts` where a panel is to be halved; returns whether there is one.
+    Writes two to `parts` where a panel is to be halved, of those to be looked at.
     """
-    found = 0
     for a in range(tilts.size):
-        z, total = tilts[a], totals[a]
+        z, m = tilts[a], 0
         before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
         for i in range(region.size):
+            while i >= first[m + 1]:
+                m += 1
             for j in range(ORDER):
                 # four nodes in a row, the last of them node j of panel i; two and three between
                 p3 = log_p[i, j] + z * loss[i, j]
                 k = i * ORDER + j
-                if k >= 3 and region[before] == region[i]:
+                if k >= 3 and region[before] == region[i] and look[i]:
                     cliff = abs(p2 - p1) > CLIFF
                     if cliff or (p1 > p0 and p3 < p2):
                         gap = xs[k - 1] - xs[k - 2]
-                        known, floor = max(p1, p2), total + LOG_NEGLIGIBLE - math.log(gap)
+                        known = max(p1, p2)
+                        floor = totals[m, a] + LOG_NEGLIGIBLE - math.log(gap)
                         if cliff and known > floor:
                             parts[after if p1 > p2 else here] = 2
-                            found = 1
                         left = (p1 - p0) / (xs[k - 2] - xs[k - 3])
                         right = (p3 - p2) / (xs[k] - xs[k - 1])
                         step = min(max((p2 - p1 - right * gap) / (left - right), 0.0), gap)
                         summit = p1 + left * step
                         if left > 0.0 and right < 0.0 and summit > known + 2.0 and summit > floor:
                             parts[here] = parts[after] = 2
-                            found = 1
                 before, here, after = here, after, i
                 p0, p1, p2 = p1, p2, p3
+
+
+def summits(
+    panels: Panels, first: Integers, tilts: Floats, logs: Floats, laws: list[int], parts: Integers
+) -> Integers:
+    """The panels of some laws that `_summits` cuts; written to `parts`."""
+    region, lo, hi, x, log_p, loss = panels
+    look = np.zeros(first.size - 1, np.bool_)
+    look[laws] = True
+    look = look.repeat(first[1:] - first[:-1])
+    _summits(x.ravel(), log_p, loss, region, first, tilts, logs, look, parts)
+    found: Integers = (look & (parts > 1)).nonzero()[0]
+    if found.size:  # the rounding of x and of the loss looks like summits too, never resolved
+        grains = (hi - lo)[found] <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))[found]
+        parts[found[grains]] = 1
+        found = found[~grains]
     return found
 
 
-def summits(panels: Panels, tilts: Floats, logs: Floats, parts: Integers) -> bool:
-    """Whether `_summits` has panels to cut; written to `parts`."""
-    region, lo, hi, x, log_p, loss = panels
-    if not _summits(x.ravel(), log_p, loss, region, tilts, logs, parts):
-        return False
-    # the rounding of x and of the loss looks like summits too, never resolved
-    parts[hi - lo <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))] = 1
-    return bool((parts > 1).any())
-
-
 def finish(
-    panels: Panels, tilts: Floats, logs: Floats, report: Floats
-) -> tuple[float, float, Floats]:
+    panels: Panels, first: Integers, tilts: Floats, logs: Floats, report: Floats
+) -> tuple[float, Floats, Floats]:
     """Judge panels that are to stay.
 
-    Returns the largest share of panels whose nodes are hardly distinct doubles, the error of the
-    sums as a share of the mass, misplaced nodes included, and the affinity of the laws at
+    Returns the largest share of panels whose nodes are hardly distinct doubles, and for every law
+    the error of the sums as a share of the mass, misplaced nodes included, and the affinity at
     neighbouring tilts.
     """
-    total = np.add.reduce(report[:, :, 0, 0])
-    shares = report[:, :, 0, 0] / total
-    affinity = np.add.reduce(np.sqrt(shares[:, :-1] * shares[:, 1:]))
-    off = max((np.add.reduce(report[:, :, 1, 1] + report[:, :, 1, 2]) / total).tolist())
+    starts, sizes = first[:-1], first[1:] - first[:-1]
+    total = np.add.reduceat(report[:, :, 0, 0], starts)
+    shares = report[:, :, 0, 0] / total.repeat(sizes, axis=0)
+    affinity = np.add.reduceat(np.sqrt(shares[:, :-1] * shares[:, 1:]), starts)
+    off = np.add.reduceat(report[:, :, 1, 1] + report[:, :, 1, 2], starts) / total
+    errors = np.maximum.reduce(off, axis=1)
     _, lo, hi, _, log_p, loss = panels
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
-    fine = (width <= 2.0 * FINE * place).nonzero()[0]
-    if not fine.size:
-        return 0.0, off, affinity
+    fine, narrow = (width <= 2.0 * FINE * place).nonzero()[0], 0.0
+    for m, here in enumerate(np.split(fine, fine.searchsorted(first[1:-1])) if fine.size else ()):
+        if here.size:
+            about = log_p[here], loss[here], place[here], width[here]
+            errors[m] += _misplaced(tilts, logs[m], *about)
+            narrow = max(narrow, shares[here[about[3] <= FINEST * about[2]]].max(initial=0.0))
+    return float(narrow), errors, affinity
+
+
+def _misplaced(
+    tilts: Floats, logs: Floats, log_p: Floats, loss: Floats, place: Floats, width: Floats
+) -> float:
+    """What rounding of nodes may change of sums over fine panels, as a share of the mass."""
     # next to an end where q vanishes the loss changes by its own size from a double to the next
-    log_p, loss, place, width = log_p[fine], loss[fine], place[fine], width[fine]
     least = np.where(log_p > -math.inf, log_p, math.inf).min(axis=1)
     fall = np.maximum(log_p.max(axis=1) - least, 0.0)
     rise = loss.max(axis=1) - loss.min(axis=1)
@@ -423,8 +487,7 @@ def finish(
         exponents = log_p + z * loss - log_total
         size = np.where(exponents > LEAST, np.exp(exponents), 0.0) @ WEIGHTS
         moved = max(moved, float((EPS * place * size * (fall + abs(z) * rise)).sum()))
-    narrow = shares[fine[width <= FINEST * place]].max(initial=0.0)
-    return float(narrow), off + moved, affinity
+    return moved
 
 
 def shaken(panels: Panels, noise: Floats, tilts: Floats, logs: Floats) -> float:
@@ -448,20 +511,21 @@ def towards_ends(panels: Panels, rows: Floats, parts: Integers) -> Integers:
     """
     region, lo, hi = panels[:3]
     towards, width = np.zeros(region.size, np.int64), hi - lo
-    for i in ((parts > 1).nonzero()[0]).tolist():
-        for side in (-1, 1):
-            end, inner = (hi[i] if side > 0 else lo[i]), i - side
-            if end != rows[region[i], (1 + side) // 2] or not 0 <= inner < region.size:
+    ends = rows[region]
+    for side, at, end in ((-1, lo, ends[:, 0]), (1, hi, ends[:, 1])):
+        for i in ((parts > 1) & (at == end)).nonzero()[0].tolist():
+            inner = i - side
+            if not 0 <= inner < region.size:
                 continue
             if parts[inner] == 1 and region[inner] == region[i] and width[inner] < 4.0 * width[i]:
-                room = width[i] / max(FINEST * abs(end), LEAST_WIDTH)
+                room = width[i] / max(FINEST * abs(at[i]), LEAST_WIDTH)
                 if room > CLOSER**2:
                     towards[i], parts[i] = side, min(math.log(room, CLOSER), STEPS * parts[i])
     return towards
 
 
 def lay(
-    panels: Panels, parts: Integers, towards: Integers, edges: Edges
+    panels: Panels, parts: Integers, towards: Integers | None, edges: Edges
 ) -> tuple[Panels, Integers, Integers]:
     """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
 
@@ -476,28 +540,31 @@ def lay(
         no values yet.
     """
     region, lo, hi = panels[:3]
-    kept, cut = (parts == 1).nonzero()[0], (parts > 1).nonzero()[0]
-    of, last = cut.repeat(parts[cut]), parts[cut].cumsum()
-    piece = np.arange(of.size) - (last - parts[cut]).repeat(parts[cut])
-    start = lo[of] + piece * ((hi - lo)[of] / parts[of])
-    nearer = (towards[of] * piece).nonzero()[0]
-    if nearer.size:
-        one, piece = of[nearer], piece[nearer]
-        above = towards[one] > 0
-        distance = (hi - lo)[one] * CLOSER ** -np.where(above, piece, parts[one] - piece)
-        start[nearer] = np.where(above, hi[one] - distance, lo[one] + distance)
+    count, grown = parts, []
+    before = after = np.zeros(1, np.int64)  # panels beyond
+    if edges:
+        before, after, count = np.zeros_like(parts), np.zeros_like(parts), parts.copy()
+        for (branch, side), outward in edges.items():
+            i = int(region.searchsorted(branch + side)) - side
+            (after if side else before)[i] = len(outward) - 1
+            count[i] += len(outward) - 1
+            grown.append((i, side, outward[:: 1 if side else -1]))
+    last = count.cumsum() - after  # where the parts of each panel end
+    piece = np.arange(last[-1] + after[-1]) - (last - parts).repeat(count)
+    start = lo.repeat(count) + piece * ((hi - lo) / parts).repeat(count)
+    if towards is not None and (nearer := (towards.repeat(count) * piece).nonzero()[0]).size:
+        one, step = np.arange(lo.size).repeat(count)[nearer], piece[nearer]
+        up = towards[one] > 0
+        distance = (hi - lo)[one] * CLOSER ** -np.where(up, step, parts[one] - step)
+        start[nearer] = np.where(up, hi[one] - distance, lo[one] + distance)
     end = np.empty(start.size)
-    end[:-1], end[last - 1] = start[1:], hi[cut]
-    more = [
-        (r, *((b, a) if side == 0 else (a, b)))
-        for (r, side), outward in edges.items()
-        for a, b in pairwise(outward)
-    ]
-    which, lower, upper = zip(*more, strict=True) if more else ((), (), ())
-    branch = np.concatenate([region[kept], region[of], np.array(which, np.int64)])
-    start, end = np.concatenate([lo[kept], start, lower]), np.concatenate([hi[kept], end, upper])
-    order = np.lexsort((start, branch))
-    origin = np.concatenate([kept, np.full(branch.size - kept.size, -1)])[order]
+    end[:-1], end[last - 1] = start[1:], hi
+    for i, side, outward in grown:
+        a = last[i] if side else last[i] - parts[i] - before[i]
+        b = a + len(outward) - 1
+        start[a:b], end[a:b] = outward[:-1], outward[1:]
+    origin = np.full(start.size, -1)
+    kept = (parts == 1).nonzero()[0]
+    origin[last[kept] - 1] = kept
     values = (column.take(origin, axis=0) for column in panels[3:])
-    now = Panels(branch[order], start[order], end[order], *values)
-    return now, origin, (origin < 0).nonzero()[0]
+    return Panels(region.repeat(count), start, end, *values), origin, (origin < 0).nonzero()[0]

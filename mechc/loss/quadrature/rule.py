@@ -56,20 +56,21 @@ def log_densities(kernel: Kernel, theta: Floats, x: Floats, laws: str = "pq") ->
     return out
 
 
-def losses(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
+def losses(kernel: Kernel, theta: Floats, x: Floats, out: Floats | None = None) -> Floats:
     """Return log(p/q) at outputs x; inf or -inf where one density is zero, nan where both are.
 
     Args:
         kernel: an emitted kernel.
         theta: its parameters.
         x: outputs, shape (n,).
+        out: written to, where given.
     """
     x = np.ascontiguousarray(x, np.float64)
     spend(DENSITY * x.size)
-    out = np.empty(x.size)
+    out = np.empty(x.size) if out is None else out
     kernel.loss_many(x, theta, out)
     sound = np.isfinite(out)
-    if not sound.all():
+    if not np.logical_and.reduce(sound):
         log_p, log_q = log_densities(kernel, theta, x[~sound])
         with np.errstate(invalid="ignore"):
             out[~sound] = log_p - log_q
@@ -101,24 +102,22 @@ SEEN = 2.0  # ... in times what was seen: less than that may be off everywhere a
 
 
 def off_lines(
-    kernel: Kernel, theta: Floats, x: Floats, loss: Floats, lo: Floats, hi: Floats, moved: Floats
+    beside: Callable[[Floats, float], Floats], x: Floats, loss: Floats, lo: Floats, hi: Floats
 ) -> Floats:
     """Return how far losses are off by more than their ulps, as terms of theirs cancel.
 
     Nearby, in outputs and parameters, a loss is a straight line, and what is off it is rounding.
 
     Args:
-        kernel: of the loss.
-        theta: its parameters, shape (parameters,).
+        beside: for the losses of parameters moved down (-1) or up (1) a little, at some outputs.
         x: outputs, shape (n,).
         loss: there.
         lo: lower ends of the panels of these outputs.
         hi: upper ends.
-        moved: how far parameters are moved at the same time.
     """
     unit = np.spacing(np.maximum(-lo, hi))
-    beside = np.rint(0.5 * NEARBY * (hi - lo) / unit) * unit
-    low, high = (losses(kernel, theta + s * moved, x + s * beside) for s in (-1.0, 1.0))
+    step = np.rint(0.5 * NEARBY * (hi - lo) / unit) * unit
+    low, high = (beside(x + s * step, s) for s in (-1.0, 1.0))
     with np.errstate(invalid="ignore", over="ignore"):
         noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)
     # nan where a loss is not finite, inf next to the largest double
