@@ -56,8 +56,8 @@ BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
 PERIODS = 1.5  # periods are rounded up to powers of this
-PLAIN = 10.0  # nodes up to which a sum is near Gaussian: its saddle point says where the answer is
-PILOT = 128  # nodes of the sum that says so of others, before anything is proven
+PILOT, ROUGH = 6.0, 0.05  # of the sum that says where the answer is before anything is proven: its
+# nodes, as a multiple of a guess by K'', and the share of delta that its images may have
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
@@ -312,17 +312,20 @@ class Asked(NamedTuple):
     query: Query
     rows: Rows  # indices of people
     better: bool = False  # see `Ledger.times`
-    how: Floats | None = None  # what `inversion.choose` says about each of them, once it is known
+    how: Floats | None = None  # what `inversion.choose` says, once it is known, a row for each word
+    place: Rows | None = None  # of these people in `how`, which some others may share with them
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
-        how = None if self.how is None else self.how[who]
-        return self._replace(rows=self.rows[who], how=how)
+        who = np.flatnonzero(who) if who.dtype == np.bool_ else who
+        place = who if self.place is None else self.place[who]
+        return self._replace(rows=self.rows[who], place=place)
 
     def column(self, index: int) -> Floats:
-        """Return a column of `how`."""
+        """Return what `how` has by one name."""
         assert self.how is not None
-        return np.ascontiguousarray(self.how[:, index])
+        found: Floats = self.how[index]
+        return found if self.place is None else found[self.place]
 
     @property
     def tilts(self) -> Rows:
@@ -383,33 +386,33 @@ class Evaluator(TakesTurns):
     def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
-        With estimates of the answers, nan where there is none, contours fit them.
+        With estimates of the answers, nan where there is none, contours fit them; without they are
+        for a guess.
         """
+        share = ROUGH if known is None else SHARE * asked.query.rtol
         known = np.full(asked.rows.size, np.nan) if known is None else known
         for reach in REACHES:
             key = asked.span, reach
             tilts: Tilts = self._kept(key, partial(Tilts, self.members, *key, self._shelf))
-            how = _choose(asked, tilts, known, np.arange(tilts.t.size))
-            far = (how[:, TILT] != -1.0) & (how[:, BEST] + inversion.ABOVE >= tilts.t.size)
+            how = _choose(asked, tilts, known, np.arange(tilts.t.size), share)
+            far = (how[TILT] != -1.0) & (how[BEST] + inversion.ABOVE >= tilts.t.size)
             if tilts.complete or far.sum() <= asked.query.few:
                 break
-        return _chernoff(asked.query, how), asked._replace(how=how), tilts
+        return _chernoff(asked.query, how), asked._replace(how=how, place=None), tilts
 
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked."""
         size, tell, known = asked.rows.size, asked.query.tell, np.full(asked.rows.size, np.nan)
         todo = np.flatnonzero(asked.tilts >= 0)
         done, asked = size - todo.size, asked.some(todo)
-        if (asked.column(NODES) > PLAIN).any():  # where the saddle point misses the answer
-            for part, i in _groups(asked.tilts):
-                known[todo[part]] = self._guess(asked.some(part), tilts, i)
+        for part, i in _groups(asked.tilts):
+            known[todo[part]] = self._guess(asked.some(part), tilts, i)
         for factor in ROUNDS:  # with what is known by now contours fit better
-            if not np.isnan(known[todo]).all():
-                _, asked, tilts = self.first(asked, known[todo])
+            _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
             asked = _share(asked, tilts, known[todo])
             for part, i in _groups(asked.tilts):
-                answers.meet(todo[part], self._on_contour(asked.some(part), tilts, i, factor))
+                self._on_contour(answers, todo[part], asked.some(part), tilts, i, factor)
                 done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
@@ -423,16 +426,20 @@ class Evaluator(TakesTurns):
     def _guess(self, asked: Asked, tilts: Tilts, at: int) -> Floats:
         """Return an estimate by a short sum of which nothing is proven; nan where none is found."""
         h, step = _nodes_apart(asked)
-        high = 2.0 ** math.ceil(math.log2(PILOT * h.max()))
+        wanted = PILOT * float(np.quantile(asked.column(NODES), 0.9))
+        count = min(LEAST * math.ceil(max(wanted / LEAST, 2.0)), MOST)
+        high = 2.0 ** math.ceil(math.log2(count * h.max()))
         contour = Contour(tilts, at, high, asked.span, proven=False)
         found = np.full(h.size, np.nan)
         for some, j in _groups(step):
-            table, lost = contour.table(PERIODS**j, PILOT), np.zeros(some.size)
-            found[some] = self._solve(asked.some(some), table, PILOT, lost, True).estimate
+            table, lost = contour.table(PERIODS**j, count), np.zeros(some.size)
+            found[some] = self._solve(asked.some(some), table, count, lost, True).estimate
         return found
 
-    def _on_contour(self, asked: Asked, tilts: Tilts, at: int, factor: float) -> Answers:
-        """Answer for those who share a contour."""
+    def _on_contour(
+        self, answers: Answers, who: Rows, asked: Asked, tilts: Tilts, at: int, factor: float
+    ) -> None:
+        """Answer for those who share a contour, who are at these places of the answers."""
         h, step = _nodes_apart(asked)
         wanted = np.clip(asked.column(NODES), LEAST, MOST) * h
         high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
@@ -443,14 +450,12 @@ class Evaluator(TakesTurns):
         lost, shell = _reach(asked, contour, h)
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
-        found = Answers.none(lost.size)
         for members, j in _groups(step):
             nodes = PERIODS**j, int(count[members].max())
             table = self._kept((*key, *nodes), partial(contour.table, *nodes))
             for some, n in _groups(count[members]):
                 mine = members[some]
-                found.meet(mine, self._solve(asked.some(mine), table, n, lost[mine]))
-        return found
+                answers.meet(who[mine], self._solve(asked.some(mine), table, n, lost[mine]))
 
     def _solve(
         self, asked: Asked, table: ContourTable, count: int, lost: Floats, only: bool = False
@@ -476,7 +481,7 @@ class Evaluator(TakesTurns):
 
 def _chernoff(query: Query, how: Floats) -> Answers:
     """Return the bounds in what `inversion.choose` says; mark there who is answered by them."""
-    upper, at = how[:, UPPER], how[:, TILT]
+    upper, at = how[UPPER], how[TILT]
     if query.inverse:
         upper = np.where(upper < USELESS, np.maximum(upper, 0.0), np.inf)
     else:
@@ -487,17 +492,22 @@ def _chernoff(query: Query, how: Floats) -> Answers:
     return Answers(np.zeros(at.size), estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
 
 
-def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows) -> Floats:
-    """Return what `inversion.choose` says about everybody, contours being some of the tilts."""
-    query, found = asked.query, np.empty((asked.rows.size, WORK + 1))
+def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows, share: float) -> Floats:
+    """Return what `inversion.choose` says about everybody.
+
+    Contours are some of the tilts, and images may have this share of delta.
+    """
+    query, found = asked.query, np.empty((WORK + 1, asked.rows.size))
     useful = np.zeros(tilts.t.size, np.bool_)
     useful[contours] = True
     away = AWAY if asked.ledger.grid.listed else 0.0  # of tables their errors keep contours near
-    about = query.log_delta, query.epsilon, query.rtol, math.log(SHARE * query.rtol), away
+    about = query.log_delta, query.epsilon, query.rtol, math.log(share), away
     peaks = np.asarray(log_peak(tilts.t))
 
     def choose(part: slice, sums: Floats) -> None:
-        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], found[part])
+        out = np.empty((len(sums), WORK + 1))
+        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], out)
+        found[:, part] = out.T
 
     asked.each(choose, tilts.together(inversion.STRIDE))
     return found
@@ -512,11 +522,11 @@ def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
     if not few.size:
         return asked
     some = asked.some(few)
-    how = _choose(some, tilts, known[few], many)
-    fits = (how[:, TILT] >= 0) & (how[:, WORK] <= DEAR * some.column(WORK))
-    found = np.array(asked.how)
-    found[few[fits]] = how[fits]
-    return asked._replace(how=found)
+    how = _choose(some, tilts, known[few], many, SHARE * asked.query.rtol)
+    fits = (how[TILT] >= 0) & (how[WORK] <= DEAR * some.column(WORK))
+    found = np.array([asked.column(name) for name in range(WORK + 1)])
+    found[:, few[fits]] = how[:, fits]
+    return asked._replace(how=found, place=None)
 
 
 def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:

@@ -48,7 +48,17 @@ BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
 LEAST = 5e-324  # a positive delta that no double is as small as
 VERTEX = 0.05  # share of epsilon by which its saddle point may lie below those of single tilts
+GUESSED = 1e-4  # of the sum's first term, that a guess may be off by
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
+
+
+@subroutine("int64(float64[::1])")
+def _least(values):  # type: ignore[no-untyped-def]
+    """Return the place of the least of some values, none of which is nan."""
+    j = 0
+    for i in range(values.size):
+        j = i if values[i] < values[j] else j
+    return j
 
 
 @subroutine("float64(float64[::1], float64[::1], int64, float64, float64)")
@@ -86,22 +96,19 @@ def choose(  # type: ignore[no-untyped-def]
     coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes.
     """
     strides = (rows.shape[1] - t.size) // 2
-    log_b = np.empty(t.size)
+    log_b, values = np.empty(t.size), np.empty(t.size)
     poles = np.log(t) + np.log1p(t)
     for p in range(out.shape[0]):
         radius = rows[p, :strides]
         k = rows[p, strides : strides + t.size]
         bend = rows[p, strides + t.size :]
-        best = np.inf
-        j = 0
         for i in range(t.size):
             log_b[i] = k[i] + peak[i]
-            value = log_b[i] - t[i] * epsilon
-            if math.isnan(epsilon):
-                value = (log_b[i] - log_delta) / t[i]
-            if value < best:
-                best = value
-                j = i
+            values[i] = (log_b[i] - log_delta) / t[i]
+        for i in range(0 if math.isnan(epsilon) else t.size):
+            values[i] = log_b[i] - t[i] * epsilon
+        j = _least(values)
+        best = values[j]
         out[p, UPPER] = best
         out[p, BEST] = j
         goal = log_delta
@@ -130,19 +137,15 @@ def choose(  # type: ignore[no-untyped-def]
             eps -= off
             eps = max(eps, 0.0)
         out[p, START] = eps
-        lowest = np.inf
         for i in range(t.size):
-            value = k[i] - t[i] * eps - poles[i]
-            if value < lowest:
-                lowest = value
-                j = i
+            values[i] = k[i] - t[i] * eps - poles[i]
+        j = _least(values)
+        lowest = values[j]
         tolerance = max(rtol * t[j] * eps if math.isnan(epsilon) else rtol, 1e-12)
         out[p, ALLOWED] = tolerance
         error = 0.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
-            c = t[i]
-            m = i // STRIDE
-            level = k[i] - c * eps - poles[i] - lowest
+            c, m, level = t[i], i // STRIDE, values[i] - lowest
             if i % STRIDE or not useful[i] or (level > CANCELLATION and out[p, TILT] >= 0.0):
                 continue
             length = _period(log_b, t, i, eps, goal)
@@ -282,7 +285,7 @@ def solve(  # type: ignore[no-untyped-def]
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
         cap = CAP * (1.0 + start[p]) if inverse else abs(target)
         rounding, last[BEND] = bounds_on_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
-        last[AT], last[NOISE] = np.nan, noise + rounding
+        last[AT], last[NOISE] = np.nan, GUESSED if only else noise + rounding
         now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:
             found = root(start[p], target - slack, *now)

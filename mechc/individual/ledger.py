@@ -138,6 +138,17 @@ def multiply(rows, table, out):  # type: ignore[no-untyped-def]
                     d[j] = d[j] + rows[i + 3, k] * u[j]
 
 
+@compiled("void(float64[::1], float64[::1], int64[::1])", nogil=True)
+def last_below(knots, values, places):  # type: ignore[no-untyped-def]
+    """Write which of increasing knots is the last that is not above each value, 0 if none is."""
+    places[:], left = 0, knots.size
+    while left > 1:  # for all values at once, without a branch that could be guessed wrong
+        half = left // 2
+        for i in range(values.size):
+            places[i] += half * np.int64(knots[places[i] + half] <= values[i])
+        left -= half
+
+
 class Ledger:
     """Column totals of all people.
 
@@ -320,7 +331,8 @@ class Ledger:
             if grid.splines:
                 place = np.rint(np.clip(grid.position(part), 0.0, grid.buckets) * grid.unit)
             else:  # a value on a knot stays there
-                place = np.maximum(np.searchsorted(knots, -signed, side="right") - 1.0, 0.0)
+                place = np.empty(part.size, np.int64)
+                last_below(knots, -signed, place)
                 if grid.listed:
                     other = (grid.values(place) != part) & (part != self._untouched)
                     if other.any():

@@ -322,6 +322,8 @@ def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
         mechc.calibrate(gaussian, solve_for="count", epsilon=0.01, delta=1e-9, sigma=1.0)
     with pytest.raises(UnsupportedError, match="no mechanism meets epsilon=-1 and delta=1e-05"):
         mechc.calibrate(gaussian, solve_for="sigma", epsilon=-1.0, delta=1e-5)
+    with pytest.raises(UnsupportedError, match=r"epsilon=1e\+308 is no target"):
+        mechc.calibrate(gaussian, solve_for="sigma", epsilon=1e308, delta=1e-5)
     for wrong in ("gaussian", gaussian(sigma=1.0)):
         with pytest.raises(DeclarationError, match="is not a mechanism"):
             mechc.calibrate(wrong, solve_for="sigma", epsilon=1.0, delta=1e-5)

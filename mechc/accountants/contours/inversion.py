@@ -51,6 +51,7 @@ OUTWARD, NEWTON = 16, 8  # steps to a certified side, those by Newton's method f
 ROOM = 1.001  # lest the width, a little larger there, takes another step
 STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
 
+NEAR = 0.01  # share of what is left out that the tangent of the sum may be off by
 BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is right up to images
 
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
@@ -66,7 +67,8 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
     Two schemes, of the even and of the odd places, in r^2: neither waits for the other. The real
     and imaginary parts of g follow one another: complex numbers take twice as long to compile.
     """
-    x, y = math.cos(2.0 * turn), math.sin(2.0 * turn)
+    cosine, sine = math.cos(turn), math.sin(turn)
+    x, y = (cosine - sine) * (cosine + sine), 2.0 * sine * cosine
     a, b, c, d = 0.0, 0.0, 0.0, 0.0  # a + ib the value, c + id its derivative by log r^2
     p, q, u, v = 0.0, 0.0, 0.0, 0.0
     last = g.size - g.size % 4
@@ -80,7 +82,7 @@ def horner(g, turn):  # type: ignore[no-untyped-def]
         u, v = u * x - v * y, u * y + v * x
         p, q = p * x - q * y + g[j + 2], p * y + q * x + g[j + 3]
     # sum_j g_j r^j = r (A + r B), and A, B have their derivatives 2i (c + id), 2i (u + iv)
-    x, y = math.cos(turn), math.sin(turn)
+    x, y = cosine, sine
     p, q = p * x - q * y, p * y + q * x
     u, v = u * x - v * y, u * y + v * x
     value = (a + p) * x - (b + q) * y
@@ -139,7 +141,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         slope = -last[TURNING] * math.exp(-gap) / total
     else:
         apart = epsilon - last[AT]
-        if not last[BEND] * apart * apart <= last[NOISE]:
+        if not last[BEND] * apart * apart <= last[NOISE] + NEAR * facts[TAIL]:
             last[TOTAL], last[TURNING] = horner(g.view(np.float64), h * (n * facts[MEAN] - epsilon))
             last[AT], apart = epsilon, 0.0
         total = last[TOTAL] - h * last[TURNING] * apart
@@ -164,11 +166,16 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
     The terms have these sizes, for all counts up to n and |eps| <= epsilon; `error` is the share by
     which quadrature may be off at every frequency.
     """
-    y = h * np.arange(1.0, re.size + 1.0)
-    phases = np.sum(size * (np.abs(re) + 2.0 * np.abs(im)))
-    total = np.sum(size) * (16.0 + 4.0 * re.size + 4.0 * FRESH_COUNTS + error / EPS)
-    total += n * phases + 2.0 * np.sum(size * y) * (n * abs(mean) + epsilon)
-    return 2.0 * EPS * total, np.sum(size * y * y)
+    phases, sizes, first, second = 0.0, 0.0, 0.0, 0.0
+    for j in range(re.size):  # without arrays: people are many
+        y = h * (j + 1.0)
+        phases += size[j] * (abs(re[j]) + 2.0 * abs(im[j]))
+        sizes += size[j]
+        first += size[j] * y
+        second += size[j] * y * y
+    total = sizes * (16.0 + 4.0 * re.size + 4.0 * FRESH_COUNTS + error / EPS)
+    total += n * phases + 2.0 * first * (n * abs(mean) + epsilon)
+    return 2.0 * EPS * total, second
 
 
 @subroutine(

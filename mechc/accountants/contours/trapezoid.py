@@ -398,9 +398,10 @@ def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-unty
     # the rounding of log_s itself is that of the sum
     rounding = EPS * (8.0 + c * period) * (known + falling)
     rounding += EPS * (8.0 + 2.0 * (damped + abs(epsilon) + abs(n * facts[LOG_Q]))) * falling
-    right = 50.0
-    if images.shape[1]:
-        right = min(right, (n * images[1] - epsilon * images[0] + images[2]).min() - log_s)
+    right = 50.0 + log_s
+    for k in range(images.shape[1]):
+        right = min(right, n * images[1, k] - epsilon * images[0, k] + images[2, k])
+    right -= log_s
     return known, falling, rounding, unknown, math.exp(right)
 
 

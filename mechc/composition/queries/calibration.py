@@ -55,6 +55,7 @@ LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
 MAX_NEWTON = 50  # steps to the Gaussian of a point
 STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
 FARTHEST_VALUE = 1e12  # of parameters without an end, farther than which nothing is tried
+LARGEST_EPSILON = 1e10  # of a target: rounding of such losses is more than 1e-6
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
@@ -246,13 +247,19 @@ def attainable(owner: str, epsilon: Any, delta: Any) -> tuple[float, float]:
 
     Raises:
         DeclarationError: one of them is no number, or out of range.
-        UnsupportedError: delta is below 1 - exp(epsilon), what any mechanism has at epsilon < 0.
+        UnsupportedError: delta is below 1 - exp(epsilon), what any mechanism has at epsilon < 0, or
+            epsilon is so large that rounding of losses shows.
     """
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(
             f"{owner}: no mechanism meets epsilon={at:g} and delta={math.exp(log_target):g}, as "
             "delta(epsilon) >= 1 - exp(epsilon)"
+        )
+    if at > LARGEST_EPSILON:
+        raise UnsupportedError(
+            f"{owner}: epsilon={at:g} is no target (expected one up to {LARGEST_EPSILON:g}, as "
+            "rounding of larger losses shows in delta)"
         )
     return at, log_target
 
@@ -304,7 +311,7 @@ class Profile:
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         # a bound is all that a search has to know of delta far below, if there is any
-        if self.far:
+        if self.far and not evaluation.single:  # one step costs less than its bound
             level = DEEP[0] * self.log_target - DEEP[1]
             inside = [d for d in evaluation.directions
                       if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip

@@ -101,7 +101,7 @@ class Evaluation:
         self.profile: dict[tuple[str, float], Bound] = {}
         self.steps = {d: tuple(s) for d, s in steps.items()}
         self.rtol, self._options = rtol, options
-        self._single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
+        self.single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
         self._known: dict[str, Known] = {}
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
@@ -334,7 +334,7 @@ class Evaluation:
         Delta is between those at epsilon + r and epsilon - r, and at most r away from either. One
         step's own sum over atoms has counted their digits.
         """
-        counted = self._single and answer.method == "direct"
+        counted = self.single and answer.method == "direct"
         shift = self._loss_shift(direction, epsilon, not counted)
         lower, upper = float(answer.lower), float(answer.upper)
         if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
