@@ -17,6 +17,7 @@ from rich.table import Table
 
 import mechc
 from mechc.accountants.bound import Bound
+from mechc.accountants.contours.inversion import invert
 from mechc.cli.progress import children, compiling, known, obey, warm_up
 from mechc.composition import events
 from mechc.composition.events import Composition
@@ -46,6 +47,7 @@ def run(out: Console, folder: Path) -> None:
     with _second_process(out):
         huber = _compile(out, folder)
         compiling(mechc.poisson(huber), out)
+        _ = invert.machine_code  # for the curve: it is ready before the other process is
     runs = training_runs(huber, out)
     _account(out, runs)
     _figure(out, folder)

@@ -45,7 +45,7 @@ class Compiled:
         """Answer as the compiled function does."""
         made = self._made
         try:
-            return self._dispatcher(*arguments) if made is None else made(*arguments)
+            return self.machine_code(*arguments) if made is None else made(*arguments)
         except SystemError as error:  # what Ctrl-C comes out of machine code as
             if isinstance(error.__cause__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
@@ -54,10 +54,11 @@ class Compiled:
     @property
     def _numba_type_(self) -> Any:
         """What numba takes this object for, inside another compiled function: its dispatcher."""
-        return self._dispatcher._numba_type_
+        return self.machine_code._numba_type_
 
     @property
-    def _dispatcher(self) -> Any:
+    def machine_code(self) -> Any:
+        """What numba has made of the function, compiled or loaded now if it was not yet."""
         # No lock: numba has one of its own, and two in changing order would be a deadlock. Of two
         # threads that get here at once one compiles in vain: their dispatchers do the same.
         made = self._made

@@ -18,6 +18,7 @@ is its inverse.
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import math
 
@@ -278,12 +279,13 @@ def sides(found, low, high, n, g, b, last, cap, facts, images):  # type: ignore[
 )
 def _terms(n, re, im, w, v, g, b, size):  # type: ignore[no-untyped-def]
     """Write the terms of the sums at n, and what they are in size together."""
-    wave = np.exp(n * re) * np.exp(1j * (n * im))
-    g[:] = w * wave
-    size[:] = np.abs(g)
-    if v.size:
-        b[:] = v * wave
-        size += np.abs(b)
+    for j in range(re.size):  # arrays would take numba two seconds longer to compile
+        wave = cmath.exp(complex(n * re[j], n * im[j]))
+        g[j] = w[j] * wave
+        size[j] = abs(g[j])
+        if v.size:
+            b[j] = v[j] * wave
+            size[j] += abs(b[j])
 
 
 @compiled(
@@ -317,7 +319,7 @@ def invert(  # type: ignore[no-untyped-def]
             if fresh != gap:
                 gap = fresh
                 for j in range(re.size):
-                    power[j] = np.exp(gap * complex(re[j], im[j]))
+                    power[j] = cmath.exp(gap * complex(re[j], im[j]))
             _terms(n, re, im, w, v, g, b, size)
             most = counts[min(m + FRESH_COUNTS, counts.size - 1)]
             stale, cap = FRESH_COUNTS, 4.0 * abs(start) + 1.0
