@@ -281,7 +281,7 @@ def _cover(
             unlike[tuple(new)].append(q)
         for fresh_tilts, others in unlike.items():
             if not fresh_tilts:
-                _Batch(others).shake(tested)
+                (batch if len(others) == len(some) else _Batch(others)).shake(tested)
                 for q in others:
                     q.tilts, q.points = wide, (*points, *(before or ()))[:REMEMBERED]
                 continue
@@ -309,7 +309,7 @@ class _Batch:
         self.rows = joined([q._rows for q in members])
         self.branches = [0, *accumulate([len(q._rows) for q in members])]
         self.has_ends = any(q._has_ends for q in members)
-        self._every = np.arange(self.branches[-1] + 1)
+        self._bounds, self._every = np.array(self.branches), np.arange(self.branches[-1] + 1)
 
     def panels(self) -> Panels:
         """The panels of all members."""
@@ -321,7 +321,7 @@ class _Batch:
 
     def first(self, now: Panels) -> Integers:
         """Where the panels of every member begin, and where the last ones end."""
-        found: Integers = now.region.searchsorted(self.branches)
+        found: Integers = now.region.searchsorted(self._bounds)
         return found
 
     def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
@@ -373,7 +373,7 @@ class _Batch:
         unit = resolution.log_totals(self.first(now), weights, now.loss, tilts)
         for _ in range(ROUNDS):
             starts = now.region.searchsorted(self._every)
-            first = starts[self.branches]
+            first = starts[self._bounds]
             work += first  # sums over rounds, of which the differences are those of members
             spend(SUMMED * now.lo.size * count)
             found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
@@ -456,7 +456,11 @@ class _Batch:
                 stale.append((q, reached[a:b]))
         if not stale:
             return
-        group, mine = _Batch([q for q, _ in stale]), joined([r for _, r in stale])
+        whole = len(stale) == len(self.members)
+        group, mine = (
+            self if whole else _Batch([q for q, _ in stale]),
+            joined([r for _, r in stale]),
+        )
         spend(SEARCHED * ORDER * sum(q.lo.size for q in group.members) * tilts)
         x, gap = panels.beyond(mine, group.rows)
         there = ~np.isnan(x)

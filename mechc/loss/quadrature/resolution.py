@@ -436,9 +436,9 @@ def summits(
 ) -> Integers:
     """The panels of some laws that `_summits` cuts; written to `parts`."""
     region, lo, hi, x, log_p, loss = panels
-    look = np.zeros(first.size - 1, np.bool_)
-    look[laws] = True
-    look = look.repeat(first[1:] - first[:-1])
+    look = np.zeros(region.size, np.bool_)
+    for m in laws:
+        look[first[m] : first[m + 1]] = True
     _summits(x.ravel(), log_p, loss, region, first, tilts, logs, look, parts)
     found: Integers = (look & (parts > 1)).nonzero()[0]
     if found.size:  # the rounding of x and of the loss looks like summits too, never resolved
