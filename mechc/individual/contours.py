@@ -407,7 +407,7 @@ class Evaluator(TakesTurns):
         done, asked = size - todo.size, asked.some(todo)
         for part, i in _groups(asked.tilts):
             known[todo[part]] = self._guess(asked.some(part), tilts, i)
-        for factor in ROUNDS:  # with what is known by now contours fit better
+        for factor in ROUNDS if todo.size else ():  # with what is known by now contours fit better
             _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
             asked = _share(asked, tilts, known[todo])

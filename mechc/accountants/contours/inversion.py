@@ -3,7 +3,8 @@
 The sum for n repetitions is 1 + 2 Re sum_j g_j(n) r^j with g_j(n) = W(z_j) / W(c) phi(jh)^n and
 r = exp(ih (n mean - eps)): from one count to the next each g_j takes one multiplication, and a
 further epsilon is one more Horner scheme. Between epsilons so close that the remainder is less than
-the rounding of the sum, its tangent does: 1e-7 serves, and sides lie 1e-13 apart.
+the rounding of the sum, or a hundredth of what is left out, its tangent does: 1e-7 serves, and
+sides lie 1e-13 apart.
 
 With losses on a lattice of step eta, a period T that is a multiple of eta, and p = epsilon + gap
 the lattice point next above epsilon, all of docs/numerics.md, section 5, comes from two sums that
