@@ -87,7 +87,8 @@ class Checker:
 
     def vanishes(self, constant: Expr) -> bool:
         """Whether an expression in the parameters is zero to 50 digits next to all vectors."""
-        # at them some may be alike, as typical probabilities are, where log(w_1/w_2) is zero
+        # at them some may be alike, as typical probabilities are, where log(w_1/w_2) is zero; a
+        # sum of slow terms is known to doubles only, so that what is zero by its value is not told
         with mpmath.workdps(_DIGITS):
             values = [
                 evaluate(constant, {

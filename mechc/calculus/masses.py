@@ -25,6 +25,7 @@ from mechc.symbolic.parameters import Parameter
 VECTORS = 4
 TRIED = 64
 TOLERANCE = 1e-9
+FARTHEST = 1e300  # an output next to the largest doubles
 
 
 class _Side(NamedTuple):
@@ -111,12 +112,27 @@ class _CaseChecker:
                         "; its constant is a sum over terms that fall too slowly, or of an "
                         "integral that does not converge (expected a density of finite mass)"
                     )
+                if mass < 1 and self._is_endless(side, theta):
+                    hint = (
+                        "; what is missing may lie beyond all doubles, as the tail falls hardly "
+                        "faster than 1/x (expected one that falls like a power below -1)"
+                    )
                 raise DeclarationError(
                     f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
                     f"{self._words(theta)}{hint}"
                 )
             worst = max(worst, abs(mass - 1))
         return worst
+
+    def _is_endless(self, side: _Side, theta: Theta) -> bool:
+        """Whether mass that counts lies next to the largest doubles."""
+        for i, piece in enumerate(self.case.pieces):
+            for end, x in ((piece.lo, -FARTHEST), (piece.hi, FARTHEST)):
+                if side.of(piece) and end.is_infinite:
+                    density = self._density(side, i, theta)(np.array([x]))
+                    if FARTHEST * density[0] > TOLERANCE:
+                        return True
+        return False
 
     def overlaps_somewhere(self) -> bool:
         """Whether it is at one of many vectors, as for noise that may be narrower than its move."""

@@ -9,6 +9,7 @@ from front_evaluate import normalised
 from front_examples import ADDITIVE, PAIRS
 from sympy import (
     Abs,
+    E,
     Heaviside,
     Piecewise,
     Sum,
@@ -112,6 +113,17 @@ def test_wrong_support_is_refused():
 def test_infinite_mass_is_refused():
     with pytest.raises(DeclarationError, match="mass"):
         normalise(mechanism("flat", variable=x, p=1 / (1 + Abs(x)), q=normal))
+
+
+def test_a_tail_that_doubles_do_not_reach_is_called_so():
+    """Of 1 / (2 (e + |x|) log(e + |x|)^2) a mass of .0014 lies beyond the largest double."""
+    slow = 1 / (2 * (E + Abs(x)) * log(E + Abs(x)) ** 2)
+    with pytest.raises(DeclarationError, match="beyond all doubles"):
+        normalise(
+            additive(
+                "slow", variable=x, sensitivity=sensitivity, parameters=(sensitivity,), noise=slow
+            )
+        )
 
 
 def test_density_and_atoms_count_together():

@@ -167,7 +167,8 @@ class Sample:
         for end, sign in zip(ends, (1, -1), strict=True):
             if not mpmath.isfinite(end):
                 continue
-            width = self._scale(region, end, sign, ends[1] - ends[0])
+            with mp.workdps(ROUGH):
+                width = self._scale(region, end, sign, ends[1] - ends[0])
             x = mpf(float(end + sign * BESIDE * width))
             if not ends[0] < x < ends[1]:
                 continue
