@@ -8,7 +8,7 @@ Rules, in order: SymPy's own assumptions; exp(a) - exp(b) has the sign of a - b;
 encoding of every domain by free positive symbols, after which a sum whose monomials all have one
 sign has that sign (q in (0, 1) becomes 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for
 u > 0; differences of equal powers A^c - B^c, which have the sign of c (A - B); negative
-discriminants; 1 + cos(u) for abs(u) < pi; a + b f(u) for bounded f, which lies between its values
+discriminants; polynomials by their slope and curvature between ends; 1 + cos(u) for abs(u) < pi; a + b f(u) for bounded f, which lies between its values
 at the ends of the range of f. Where signs are assumed, what is linear is decided first: a sum of
 facts, domains and a constant, or open.
 """
@@ -78,7 +78,7 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     for form in (expr, facts.whole(expr)):
         if form.is_extended_nonnegative or form.is_extended_nonpositive:
             return 1 if form.is_extended_nonnegative else -1
-    return _by_parts(expr, facts)
+    return None
 
 
 def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:
@@ -180,21 +180,6 @@ def _is_combination(columns: list[list[int]], aim: list[int]) -> bool:
             for row in table
         ]  # fmt: skip
         basis[leave], unit = enter, pivot
-
-
-def _by_parts(expr: Expr, facts: Facts) -> int | None:
-    """Even powers; products, and sums of what never falls on different sides of zero."""
-    if isinstance(expr, Pow) and expr.exp.is_even:
-        return 1  # whatever a density is made of is real
-    if not isinstance(expr, (Add, Mul)):
-        return None
-    signs = [weak_sign(part, facts) for part in expr.args]
-    known = [s for s in signs if s is not None]
-    if len(known) < len(signs):
-        return None
-    if isinstance(expr, Mul):
-        return prod(known)
-    return max(known, key=abs) if min(known) >= 0 or max(known) <= 0 else None
 
 
 def exceeds_zero(expr: Expr, facts: Facts) -> bool:
