@@ -8,9 +8,9 @@ Rules, in order: SymPy's own assumptions; exp(a) - exp(b) has the sign of a - b;
 encoding of every domain by free positive symbols, after which a sum whose monomials all have one
 sign has that sign (q in (0, 1) becomes 1/(1+r); a fact a > b becomes a = b + r); exp(u) = 1 + w for
 u > 0; differences of equal powers A^c - B^c, which have the sign of c (A - B); negative
-discriminants; polynomials by their slope and curvature between ends; 1 + cos(u) for abs(u) < pi; a + b f(u) for bounded f, which lies between its values
-at the ends of the range of f. Where signs are assumed, what is linear is decided first: a sum of
-facts, domains and a constant, or open.
+discriminants; polynomials by their slope and curvature between ends; 1 + cos(u) for abs(u) < pi;
+a + b f(u) for bounded f, which lies between its values at the ends of the range of f. Where signs
+are assumed, what is linear is decided first: a sum of facts, domains and a constant, or open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from itertools import permutations
+from itertools import permutations, product
 from math import lcm, prod
 from typing import NamedTuple
 
@@ -546,20 +546,21 @@ def _by_values_at_ends(expr: Expr, facts: Facts) -> int | None:
         return symbol != facts.variable, str(symbol)
 
     for x in sorted(expr.free_symbols, key=place):
-        if not expr.is_polynomial(x) or not 1 < sp.degree(expr, x) <= MOST_BENT:
+        if x.is_integer or not expr.is_polynomial(x) or not 1 < sp.degree(expr, x) <= MOST_BENT:
             continue
-        # an end that brings back what comes earlier would run in circles
-        ends = [[e for e in side if all(place(s) > place(x) for s in e.free_symbols)]
-                for side in _ends_of(x, facts)]  # fmt: skip
-        if not all(ends):
-            continue
-        seen = [{weak_sign(expr.subs(x, end), facts) for end in side} for side in ends]
-        slope = proved(sp.expand(expr.diff(x)), facts)
-        bends = proved(sp.expand(expr.diff(x, 2)), facts)
-        for s in (1, -1):
-            first, last = ({0, s} & side for side in (seen if slope == s else seen[::-1]))
-            if (slope and first) or (bends == -s and first and last):
-                return s
+        for low, high in product(*_ends_of(x, facts)):
+            # an end that brings back what comes earlier would run in circles
+            if any(place(s) <= place(x) for s in low.free_symbols | high.free_symbols):
+                continue
+            # between these two, whichever of several ends holds
+            between = Facts().within(x, low, high)
+            slope, bends = (proved(sp.expand(expr.diff(x, n)), between) for n in (1, 2))
+            if slope or bends:
+                ends = [weak_sign(expr.subs(x, end), facts) for end in (low, high)]
+                for s in (1, -1):
+                    start = ends[0] if slope == s else ends[1]
+                    if (slope and start in (0, s)) or (bends == -s and {*ends} <= {0, s}):
+                        return s
     return None
 
 
@@ -567,13 +568,13 @@ def _ends_of(x: Expr, facts: Facts) -> list[list[Expr]]:
     """What a symbol is known to be above, and below."""
     found: list[list[Expr]] = [[S.Zero] if x.is_positive else [], []]
     if x == facts.variable:
-        found = [list(side) for side in facts.interval]
+        found = [[end for end in side if not end.is_infinite] for side in facts.interval]
     for known, value in facts.known:
         gap = sp.expand(known * value)
         slope = gap.coeff(x)
         if slope.is_number and slope != 0 and not (gap - slope * x).has(x):
-            found[0 if slope > 0 else 1].append(x - gap / slope)
-    return [[sp.expand(e) for e in side if not e.is_infinite] for side in found]
+            found[0 if slope > 0 else 1].append(sp.expand(x - gap / slope))
+    return found
 
 
 def _by_wave(expr: Expr, facts: Facts) -> int | None:

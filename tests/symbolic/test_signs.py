@@ -76,6 +76,8 @@ DOMAINS = facts_of((q,))
         # -6 a^2 + 12 a b - 4 b^2 for a < b < 2 a
         (12 * a * b - 6 * a**2 - 4 * b**2, Facts().assume(b - a, 1).assume(2 * a - b, 1), 1),
         (12 * a * b - 6 * a**2 - 4 * b**2, Facts().assume(3 * a - b, 1), None),
+        # it rises where x > a, and is not negative at an end that does not hold
+        (4 * (x - a) ** 2 - a**2, Facts().assume(x - a, 1).within(x, 0, 4 * a), None),
     ],
 )
 def test_sign(expr, facts, expected):
