@@ -187,8 +187,10 @@ STRATEGIES = (  # in order
 )
 
 
-class Auto:
+class Auto(registry.Accountant):
     """The accountant behind method="auto": the module's docstring has the rule."""
+
+    inverts = True
 
     def __init__(self, steps: Sequence[Step], rtol: float) -> None:
         """Choose the strategies; no accountant is built before it is needed."""
@@ -267,11 +269,10 @@ class Auto:
         for strategy in list(asked):
             try:
                 accountant = self._accountant(strategy.method)
-                invert = getattr(accountant, "epsilon", None)
-                if invert is None:
+                if not accountant.inverts:
                     continue
                 with share(strategy.share):
-                    found: Bound | None = invert(log_delta, near)
+                    found = accountant.epsilon(log_delta, near)
             except (UnsupportedError, NumericError, OutOfWorkError, MemoryError) as error:
                 if not self._facts.atomic:
                     return None
@@ -287,8 +288,7 @@ class Auto:
 
     def log_reversed(self, epsilon: float) -> float:
         """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand."""
-        asked = (getattr(accountant, "log_reversed", None) for accountant in self._built.values())
-        return min((bound(epsilon) for bound in asked if bound), default=0.0)
+        return min((a.log_reversed(epsilon) for a in self._built.values()), default=0.0)
 
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
         at_hand = self._at_hand(epsilon, rtol)
@@ -348,8 +348,7 @@ class Auto:
     def _at_hand(self, epsilon: float, rtol: float) -> Bound | None:
         """What the method that settled has for this epsilon too, narrow enough or the narrowest."""
         name = self._last[0]
-        at_hand = getattr(self._built.get(name), "at_hand", None)
-        answer: Bound | None = at_hand(epsilon) if at_hand else None
+        answer = self._built[name].at_hand(epsilon) if name in self._built else None
         if answer is None or not (self._of_all or _width(answer) <= rtol):
             return None
         answer.detail["auto"] = next(s.reason for s in self._applied if s.method == name)

@@ -30,6 +30,7 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
+from mechc.accountants.registry import Accountant
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
@@ -328,7 +329,7 @@ class Side(Columns):
         return Answer(-math.inf, log_upper, log_upper, {"reason": reason})
 
 
-class ContourAccountant:
+class ContourAccountant(Accountant):
     """Trapezoid rule on Re z = c with proven lower and upper bounds (Theorem A).
 
     Args:
@@ -337,6 +338,7 @@ class ContourAccountant:
     """
 
     method = "contour"
+    inverts = True
 
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Keep the steps; nothing is computed before the first query."""

@@ -17,6 +17,7 @@ from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.recursion import Recursion
+from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import dot, log_total
@@ -56,7 +57,7 @@ def enumerable(steps: Sequence[Step]) -> bool:
     return total <= MAX_ATOMS
 
 
-class DirectAccountant:
+class DirectAccountant(Accountant):
     """Answers to quadrature accuracy for few steps, exact ones for compositions of few atoms.
 
     Args:

@@ -40,6 +40,7 @@ from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition
 from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.registry import Accountant
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
@@ -69,7 +70,7 @@ _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh p
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 
 
-class PldAccountant:
+class PldAccountant(Accountant):
     """Proven bounds on delta for any losses, by discretisation on a mesh."""
 
     def __init__(

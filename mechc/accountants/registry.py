@@ -8,12 +8,13 @@ imported when they are first asked for.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,18 +25,33 @@ if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
 
 
-class Accountant(Protocol):
-    """What every accountant offers: log delta of a composition in one direction.
+class Accountant(ABC):
+    """What every accountant offers for a composition in one direction, and what some do.
 
-    Some offer besides `epsilon(log_delta, near)`: epsilon where log delta is a target, None where
-    delta is to be asked for, and without the status "proven" it says where to ask, and proves
-    nothing; `at_hand(epsilon)`: bounds on log delta about as narrow as those computed for other
-    epsilons, by these, None without them; `log_reversed(epsilon)`: an upper bound on log delta of
-    the reversed pair by what was computed, 0 where it has none.
+    Attributes:
+        inverts: whether `epsilon` may have an answer.
     """
 
+    inverts = False
+
+    @abstractmethod
     def log_delta(self, epsilon: float) -> Bound:
         """Return bounds on log delta at epsilon."""
+
+    def epsilon(self, log_delta: float, near: float) -> Bound | None:
+        """Return epsilon where log delta is the target, None where delta is to be asked for.
+
+        Without the status "proven" it says where to ask, and proves nothing.
+        """
+        return None
+
+    def at_hand(self, epsilon: float) -> Bound | None:
+        """Return bounds as narrow as those computed for other epsilons, by these, if there are."""
+        return None
+
+    def log_reversed(self, epsilon: float) -> float:
+        """Return an upper bound on log delta of the reversed pair by what was computed."""
+        return 0.0
 
 
 Accounts = Callable[..., Accountant]

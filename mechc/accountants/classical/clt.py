@@ -18,6 +18,7 @@ from functools import cached_property
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.registry import Accountant
 from mechc.errors import UnsupportedError
 from mechc.loss.normal import log_ndtr
 from mechc.loss.privacy_loss import Step
@@ -59,7 +60,7 @@ def log_gaussian_bounds(mu: float, epsilon: float) -> tuple[float, float, float,
     return low, min(high, 0.0), slope - slope_error, slope + slope_error
 
 
-class CltAccountant:
+class CltAccountant(Accountant):
     """Composition by the central limit theorem, one direction; an estimate.
 
     Args:

@@ -38,6 +38,7 @@ from mechc.accountants.classical.normal_errors import (
 )
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
@@ -67,7 +68,7 @@ class _Side(NamedTuple):
         return self.mass * (0.5 * math.erfc(z * HALF_ROOT) + density * correction)
 
 
-class EdgeworthAccountant:
+class EdgeworthAccountant(Accountant):
     """Composition by Edgeworth expansions of the loss under P and Q, one direction.
 
     Args:

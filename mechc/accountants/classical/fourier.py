@@ -22,6 +22,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
 from mechc.loss.privacy_loss import Step
@@ -32,7 +33,7 @@ _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window
 _SMALLEST_WINDOW = 1e-3  # nats
 
 
-class FourierAccountant:
+class FourierAccountant(Accountant):
     """Riemann sum of the convolved density, between rounded-down and rounded-up compositions."""
 
     def __init__(

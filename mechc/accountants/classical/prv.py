@@ -26,6 +26,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
@@ -35,7 +36,7 @@ from mechc.numeric.rounding import U
 _BYTES = 120  # of memory per mesh point, at the peak
 
 
-class PrvAccountant:
+class PrvAccountant(Accountant):
     """Two-sided bounds by the mean-matched discretisation of privacy random variables."""
 
     def __init__(

@@ -28,6 +28,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
+from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.logs import log_add, log_subtract
@@ -44,7 +45,7 @@ HIGHEST = 1e12  # order up to which it is asked
 SLACK = 1e-9  # nats for rounding and quadrature of what is a small share
 
 
-class RenyiAccountant:
+class RenyiAccountant(Accountant):
     """Composition by Renyi divergences of real order, one direction.
 
     Args:

@@ -49,6 +49,7 @@ from mechc.accountants.classical.normal_errors import (
 )
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
+from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of
 from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
@@ -254,7 +255,7 @@ def steepest_descent(order: int, t: float, epsilon: float, cumulants: Floats) ->
     return float(main + math.log(correction))
 
 
-class SaddlepointAccountant:
+class SaddlepointAccountant(Accountant):
     """Composition by the saddle-point method, one direction.
 
     Args:

@@ -188,8 +188,7 @@ class Evaluation:
         first = self.directions[0]
         accountant = self._accountants.get(first)
         steps, others = self.steps[direction], self.steps[first]
-        bound = getattr(accountant, "log_reversed", None)
-        if bound is None or len(steps) != len(others):
+        if accountant is None or len(steps) != len(others):
             return 0.0
         for own, other in zip(steps, others, strict=True):
             if own.count != other.count or not own.loss.is_reversal_of(other.loss):
@@ -197,7 +196,7 @@ class Evaluation:
         for side in (direction, first):
             if not self._about_masses(side).is_plain or self._loss_shift(side, epsilon):
                 return 0.0
-        return float(bound(epsilon))
+        return accountant.log_reversed(epsilon)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -306,8 +305,8 @@ class Evaluation:
 
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return epsilon by a method that inverts, "proven" only if that is right as it is."""
-        invert = getattr(self._accountant(direction), "epsilon", None)
-        found: Bound | None = invert(log_delta, near) if invert else None
+        accountant = self._accountant(direction)
+        found = accountant.epsilon(log_delta, near) if accountant else None
         if found is None:
             return None
         known, (top, beyond) = self._about_masses(direction), self.largest_loss_in(direction)
