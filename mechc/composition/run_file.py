@@ -283,8 +283,12 @@ def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
     mechanism = Mechanism(base.origin, tuple(map(of_words, step["transforms"])))
     theta = inputs.bind(mechanism.name, mechanism.parameters, step["parameters"])
     left = frozenset(step.get("defaulted", ()))
-    if not left <= {p.name for p in mechanism.parameters}:
-        raise DeclarationError(f"defaulted={step['defaulted']!r} (expected names of parameters)")
+    at_default = (p.name for p, at in zip(mechanism.parameters, theta, strict=True)
+                  if at == p.default)  # fmt: skip
+    if not left <= set(at_default):
+        raise DeclarationError(
+            f"defaulted={step['defaulted']!r} (expected names of parameters at their defaults)"
+        )
     return Event(mechanism, theta, left), count
 
 
@@ -294,7 +298,7 @@ def _from_text(step: dict[str, Any]) -> Mechanism:
 
     words = dict(step["text"])
     words["support"] = tuple(words.get("support", ("-oo", "oo")))
-    return load(declaration_from_text(str(step["mechanism"]), **words))
+    return load(declaration_from_text(step["mechanism"], **words))
 
 
 def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:

@@ -270,10 +270,15 @@ def test_what_was_left_at_its_default_stays_known(tmp_path, gaussian):
         with contextlib.nullcontext() if sensitivity else pytest.raises(DeclarationError):
             _ = mechc.open(path) + replaced
     changed = json.loads(path.read_text())
-    changed["steps"][0]["defaulted"] = "sensitivity"
-    path.write_text(json.dumps(changed))
-    with pytest.raises(DeclarationError, match="defaulted='sensitivity'"):
-        mechc.open(path)
+    step = changed["steps"][0]
+    for left, value, chain in (("sensitivity", 1.0, []), (["sensitivity"], 3.0, []),
+                               (["sensitivity"], 1.0, [["without_replacement"]])):  # fmt: skip
+        step |= {"defaulted": left, "transforms": chain}
+        step["parameters"] = {"sigma": 2.0, "sensitivity": value}
+        step["parameters"] |= {"sampling_rate": 0.1} if chain else {}
+        path.write_text(json.dumps(changed))
+        with pytest.raises(DeclarationError, match="defaulted="):
+            mechc.open(path)
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path, gaussian):
