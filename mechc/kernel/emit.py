@@ -49,7 +49,7 @@ total = 0.0
 while n <= hi:
     here = {term}(n, theta)
     total += here
-    if math.fabs(here) <= 1e-18 * math.fabs(total) and n > lo + 1000.0:
+    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + 1000.0:
         break
     n += 1.0
 return total"""
@@ -60,7 +60,7 @@ n, look, total, before = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan
 while n < 1e9:
     here = {term}(n, theta)
     total += here
-    if math.fabs(here) <= 1e-18 * math.fabs(total) and n > lo + 1000.0:
+    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + 1000.0:
         break
     n += 1.0
     if n == look:

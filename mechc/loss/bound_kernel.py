@@ -37,6 +37,7 @@ ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
 MAX_LATTICE = 2**22
+FARTHEST = 2.0**52  # of integers around which others are doubles too
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 # integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known
 HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
@@ -554,9 +555,11 @@ class KernelSource:
         """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
         # Whether a tail is kept as an atom is decided at `first`, when masses are added up.
         lo, hi, kind = row[:3]
+        anchor = _anchor(lo, hi)
+        if not abs(anchor) < FARTHEST:
+            raise NumericError(f"{self.label}: integers near {anchor:g} are not told apart")
         if hi - lo <= MAX_LATTICE:
             return np.arange(lo, hi + 1), reach
-        anchor = _anchor(lo, hi)
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
 
         def logs(x: Floats) -> tuple[Floats, Floats]:

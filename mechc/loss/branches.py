@@ -779,6 +779,8 @@ def formulas_agree(source: KernelSource) -> bool:
         inner = [between_modes(source, row)[0] for row in source.rows]
     except NumericError:
         return True
+    if not inner:
+        return True
     beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
     try:
         _hold_formulas([source], [inner + beside], [np.empty(0, np.int64)])

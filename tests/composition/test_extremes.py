@@ -4,6 +4,7 @@ All mechanisms of the catalogue, plain and Poisson sampled. `MECHC_EXTREMES` set
 questions for each (docs/reliability.md has the figures). No warning may reach the user.
 """
 
+import contextlib
 import math
 import os
 import resource
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.errors import MechcError
+from mechc.errors import MechcError, NumericError
 
 SECONDS = 60  # of processor time
 MEMORY = 4 << 30  # bytes of address space that the process may take
@@ -207,3 +208,12 @@ def test_parameters_whose_squares_no_double_holds(name, values):
 def test_noise_without_any_width():
     event = mechc.load("gaussian")(sigma=1e-107, sensitivity=7e12)
     assert event.delta(0.0).upper == 1.0
+
+
+@pytest.mark.parametrize("values", [{"sigma": 2.0, "sensitivity": 1e308}, {"sigma": 1e-300}])
+def test_integers_beyond_doubles_and_sums_of_nothing_end(values):
+    """Sums of nan end; integers that are not told apart from others are not listed."""
+    run = mechc.load("discrete_gaussian")(**values)
+    assert run.delta(1.0).upper == 1.0
+    with contextlib.suppress(NumericError):
+        assert run.epsilon(1e-4).upper == math.inf
