@@ -151,6 +151,7 @@ def _log_expm1(x: float) -> float:
     return x + math.log(-math.expm1(-x))
 
 
+@np.errstate(invalid="ignore")  # an estimate that is unknown stays so
 def with_infinite(log_mass: float, finite: Iterable[float]) -> tuple[float, float, float]:
     """Add a mass at infinity to the logs of bounds and estimate of the finite part."""
     margins = zip((-MASS_ERROR, 0.0, MASS_ERROR), finite, strict=True)

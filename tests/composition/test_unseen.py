@@ -457,3 +457,13 @@ def test_losses_beside_the_end_of_a_region(beside):
             truth = log_density(mp.mpf(x) - 1) - log_density(mp.mpf(x))
             assert abs(kernel.loss(x, theta) - truth) <= 1e-14 * (1 + abs(truth))
     assert math.isfinite(event.epsilon(1e-6).upper)
+
+
+@pytest.mark.parametrize("scale", [3.6464282336348477, 8.535363874597433])
+def test_orders_next_to_one_of_heavy_tails(scale):
+    """Next to the tilt -1 the deviation from the chord cancels to rounding, never resolved."""
+    event = mechc.load("cauchy")(scale=scale)
+    truth = math.log1p(1.0 / (4.0 * scale**2))  # Kullback-Leibler divergence of Cauchy laws
+    for direction in ("add", "remove"):
+        found = event.renyi(1.0 + 1e-6, direction=direction)
+        assert truth * (1.0 - 1e-12) <= found.upper and found.lower <= truth * (1.0 + 1.1e-6)

@@ -189,7 +189,7 @@ def _judge(  # type: ignore[no-untyped-def]
                         at = p[j] * unit
                         if abs(turn) < 0.5:
                             f = at * excess(turn)
-                            lost = 0.0
+                            lost = f  # next to -1 the rest takes it off again
                         else:
                             f -= at * (1.0 + turn)
                             lost += at * (1.0 + abs(turn))
