@@ -214,6 +214,7 @@ def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floa
     return found
 
 
+@np.errstate(over="ignore")  # a panel as long as doubles reach
 def _graded(edges: Floats) -> Floats:
     """Edges between which lengths grow and fall in steps: no long panel steps over a flank."""
     graded, lengths = edges.tolist(), np.diff(edges)
