@@ -599,12 +599,13 @@ def _bind(
 def _bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
     missing: dict[Hashable, list[tuple[float, ...]]] = {}
+    known = current().laws  # of a question there may be more than are kept for later ones
     for event in events:
         m, theta = event.mechanism, event.theta
         if type(event) is Event and m.tag_kernel is None and m.unsampled(theta) is None:
             reverse = m.reverse_kernel if direction == "add" else None
             kernel = cast(Hashable, reverse or m.law_kernel)
-            if (kernel, theta) not in _first:
+            if (kernel, theta) not in _first and (kernel, theta) not in known:
                 missing.setdefault(kernel, []).append(theta)
     with suppress(OutOfWorkError):  # then each of the others has none
         for kernel, thetas in missing.items():
@@ -632,5 +633,6 @@ def unsupported_on_composition(name: str) -> UnsupportedError:
 
 def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
-    _first.clear()
+    with _forgetting:
+        _first.clear()
     _first_tagged_loss.cache_clear()

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import mechc
+from mechc.composition import events as bindings
 from mechc.composition.events import forget_losses
+from mechc.composition.inputs import asked
 from mechc.loss.privacy_loss import bound, covering
 
 SEED = 20261128
@@ -59,3 +61,14 @@ def test_many_kernels_and_a_law_that_does_not_settle():
             event.loss()
         answers.append(run.delta(3.0))
     assert answers[0].upper == answers[1].upper and answers[0].lower == answers[1].lower
+
+
+def test_a_question_with_more_laws_than_are_kept_for_others_binds_each_once(monkeypatch):
+    monkeypatch.setattr(bindings, "MOST_FIRST", 2)
+    forget_losses()
+    _, events = settings("gaussian", 4)
+    run = sum(events[1:], 1 * events[0])
+    with asked():
+        laws = [step.loss for step in run.steps("remove")]
+        monkeypatch.setattr(bindings, "_bind", None)
+        assert all(a is step.loss for a, step in zip(laws, run.steps("remove"), strict=True))

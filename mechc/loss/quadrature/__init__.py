@@ -451,8 +451,7 @@ class _Batch:
         """Look at points beyond panels, and next to ends, of those that reach farther now."""
         stale = []
         for q, a, b in zip(self.members, self.branches, self.branches[1:], strict=False):
-            # as bytes: nan, of no panels, equals itself
-            if q._far is None or q._far.reached.tobytes() != reached[a:b].tobytes():
+            if q._far is None or not np.array_equal(q._far.reached, reached[a:b]):
                 stale.append((q, reached[a:b]))
         if not stale:
             return

@@ -250,7 +250,7 @@ class Verdict(NamedTuple):
         settled: laws of which nothing, as far as nodes show.
         totals: of every law at the tilts, in units.
         parts: into how many each panel is to be cut, shape (panels,).
-        reached: from where to where branches reach, shape (branches, 2); nan of those without any.
+        reached: from where to where branches reach, shape (branches, 2).
         edges: outwards from ends of branches that end too early.
     """
 
