@@ -2,7 +2,6 @@
 
 import inspect
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -40,7 +39,7 @@ def test_an_option_behind_a_colon():
         registry.resolve("pld", {"mesh": 3})
 
 
-class Fixed:
+class Fixed(registry.Accountant):
     """An accountant that always answers with the same width, or refuses."""
 
     def __init__(self, width):
@@ -52,6 +51,19 @@ class Fixed:
         if self.width == "stuck":
             raise NumericError("did not settle")
         return Bound(-1.0 - self.width, -1.0, -1.0, "fixed", "proven")
+
+
+class Given(registry.Accountant):
+    """An accountant of functions."""
+
+    def __init__(self, log_delta, at_hand=lambda epsilon: None):
+        self._functions = log_delta, at_hand
+
+    def log_delta(self, epsilon):
+        return self._functions[0](epsilon)
+
+    def at_hand(self, epsilon):
+        return self._functions[1](epsilon)
 
 
 def asked_in_order(names):
@@ -84,7 +96,7 @@ def test_a_refusal_at_one_epsilon_is_none_at_another(atoms, monkeypatch):
             raise UnsupportedError("the mesh is too large here")
         return Bound(-1.0, -1.0, -1.0, "fixed", "proven")
 
-    built = {"wide": Fixed(0.1), "mesh": SimpleNamespace(log_delta=log_delta)}
+    built = {"wide": Fixed(0.1), "mesh": Given(log_delta)}
     monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(built))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])
     asked = auto.Auto([Step(atoms, 1)], 1e-6)
@@ -103,8 +115,8 @@ def test_what_the_method_that_settled_has_at_hand_comes_before_all_others(atoms,
         return Bound(-1.0, -1.0, -1.0, "mesh", "proven") if epsilon < 9.0 else None
 
     built = {
-        "wide": SimpleNamespace(log_delta=wide),
-        "mesh": SimpleNamespace(log_delta=lambda e: mesh(e - 9.0), at_hand=mesh),
+        "wide": Given(wide),
+        "mesh": Given(lambda e: mesh(e - 9.0), mesh),
     }
     monkeypatch.setattr(auto, "STRATEGIES", asked_in_order(built))
     monkeypatch.setattr(registry, "build", lambda name, *rest: built[name])

@@ -286,7 +286,8 @@ def _cover(
                     q.tilts, q.points = wide, (*points, *(before or ()))[:REMEMBERED]
                 continue
             longer, fresh = sorted([*tested, *fresh_tilts]), {*fresh_tilts}
-            if len(longer) * max(q.lo.size for q in others) > MAX_TESTS:
+            tests = len(longer) * max(q.lo.size for q in others)
+            if tests > MAX_TESTS or fresh.intersection(tested):  # no doubles are between them
                 raise NumericError(
                     f"{batch.kernel.NAME}: tilts {wide} at parameters "
                     f"{others[0]._theta.tolist()} span too many scales"
