@@ -28,14 +28,7 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import (
-    LONGEST_NAME,
-    DeclarationError,
-    NumericError,
-    UnsupportedError,
-    check_text,
-    public,
-)
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.discretise import rounded_up
 from mechc.protocol import ParameterInfo
 
@@ -252,10 +245,10 @@ def vector(what: Source, norm: str) -> Source:
         norm: "l1" or "l2", in which the sensitivity bounds the move of the query.
 
     Raises:
+        DeclarationError: an unknown norm.
         UnsupportedError: no theorem licenses one pair for this noise and norm; the message says
             which would, and what to do instead. Raised when the mechanism is compiled.
     """
-    check_text("vector: norm", norm, LONGEST_NAME)
     base, values = _opened("vector", what)
     return _closed(what, base.transformed(steps.Vector(norm)), values)
 

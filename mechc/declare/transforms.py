@@ -109,6 +109,10 @@ class Vector(Transform):
     word = "vector"
     norm: str
 
+    def __post_init__(self) -> None:
+        """Refuse another norm."""
+        check_one_of("norm", self.norm, ("l1", "l2", "linf"), "vector")
+
 
 @dataclass(frozen=True)
 class Truncate(Transform):

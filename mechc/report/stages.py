@@ -53,7 +53,7 @@ def _data(mechanism: Described, stage: str) -> Any:
 def _outline(value: Any, label: str = "", depth: int = 0) -> Iterator[str]:
     """Lines of a record: one for each field that says something, what that holds further in."""
     pad, (text, inside) = "  " * depth, _parts(value)
-    yield f"{pad}{label}{text}"
+    yield f"{pad}{label}{text}".rstrip()
     for name, held in inside:
         if held is not None and held is not False and held not in ((), "", {}):
             yield from _outline(held, name, depth + 1)

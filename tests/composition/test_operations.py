@@ -275,7 +275,8 @@ def test_lists_of_any_length():
         (lambda g: mechc.random_sensitivity(g, [1, 2], [1.5, -0.5]), r"numbers in \[0, 1\]"),
         (lambda g: mechc.random_sensitivity(g, [1, -2], [0.5, 0.5]), r"sensitivities\[1\]=-2"),
         (lambda g: g(sigma=[1.0, 2.0]), "no parameter is a list"),
-        (lambda g: mechc.vector(g, "l3")(sigma=1.0), "expected one of l1, l2, linf"),
+        (lambda g: mechc.vector(g, "l3"), "expected one of l1, l2, linf"),
+        (lambda g: mechc.vector(g, 2), "norm=2 is not known .expected one of l1, l2, linf"),
     ],
 )
 def test_bad_arguments(gaussian, bad, message):

@@ -17,7 +17,7 @@ from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson, Shift
 from mechc.declare.transforms import Group, RandomSensitivity, Truncate, Vector, WithReplacement
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of
+from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.symbolic.parameters import (
     Parameter,
@@ -246,9 +246,6 @@ def _mixed(declaration: Declaration, noise: Expr, moves: list[Expr], weights: li
     return Add(*(w * noise.subs(x, x - m) for m, w in zip(moves, weights, strict=True)))
 
 
-NORMS = ("l1", "l2")
-
-
 def vector(declaration: Declaration, norm: str) -> Declaration:
     """The pair of one coordinate, claimed for a vector query of bounded norm.
 
@@ -265,7 +262,6 @@ def vector(declaration: Declaration, norm: str) -> Declaration:
             "sensitivity (T3), so compose as many steps of the scalar mechanism as there are "
             "coordinates: dimension * event"
         )
-    check_one_of("norm", norm, (*NORMS, "linf"))
     built = additive_noise(declaration, "vector")
     noise = replace(declaration, p=built.noise, q=built.noise, construction=None)
     if declaration.measure is Measure.LATTICE:
