@@ -258,8 +258,9 @@ def log_hockey_stick(
     terms = log_mass[up] + np.log(-np.expm1(-gap[up]))
     shaky = loss_rounding(loss, log_mass, kind, digits)
     shaky += (TABLED if kind is LossesFrom.TABLE else ROUNDING) * abs(epsilon)
-    # what formulas lose is counted apart
-    near = gap > -shaky if digits or kind is LossesFrom.TABLE else up
+    near = gap > -shaky
+    if not digits and kind is LossesFrom.FORMULA:  # the largest is counted apart
+        near &= up | (loss < loss.max(initial=-math.inf))
     with np.errstate(divide="ignore"):
         noise = log_mass[near] - np.maximum(gap[near], 0.0) + np.log(shaky[near])
         rounded = mass_error + EPS * np.abs(log_mass[up])

@@ -302,14 +302,23 @@ def _monotone(source: KernelSource, x: Floats, start: float, sign: float, range_
 def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
     """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2).
 
-    Inclusive of a largest loss that rounding may have put below: the payoff there is nothing, and
-    its error what it may be.
+    Inclusive of where the loss turns or ends and rounding may have put it below.
     """
+    return _above(source, epsilon, reverse)[0]
+
+
+def _above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, bool]:
+    """As `above`, and whether rounding may have put tops of the loss below epsilon.
+
+    Where it has, no node may lie as close to the top as outputs above epsilon do.
+    """
+    hidden = False
     sign = -1.0 if reverse else 1.0
     rows: list[tuple[float, float]] = []
     for index, row in enumerate(_closed(source)):
         if row[2] == protocol.UNSPLIT or np.isnan(row[3:5]).any():
-            rows += _crossed(source, index, sign * epsilon, reverse)
+            crossed, below = _crossed(source, index, sign * epsilon, reverse)
+            rows, hidden = rows + crossed, hidden or below
             continue
         branch = Branch.whole(row)
         low, high = sorted((sign * branch.loss_lo, sign * branch.loss_hi))
@@ -317,22 +326,26 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
         if high <= epsilon < high + NEXT * (1.0 + abs(high)):
             top = np.array([branch.hi if after else branch.lo])
             level -= float(_ulps_of_logs(source, top, np.array([high]))[0])
+            hidden = hidden or level < high
         if low < level < high:
             cut = float(inverse(source, branch, np.array([sign * level]))[0])
             rows.append((cut, branch.hi) if after else (branch.lo, cut))
         elif low >= level:
             rows.append((branch.lo, branch.hi))
     rows = [r for r in rows if r[1] > r[0]]
-    return np.array(rows, np.float64).reshape(-1, 2)
+    return np.array(rows, np.float64).reshape(-1, 2), hidden
 
 
 def _crossed(
     source: KernelSource, index: int, threshold: float, reverse: bool
-) -> list[tuple[float, float]]:
-    """Where the loss is beyond a threshold on a branch that is not split, or has an open limit."""
+) -> tuple[list[tuple[float, float]], bool]:
+    """Where the loss is beyond a threshold on a branch that is not split, or has an open limit.
+
+    And whether a turn of it may be, which rounding has put below.
+    """
     lo, hi, kind, *_, formula = source.rows[index].tolist()
     panels = source.cover(-1.0, 0.0)
-    x, loss, noise, _ = _followed(source, index, panels)
+    x, loss, noise, turns = _followed(source, index, panels)
     sign = -1.0 if reverse else 1.0
     gap = sign * (loss - threshold)
     # inclusive of what rounding may have put below: the payoff there is nothing, but for a kink
@@ -351,6 +364,7 @@ def _crossed(
         part = Branch(float(x[i]), float(x[i + 1]), float(loss[i]), float(loss[i + 1]), index)
         return float(inverse(source, part, np.array([level]))[0])
 
+    hidden = bool((np.isin(x, turns) & beyond & (gap <= 0.0)).any())
     rows: list[tuple[float, float]] = []
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
         if gap[a : b + 1].max() <= 0.0:  # rounding alone may put them beyond
@@ -359,7 +373,7 @@ def _crossed(
             continue
         kinks = [cut(a + i, lo) for i in np.flatnonzero(turned[a:b]).tolist()]
         rows += pairwise([cut(a - 1, lo), *(kinks if len(kinks) < MANY_KINKS else []), cut(b, hi)])
-    return rows
+    return rows, hidden
 
 
 def _followed(
@@ -434,11 +448,11 @@ def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tup
     Next to a largest loss that is taken inside, where the loss is flat, its rounding decides which
     outputs are above epsilon at all: what is above epsilon less that rounding bounds it.
     """
-    value, error = _log_hockey_stick(source, epsilon, reverse)
-    if value > -math.inf and error < SHARP:
+    value, error, hidden = _log_hockey_stick(source, epsilon, reverse)
+    if value > -math.inf and error < SHARP and not hidden:
         return value, error
     less = epsilon - _rounding_of_losses(source, epsilon, reverse)
-    most, its_error = _log_hockey_stick(source, less, reverse)
+    most, its_error, _ = _log_hockey_stick(source, less, reverse)
     if most == -math.inf:
         return value, error
     if most - value > 30.0:  # nothing is known from below
@@ -504,7 +518,8 @@ def log_hockey_sticks(
     Panels that resolve the law are cut into parts, and where its losses are one of the epsilons.
     """
     panels = source.cover(-1.0, 0.0)
-    cuts = [above(source, epsilon, reverse).ravel() for epsilon in epsilons.tolist()]
+    rows = [_above(source, epsilon, reverse) for epsilon in epsilons.tolist()]
+    cuts = [found.ravel() for found, _ in rows]
     parts = panels.lo + np.arange(PARTS)[:, None] / PARTS * (panels.hi - panels.lo)
     edges = np.concatenate([parts.ravel(), panels.hi, *cuts])
     edges = np.unique(edges[np.isfinite(edges)])
@@ -515,23 +530,25 @@ def log_hockey_sticks(
         inside |= (panels.lo[own].min() < middle) & (middle < panels.hi[own].max())
     at, found = _Density.on(source, edges[:-1][inside], edges[1:][inside], reverse), []
     largest = float(at.loss.max(initial=-math.inf))
-    for epsilon in epsilons.tolist():
+    for epsilon, (_, hidden) in zip(epsilons.tolist(), rows, strict=True):
         value, error = at.log_hockey_stick(source.label, epsilon)
         if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
             most = -math.expm1(min(epsilon - largest, 0.0))
             error += LEFT_OUT * most * math.exp(min(-value, 700.0))
-        good = value > -math.inf and error < alike
+        good = value > -math.inf and error < alike and not hidden
         found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
     return found
 
 
-def _log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
-    """As `log_hockey_stick`, of the losses as they are in doubles."""
-    rows = above(source, epsilon, reverse)
+def _log_hockey_stick(
+    source: KernelSource, epsilon: float, reverse: bool
+) -> tuple[float, float, bool]:
+    """As `log_hockey_stick`, of the losses as they are in doubles; and see `_above`."""
+    rows, hidden = _above(source, epsilon, reverse)
     if rows.size == 0:
-        return -math.inf, 0.0
+        return -math.inf, 0.0, hidden
     at = _Density.on(source, *_panels(source, rows), reverse)
-    return at.log_hockey_stick(source.label, epsilon)
+    return *at.log_hockey_stick(source.label, epsilon), hidden
 
 
 class _Density(NamedTuple):
