@@ -6,6 +6,7 @@ import html
 import json
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -61,12 +62,12 @@ class Quantity(Enum):
 ESTIMATED = "proven but for the estimated error of a density"  # a status, see `Bound`
 
 
-class Recorded:
+class Recorded(ABC):
     """What has a `record` of plain numbers and words."""
 
+    @abstractmethod
     def record(self) -> dict[str, Any]:
         """Return it in plain numbers and words."""
-        raise NotImplementedError
 
     def to_json(self) -> str:
         """Return `record()` as JSON."""

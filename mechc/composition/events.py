@@ -559,7 +559,6 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
 
 
 MOST_FIRST = 2048  # laws that are kept for later questions
-TOGETHER = 64  # laws that are bound at once
 _first: dict[tuple[Hashable, tuple[float, ...]], PrivacyLoss | NumericError] = {}
 _forgetting = Lock()
 
@@ -598,6 +597,8 @@ def _bind(
 
 def _bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
+    from mechc.loss.quadrature import TOGETHER
+
     missing: dict[Hashable, list[tuple[float, ...]]] = {}
     known = current().laws  # of a question there may be more than are kept for later ones
     for event in events:

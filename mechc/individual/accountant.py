@@ -48,9 +48,7 @@ from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
 from mechc.individual.tilts import Members
 from mechc.numeric.allowance import MAX_WORK
-from mechc.protocol import Floats
-
-Rows = NDArray[np.int64]
+from mechc.protocol import Floats, Integers
 
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS, CROWDING = 160, 14.0  # of knots for splines; it hardly matters but where noise is small
@@ -411,7 +409,7 @@ class IndividualAccountant(TakesTurns):
             found = (self._renyi if method == "renyi" else self._plancherel)(query, who)
         return found.stands_for(self.family.claim, quantity)
 
-    def _plancherel(self, query: Query, rows: Rows) -> Bound:
+    def _plancherel(self, query: Query, rows: Integers) -> Bound:
         """The paper's evaluation of the counts."""
         knots, directions = self.grid.knots.tolist(), self.family.directions
         losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
@@ -422,7 +420,7 @@ class IndividualAccountant(TakesTurns):
         nan, detail = np.full(rows.size, np.nan), {"directions": directions}
         return Bound(nan, estimate, nan.copy(), "plancherel", "estimate", detail)
 
-    def _by_contours(self, query: Query, who: Rows) -> Bound:
+    def _by_contours(self, query: Query, who: Integers) -> Bound:
         some, place = self._ledger.distinct(who)
         found, composed, buckets = _nothing(who.size), 0, 0
         if self._without_tables(some.size) and self._journal.agree(who, some[place]):
@@ -439,7 +437,7 @@ class IndividualAccountant(TakesTurns):
                 found = _narrowed(found, alone)
         return self._bound(found, query, {"buckets": buckets, "meshed": composed})
 
-    def _coarse(self, query: Query, rows: Rows, place: Rows) -> dict[str, Answers]:
+    def _coarse(self, query: Query, rows: Integers, place: Integers) -> dict[str, Answers]:
         """Answer from the ledger, for everybody the direction with the larger Chernoff bound first.
 
         The other one needs no contour where its bound is below what the first has proven. Of people
@@ -486,7 +484,7 @@ class IndividualAccountant(TakesTurns):
         """Different steps that a person may have."""
         return len(self._journal) if self._journal.complete else self.grid.buckets + 1
 
-    def _wide(self, query: Query, found: Floats, open_: NDArray[np.bool_]) -> Rows:
+    def _wide(self, query: Query, found: Floats, open_: NDArray[np.bool_]) -> Integers:
         """Return who may be composed one by one: not sharp, and no better by tables."""
         # `open_` says for whom more nodes or buckets were no help
         exact, width = self._exact, _relative(found[2] - found[0], found[2], query)
@@ -502,7 +500,7 @@ class IndividualAccountant(TakesTurns):
             who = who[width[who] > _COARSE][: self._most]  # who have no answer to speak of
         return who
 
-    def _compose(self, query: Query, rows: Rows, who: Rows) -> tuple[Floats, int]:
+    def _compose(self, query: Query, rows: Integers, who: Integers) -> tuple[Floats, int]:
         """Compose the steps of some of the people one by one; return of how many as well."""
         found, left, done = _nothing(rows.size), singly.WORK, 0
         for person, sides in zip(who.tolist(), self._steps(rows[who]), strict=True):
@@ -518,7 +516,7 @@ class IndividualAccountant(TakesTurns):
                 break
         return found, done
 
-    def _steps(self, rows: Rows) -> Iterator[tuple[singly.Counts, singly.Counts]]:
+    def _steps(self, rows: Integers) -> Iterator[tuple[singly.Counts, singly.Counts]]:
         """Yield the steps of some people, for an upper and for a lower bound."""
         if self._journal.complete:
             values, counts = self._journal.gather(rows)
@@ -535,7 +533,7 @@ class IndividualAccountant(TakesTurns):
         found: Evaluator = made[key]
         return found
 
-    def _renyi(self, query: Query, rows: Rows) -> Bound:
+    def _renyi(self, query: Query, rows: Integers) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""
         asked = Asked(self._ledger, query, rows)
         sides = [self._evaluator(d).first(asked)[0] for d in self.family.directions]
@@ -563,14 +561,14 @@ class IndividualAccountant(TakesTurns):
             status += f"; wider than rtol for {wide} of {width.size} (relative_width)"
         return Bound(lower, estimate, upper, "contour", status, detail)
 
-    def _asked_for(self, rows: ArrayLike | None) -> Rows:
+    def _asked_for(self, rows: ArrayLike | None) -> Integers:
         """Return the people asked for, at least one."""
         who = np.arange(self.people) if rows is None else self._check_rows(rows)
         if not who.size:
             raise DeclarationError("rows is empty (expected indices of people)")
         return who
 
-    def _check_rows(self, rows: ArrayLike) -> Rows:
+    def _check_rows(self, rows: ArrayLike) -> Integers:
         index = np.asarray(rows)
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise DeclarationError("rows is not a one-dimensional array of integers")

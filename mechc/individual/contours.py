@@ -37,9 +37,7 @@ from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_peak
-from mechc.protocol import Floats
-
-Rows = NDArray[np.int64]
+from mechc.protocol import Floats, Integers
 
 PROVEN = 64  # buckets between which decay is proven
 SAMPLED = 0.9  # share of the proven decay that is relied on between those knots
@@ -219,7 +217,7 @@ class Contour:
         return {"nodes": np.ascontiguousarray(nodes), "beside": np.ascontiguousarray(beside)}
 
 
-def _bands(count: int) -> Rows:
+def _bands(count: int) -> Integers:
     """Return the first node of each error band, then the number of nodes and one."""
     starts = np.unique(BAND ** np.arange(math.log(count) / math.log(BAND) + 1.0) // 1.0)
     return np.concatenate([[0], starts[starts <= count], [count + 1]]).astype(np.int64)
@@ -234,7 +232,7 @@ class ContourTable:
     count: int  # N, nodes with n >= 1
     growth: Floats  # |z(z+1)| / (c(c+1)) at n = 0 ... N
     phase: Floats  # argument of z(z+1) at n = 1 ... N
-    band: Rows  # error band of nodes 0 ... N
+    band: Integers  # error band of nodes 0 ... N
     right: Floats  # tilts right of c
     nodes: Floats  # Re log phi, then Im log phi (with the mean), shape (columns, 2 N)
     beside: Floats  # K at the tilts right of c, K(c), and the error of log M in each band as a
@@ -287,11 +285,11 @@ class Answers:
         enough = np.maximum(0.3 * allowed, 0.5 * self.compression)
         return ~(self.numeric <= enough) & ~(self.numeric > OPEN)
 
-    def at(self, rows: Rows) -> Answers:
+    def at(self, rows: Integers) -> Answers:
         """Return the answers at some places, which may be given more than once."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def meet(self, rows: Rows, other: Answers) -> None:
+    def meet(self, rows: Integers, other: Answers) -> None:
         """Keep what other answers to the same question, for some of the people, add."""
         with np.errstate(invalid="ignore"):
             better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
@@ -310,10 +308,10 @@ class Asked(NamedTuple):
 
     ledger: Ledger
     query: Query
-    rows: Rows  # indices of people
+    rows: Integers  # indices of people
     better: bool = False  # see `Ledger.times`
     how: Floats | None = None  # what `inversion.choose` says, once it is known, a row for each word
-    place: Rows | None = None  # of these people in `how`, which some others may share with them
+    place: Integers | None = None  # of these people in `how`, which some others may share with them
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
@@ -328,7 +326,7 @@ class Asked(NamedTuple):
         return found if self.place is None else found[self.place]
 
     @property
-    def tilts(self) -> Rows:
+    def tilts(self) -> Integers:
         """Index of the tilt through which everybody's contour goes; see `inversion.choose`."""
         return self.column(TILT).astype(np.int64)
 
@@ -437,7 +435,7 @@ class Evaluator(TakesTurns):
         return found
 
     def _on_contour(
-        self, answers: Answers, who: Rows, asked: Asked, tilts: Tilts, at: int, factor: float
+        self, answers: Answers, who: Integers, asked: Asked, tilts: Tilts, at: int, factor: float
     ) -> None:
         """Answer for those who share a contour, who are at these places of the answers."""
         h, step = _nodes_apart(asked)
@@ -492,7 +490,7 @@ def _chernoff(query: Query, how: Floats) -> Answers:
     return Answers(np.zeros(at.size), estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
 
 
-def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Rows, share: float) -> Floats:
+def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share: float) -> Floats:
     """Return what `inversion.choose` says about everybody.
 
     Contours are some of the tilts, and images may have this share of delta.
@@ -529,7 +527,7 @@ def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
     return asked._replace(how=found, place=None)
 
 
-def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
+def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Integers]:
     """Return how much of the sum is lost beyond the nodes, and the shell where these end."""
     # The sum over n > N of 2 |w_n| is at most 2 c (c+1) / h times the integral of sup |phi| / y^2
     # from Nh on.
@@ -546,13 +544,13 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Rows]:
     return lost, shell
 
 
-def _nodes_apart(asked: Asked) -> tuple[Floats, Rows]:
+def _nodes_apart(asked: Asked) -> tuple[Floats, Integers]:
     """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
     step = np.ceil(np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS)).astype(int)
     return 2.0 * math.pi / np.float64(PERIODS) ** step, step
 
 
-def _groups(keys: Rows) -> Iterator[tuple[Rows, int]]:
+def _groups(keys: Integers) -> Iterator[tuple[Integers, int]]:
     """Yield the positions that share each key, and the key."""
     order = np.argsort(keys, kind="stable")
     cuts = np.flatnonzero(np.diff(keys[order])) + 1

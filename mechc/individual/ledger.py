@@ -34,9 +34,7 @@ from mechc.individual.budget import (
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike
 from mechc.numeric.jit import compiled
-from mechc.protocol import Floats
-
-Rows = NDArray[np.int64]
+from mechc.protocol import Floats, Integers
 
 BUFFER, MOST = 1 << 28, 64  # bytes and steps of the buffer of dense steps
 LINE = 8  # numbers that memory hands out together
@@ -191,7 +189,7 @@ class Ledger:
         """Bytes that totals and buffer take in memory."""
         return (0 if self._mapped else self._totals.nbytes) + self._buffer.nbytes
 
-    def add(self, name: str, update: Update, count: int) -> tuple[Rows | None, Floats]:
+    def add(self, name: str, update: Update, count: int) -> tuple[Integers | None, Floats]:
         """Record a step, dense or (indices, values), taken `count` times; return it as recorded.
 
         Raises:
@@ -215,7 +213,7 @@ class Ledger:
         self.steps += count
         return people, values
 
-    def take_back(self, people: Rows, values: Floats) -> None:
+    def take_back(self, people: Integers, values: Floats) -> None:
         """Undo a step that was recorded once for some distinct people; refused if it was not."""
         before = self.totals[people]
         self._record_some(people, self._encode("value", values), -1)
@@ -223,11 +221,11 @@ class Ledger:
             self.totals[people] = before
             raise DeclarationError("values were not those of the last step (expected what it had)")
 
-    def rows(self, people: Rows) -> Floats:
+    def rows(self, people: Integers) -> Floats:
         """Return some people's column totals in units of steps, shape (people, columns)."""
         return self.totals[people] * (1.0 / self.grid.unit)
 
-    def counts(self, people: Rows) -> Floats:
+    def counts(self, people: Integers) -> Floats:
         """Return steps per knot, those beyond the last one there; shape (people, knots).
 
         Of splines they are estimates: each weight counts where its spline is highest.
@@ -240,7 +238,7 @@ class Ledger:
         found[:, last] += rows[:, last + 2 :].sum(axis=1)
         return found
 
-    def times(self, people: Rows, *tables: Floats, better: bool = False) -> list[Floats]:
+    def times(self, people: Integers, *tables: Floats, better: bool = False) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns.
 
         With `better`, counts stand for the better knots, and steps beyond the last one for nothing.
@@ -254,13 +252,13 @@ class Ledger:
             multiply(rows, table, out)
         return [out[: people.size] for out in found]
 
-    def on_one_side(self, people: Rows) -> NDArray[np.bool_]:
+    def on_one_side(self, people: Integers) -> NDArray[np.bool_]:
         """Return of whom the ledger tells how much they have lost at most, and not at least."""
         if self.grid.splines:
             return np.asarray(self.totals[people, -1] > 0)
         return np.full(people.size, not self.grid.listed)
 
-    def distinct(self, people: Rows) -> tuple[Rows, Rows]:
+    def distinct(self, people: Integers) -> tuple[Integers, Integers]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
         hashes = np.concatenate([part @ weights for part in self._parts(people)])
@@ -271,7 +269,7 @@ class Ledger:
                 return people[first], place
         return people, np.arange(people.size)
 
-    def span(self, people: Rows) -> tuple[int, int]:
+    def span(self, people: Integers) -> tuple[int, int]:
         """Return the most revealing and the most private bucket that some people have steps in.
 
         The number of buckets stands for values beyond the last knot, and for no steps at all.
@@ -285,7 +283,7 @@ class Ledger:
         last = n if beyond else int(found[-1]) - (3 if self.grid.splines else 0)
         return min(int(found[0]), n), last
 
-    def _parts(self, people: Rows) -> Iterator[NDArray[Any]]:
+    def _parts(self, people: Integers) -> Iterator[NDArray[Any]]:
         """Yield totals of some people, a part at a time."""
         totals = self.totals
         return (totals[people[i : i + PART]] for i in range(0, people.size, PART))
@@ -344,7 +342,7 @@ class Ledger:
             found[begin : begin + NEAR] = place
         return found
 
-    def _record_some(self, people: Rows, codes: NDArray[Any], count: int) -> None:
+    def _record_some(self, people: Integers, codes: NDArray[Any], count: int) -> None:
         rows = self.totals[people]
         record(codes[None], np.array([count]), self.grid.buckets, self.grid.unit, rows)
         self.totals[people] = rows
@@ -370,14 +368,14 @@ class Journal:
     def __init__(self, people: int, limit: int, untouched: float) -> None:
         """Start empty."""
         self._people, self._limit, self._left = people, limit, limit
-        self._steps: list[tuple[Rows | None, NDArray[Any], int]] = []
+        self._steps: list[tuple[Integers | None, NDArray[Any], int]] = []
         self.complete, self.untouched = limit > 0, untouched
 
     def __len__(self) -> int:
         """Number of recorded steps, without their repetitions."""
         return len(self._steps)
 
-    def add(self, people: Rows | None, values: Floats, count: int) -> None:
+    def add(self, people: Integers | None, values: Floats, count: int) -> None:
         """Add a step as a ledger has recorded it."""
         if self.complete:
             self._left -= values.nbytes + (0 if people is None else people.nbytes)
@@ -390,14 +388,14 @@ class Journal:
         if self.complete and sum(count for _, _, count in self._steps) != steps:
             self._steps, self.complete = [], False
 
-    def require_last(self, people: Rows, values: Floats) -> None:
+    def require_last(self, people: Integers, values: Floats) -> None:
         """Refuse values that some people did not have in the last step, as far as it is known."""
         if self.complete:
             *_, (where, last, count) = self._steps or [(None, np.zeros(self._people), 0)]
             if count != 1 or (self._of_all(where, last)[people] != values).any():
                 raise DeclarationError("values were not those of the last step, taken once")
 
-    def _of_all(self, where: Rows | None, values: NDArray[Any]) -> NDArray[Any]:
+    def _of_all(self, where: Integers | None, values: NDArray[Any]) -> NDArray[Any]:
         """What everybody had in a step."""
         if where is None:
             return values
@@ -405,7 +403,7 @@ class Journal:
         found[where] = values
         return found
 
-    def take_back(self, people: Rows) -> None:
+    def take_back(self, people: Integers) -> None:
         """Undo the last step for some people."""
         if self.complete and self._steps:
             where, values, _ = self._steps[-1]
@@ -429,12 +427,12 @@ class Journal:
         for i, count in enumerate(arrays["counts"].tolist() if self.complete else ()):
             self.add(arrays.get(f"people {i}"), arrays[f"values {i}"], count)
 
-    def agree(self, rows: Rows, others: Rows) -> bool:
+    def agree(self, rows: Integers, others: Integers) -> bool:
         """Return whether some people took the same steps as others, one for one."""
         steps = (self._of_all(where, values) for where, values, _ in self._steps)
         return all(np.array_equal(now[rows], now[others]) for now in steps)
 
-    def gather(self, rows: Rows) -> tuple[Floats, Rows]:
+    def gather(self, rows: Integers) -> tuple[Floats, Integers]:
         """Return all steps of some people: parameters, shape (steps, len(rows)), and counts."""
         out = np.empty((len(self._steps), rows.size))
         for line, (where, values, _) in zip(out, self._steps, strict=True):

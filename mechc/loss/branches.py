@@ -391,16 +391,19 @@ def _followed(
     x = np.concatenate([lo, inner, hi])
     known = np.isfinite(loss := losses_at(source, x))
     x, loss = x[known], loss[known]
-    noise = _ulps_of_logs(source, x, loss)
     if row[2] != protocol.UNSPLIT:
-        return x, loss, noise, []
-    for end in row[:2][np.isfinite(row[:2])]:  # next to it logs may cancel inside a density
-        noise += LOG_ULPS * EPS * np.abs(np.log(np.maximum(np.abs(x - end), LEAST)))
-    turns = extrema(source, x, loss, noise)
-    place, at = np.searchsorted(x, turns), np.array(turns)
-    beyond = losses_at(source, at)
-    noise = np.insert(noise, place, _ulps_of_logs(source, at, beyond))
-    return np.insert(x, place, at), np.insert(loss, place, beyond), noise, turns
+        return x, loss, _ulps_of_logs(source, x, loss), []
+
+    def rounding(x: Floats, loss: Floats) -> Floats:
+        noise = _ulps_of_logs(source, x, loss)
+        for end in row[:2][np.isfinite(row[:2])]:  # next to it logs may cancel inside a density
+            noise += LOG_ULPS * EPS * np.abs(np.log(np.maximum(np.abs(x - end), LEAST)))
+        return noise
+
+    turns = extrema(source, x, loss, rounding(x, loss))
+    place = np.searchsorted(x, turns)
+    x, loss = np.insert(x, place, turns), np.insert(loss, place, losses_at(source, np.array(turns)))
+    return x, loss, rounding(x, loss), turns
 
 
 def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:

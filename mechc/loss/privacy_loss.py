@@ -568,9 +568,8 @@ def _of_sources(
         infinite, early, strip = source.infinite, source.early, source.strip
         if reverse:
             masses = np.ascontiguousarray(source.atom_log_masses(True)[::-1])
-            nodes = nodes.reversed()._replace(
-                atom_log_mass=masses
-            )  # not exp(-loss) times those of P
+            # not exp(-loss) times those of P
+            nodes = nodes.reversed()._replace(atom_log_mass=masses)
             infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
         law = object.__new__(PrivacyLoss)  # `__init__` takes ten times as long: laws are made often
         vars(law).update(

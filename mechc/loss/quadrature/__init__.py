@@ -457,10 +457,8 @@ class _Batch:
         if not stale:
             return
         whole = len(stale) == len(self.members)
-        group, mine = (
-            self if whole else _Batch([q for q, _ in stale]),
-            joined([r for _, r in stale]),
-        )
+        group = self if whole else _Batch([q for q, _ in stale])
+        mine = joined([r for _, r in stale])
         spend(SEARCHED * ORDER * sum(q.lo.size for q in group.members) * tilts)
         x, gap = panels.beyond(mine, group.rows)
         there = ~np.isnan(x)
