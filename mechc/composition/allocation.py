@@ -27,7 +27,7 @@ from mechc.composition.events import (
     compose,
     unsupported_on_composition,
 )
-from mechc.composition.inputs import MAX_COUNT, current
+from mechc.composition.inputs import MAX_COUNT, asked, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import NumericEvent, Table, named
@@ -300,7 +300,7 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
     if drawn == 1:
         return None
     try:
-        with apart():
+        with apart(), asked(afresh=True):
             epochs = _epochs(((event, steps),))
             laws = {d: listed(epoch.ratio.shares, drawn) for d, epoch in epochs.items()}
     except (NumericError, OutOfWorkError, UnsupportedError):
@@ -312,9 +312,9 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
 @lru_cache(maxsize=16)
 def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
-    if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
-        raise NumericError(f"{base}: a tail is known by its masses alone")
-    with apart():
+    with apart(), asked(afresh=True):
+        if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
+            raise NumericError(f"{base}: a tail is known by its masses alone")
         laws = {
             d: lattice(epoch.ratio.between(drawn).below(epoch.adding), False)
             for d, epoch in _epochs(((base, steps),)).items()

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -25,7 +25,7 @@ from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept
 from mechc.composition.queries import Queries
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of, public
-from mechc.numeric.allowance import OutOfWorkError, allowed
+from mechc.numeric.allowance import OutOfWorkError, allowed, apart, spend
 
 if TYPE_CHECKING:
     from mechc.composition.queries.evaluation import Evaluation
@@ -169,7 +169,7 @@ class Event(Queries):
             kernel = cast(Hashable, self.mechanism.kernel)
             key = kernel, cast(Hashable, tag), self.theta
             try:
-                law = kept(key, lambda: _first_tagged_loss(*key).fork())
+                law = kept(key, lambda: _fork(_first_tagged_loss(*key)))
             except (UnsupportedError, DeclarationError) as error:
                 raise UnsupportedError(f"{self!r}: {error}") from error
             return law.reversed() if direction == "add" else law
@@ -559,14 +559,16 @@ def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> 
 
 
 MOST_FIRST = 2048  # laws that are kept for later questions
+BINDING = 100.0, 2e4  # units of a law in a question, kept from before or not: a node, and each law
 _first: dict[tuple[Hashable, tuple[float, ...]], PrivacyLoss | NumericError] = {}
 _forgetting = Lock()
 
 
 def _fork(law: PrivacyLoss | NumericError) -> PrivacyLoss:
-    """A law for one question."""
+    """A law for one question, which pays for it."""
     if isinstance(law, NumericError):
         raise NumericError(str(law))
+    spend(BINDING[0] * (law.loss.size + law.atom_loss.size) + BINDING[1])
     return law.fork()
 
 
@@ -583,7 +585,8 @@ def _bind(
 
     found: Sequence[PrivacyLoss | NumericError]
     try:
-        found = bound(cast(Any, kernel), [np.array(theta, np.float64) for theta in thetas])
+        with apart(math.inf):
+            found = bound(cast(Any, kernel), [np.array(theta, np.float64) for theta in thetas])
     except NumericError as why:
         if len(thetas) > 1:
             return [_bind(kernel, [theta])[0] for theta in thetas]
@@ -599,22 +602,24 @@ def _bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
     from mechc.loss.quadrature import TOGETHER
 
-    missing: dict[Hashable, list[tuple[float, ...]]] = {}
-    known = current().laws  # of a question there may be more than are kept for later ones
+    wanted: dict[Hashable, dict[tuple[float, ...], None]] = {}
     for event in events:
         m, theta = event.mechanism, event.theta
         if type(event) is Event and m.tag_kernel is None and m.unsampled(theta) is None:
             reverse = m.reverse_kernel if direction == "add" else None
-            kernel = cast(Hashable, reverse or m.law_kernel)
-            if (kernel, theta) not in _first and (kernel, theta) not in known:
-                missing.setdefault(kernel, []).append(theta)
+            wanted.setdefault(cast(Hashable, reverse or m.law_kernel), {})[theta] = None
+    known = current().laws  # of a question there may be more than are kept for later ones
     with suppress(OutOfWorkError):  # then each of the others has none
-        for kernel, thetas in missing.items():
-            for i in range(0, len(thetas), TOGETHER):
-                some = thetas[i : i + TOGETHER]
-                for theta, law in zip(some, _bind(kernel, some), strict=True):
+        for kernel, thetas in wanted.items():
+            left = [theta for theta in thetas if (kernel, theta) not in known]
+            for i in range(0, len(left), TOGETHER):
+                some = left[i : i + TOGETHER]
+                missing = [theta for theta in some if (kernel, theta) not in _first]
+                made = dict(zip(missing, _bind(kernel, missing) if missing else (), strict=True))
+                for theta in some:
+                    law = made.get(theta) or _first_loss(kernel, theta)
                     if not isinstance(law, NumericError):
-                        kept((kernel, theta), law.fork)
+                        kept((kernel, theta), partial(_fork, law))
 
 
 @lru_cache(maxsize=16)
@@ -622,7 +627,8 @@ def _first_tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]
     """The same of a pair whose output also tells an index."""
     from mechc.loss.mixture import tagged_loss
 
-    return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
+    with apart(math.inf):
+        return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
 
 
 def unsupported_on_composition(name: str) -> UnsupportedError:

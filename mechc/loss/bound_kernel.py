@@ -179,7 +179,7 @@ class KernelSource:
     def fork(self) -> KernelSource:
         """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
         other = copy(self)
-        other._panels = copy(self._panels)
+        other._panels, other._missing = copy(self._panels), {}
         return other
 
     def lean(self) -> KernelSource:

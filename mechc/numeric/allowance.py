@@ -1,7 +1,8 @@
 """A cap on the work of one query, counted where the work is done.
 
-What is counted are terms of sums, values of densities, points of transforms, not seconds: the same
-questions in the same order get the same answers on a fast machine and on a slow one. One unit is
+What is counted are terms of sums, values of densities, points of transforms, not seconds, and what
+is kept for all questions costs each the same: a question gets the same answer on a fast machine and
+on a slow one, whatever was asked before. One unit is
 about the cost of one exponential, ten nanoseconds; nothing is counted outside a query.
 """
 

@@ -281,6 +281,7 @@ def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
     lower, estimate = largest("lower"), largest("estimate")
     if upper < math.inf and estimate == math.inf:
         estimate = math.nan  # of a delta that doubles do not tell from one
+    estimate = min(max(estimate, lower), upper)  # little work leaves one outside
     return Bound(lower, estimate, upper, first.method, first.status, detail)
 
 
