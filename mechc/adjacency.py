@@ -37,15 +37,7 @@ class Adjacency(StrEnum):
 
     @classmethod
     def of(cls, value: Any, *, sampling: bool = False) -> Adjacency:
-        """Return the relation a user names.
-
-        Args:
-            value: an Adjacency or its value in text.
-            sampling: only a relation under which records are sampled, not `ANY`.
-
-        Raises:
-            DeclarationError: no such relation.
-        """
+        """Return the relation a user names; `sampling`: one under which records are sampled."""
         check_one_of("adjacency", value, SAMPLED if sampling else tuple(cls))
         return cls(value)
 
@@ -78,11 +70,7 @@ class Claim:
     about: str = ""
 
     def __post_init__(self) -> None:
-        """Take text for the relation.
-
-        Raises:
-            DeclarationError: an unknown status or relation, or words that are not text.
-        """
+        """Take text for the relation; refuse an unknown status, and words that are not text."""
         for words in (*self.conditions, *self.assumptions, self.about, self.group):
             check_text("a claim's words", words)
         object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency))
@@ -118,15 +106,7 @@ NO_CLAIM = Claim(
 
 
 def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
-    """Return the one relation under which several pairs may stand together.
-
-    Args:
-        claims: the name of each pair, and its claim with `group` in digits.
-        what: who asks, for messages.
-
-    Raises:
-        DeclarationError: two pairs are for different relations, or for groups of different sizes.
-    """
+    """Return the one relation, and so the one size of groups, under which pairs stand together."""
     relations: dict[Adjacency, str] = {}
     sizes: dict[str, str] = {}
     for name, claim in claims:
@@ -179,10 +159,6 @@ ONE_RECORD = {
 
 
 def refuse_groups(step: str, name: str) -> None:
-    """Refuse a step that is about neighbours which differ in one record.
-
-    Raises:
-        UnsupportedError: it is such a step.
-    """
+    """Refuse a step that is about neighbours which differ in one record."""
     if step in ONE_RECORD:
         raise UnsupportedError(f"{step}({name}): {ONE_RECORD[step]}")

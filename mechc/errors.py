@@ -35,13 +35,7 @@ MEANT = {  # words of other libraries, and what they are here
 
 
 def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT) -> str:
-    """Return "; did you mean ...?" where a wrong word is near a known one, else "".
-
-    Args:
-        word: the wrong word.
-        known: the words that would be accepted.
-        meant: words of other libraries, and what they are here if that is known.
-    """
+    """Return "; did you mean ...?" for a word near a known one, or of another library, else ""."""
     from difflib import get_close_matches
 
     known = list(known)
@@ -96,18 +90,7 @@ def check_one_of(
     name: str, value: object, known: Iterable[str], owner: str = "",
     meant: Mapping[str, str] = MEANT,
 ) -> None:  # fmt: skip
-    """Refuse what is none of the known words, of whatever type it is.
-
-    Args:
-        name: the argument.
-        value: what was given for it.
-        known: the words that would be accepted.
-        owner: what the argument is of, for the message.
-        meant: words of others, and what they are here.
-
-    Raises:
-        DeclarationError: it is none of them.
-    """
+    """Refuse what is none of the known words (of `owner`), with the one that is near or `meant`."""
     known = list(known)
     if isinstance(value, str) and value in known:
         return
@@ -122,15 +105,8 @@ def check_one_of(
 def check_text(argument: str, value: object, most: int | None = None) -> None:
     """Refuse what would not be shown as it is: control and hidden characters, lone surrogates.
 
-    All text stands in kernels, tables, terminals and pages.
-
-    Args:
-        argument: the argument.
-        value: what was given for it.
-        most: for a name, of one line, how many characters it may have; prose may have lines.
-
-    Raises:
-        DeclarationError: it is not such text.
+    All text stands in kernels, tables, terminals and pages. A name is one line of at `most` so many
+    characters; prose may have lines.
     """
     if not isinstance(value, str) or (most and not value.strip()):
         raise DeclarationError(f"{argument}={value!r} is not text")
@@ -167,17 +143,7 @@ def as_named(name: str, value: Any) -> dict[str, Any]:
 
 
 def listed(name: str, value: Any, expected: str, size: int | None = None) -> tuple[Any, ...]:
-    """Return the values of a list.
-
-    Args:
-        name: the argument.
-        value: what was given for it.
-        expected: what would be accepted, for the message.
-        size: how many values there have to be.
-
-    Raises:
-        DeclarationError: it is no list, or one of another length.
-    """
+    """Return the values of a list, of this size if one is given; what is none is refused."""
     try:
         found = tuple(value)
         if not isinstance(value, (str, bytes)) and size in (None, len(found)):

@@ -54,12 +54,7 @@ def word_of(text: str) -> str:
 
 
 def among(table: str, *more: str) -> Callable[[str], list[str]]:
-    """Return what completes a word for shells: from the table it is checked against, and more.
-
-    Args:
-        table: where it is, as "mechc.module:NAME", imported when tab is pressed; or a function's.
-        more: words besides.
-    """
+    """Return what completes a word: from a table or function at "mechc.module:NAME", and more."""
 
     def beginning(incomplete: str) -> list[str]:
         known = resolve_name(table)
@@ -154,10 +149,7 @@ MOST_COUNTS = 1_000_000  # of one table
 
 
 def grouped(command: Callable[..., T], end: Callable[[typer.Context, T], None]) -> Any:
-    """Spread the groups among the arguments of a command over options of its own.
-
-    `end` takes its answer; to be printed as JSON is an option more.
-    """
+    """Spread a command's groups over options, of which JSON is one more; `end` takes its answer."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     kind = inspect.Parameter.KEYWORD_ONLY

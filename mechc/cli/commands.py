@@ -171,13 +171,7 @@ def _version(
 
 
 class Answer(NamedTuple):
-    """What a command answers.
-
-    Attributes:
-        record: what is printed as JSON, or what finds it where people do not need it.
-        shown: what is printed for people, one thing or a list of them.
-        code: the exit code.
-    """
+    """A record for JSON, or what finds it; what is shown to people; the exit code."""
 
     record: dict[str, Any] | Callable[[], dict[str, Any]]
     shown: Callable[[], Any]

@@ -41,14 +41,7 @@ TAKEN = ("x", "scale", "sensitivity", "cosh", "additive", "positive", "real")
 
 
 def write(name: str) -> Path:
-    """Write NAME.py into the current folder.
-
-    Args:
-        name: of the mechanism, or of its file: letters, digits and underscores.
-
-    Raises:
-        DeclarationError: it is no such name, there is such a file, or it cannot be written.
-    """
+    """Write NAME.py into the current folder, unless it is there or is no name of Python."""
     name = name.removesuffix(".py")
     if not name.isidentifier() or keyword.iskeyword(name) or name in TAKEN:
         raise DeclarationError(

@@ -63,11 +63,7 @@ def obey() -> None:
 
 
 def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
-    """Compile what has no kernel among mechanisms, or names of them, one process for each core.
-
-    What cannot be compiled is left as it is; what a broken pool leaves is compiled when it is
-    needed.
-    """
+    """Compile what has no kernel, a process for each core; what fails is met where it is needed."""
     missing = [made for made in mechanisms if _is_missing(made)]
     if not missing:
         return

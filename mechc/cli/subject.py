@@ -15,14 +15,7 @@ from mechc.kernel.statements import refusal
 
 
 def find(name: str) -> tuple[Mechanism, Any]:
-    """Return the mechanism, and the kernel module if a kernel file was named.
-
-    Args:
-        name: of a mechanism, or the path of a mechanism file or of an emitted kernel.
-
-    Raises:
-        VerificationError: the kernel's name leads to no known declaration.
-    """
+    """Return the mechanism of a name or path, and the kernel module if a kernel file was named."""
     path = Path(name)
     text = path.read_text("utf-8", "replace") if path.suffix == ".py" and path.is_file() else ""
     if not text or ("\nPROTOCOL = " not in text and refusal(text) is not None):

@@ -404,12 +404,7 @@ class FewStepsEvaluation(Evaluation):
     """One epoch of few steps, by the law of its loss; by the exact profile where that is wide."""
 
     def __init__(self, event: AllocatedEvent, profile: AllocationEvaluation) -> None:
-        """Take the law.
-
-        Args:
-            event: the epoch.
-            profile: what answers where the law does not.
-        """
+        """Take the law, and what answers where it does not."""
         steps = {d: [Step(event.loss(d), 1)] for d in profile.directions}
         super().__init__(steps, "auto", WIDE, (), profile.no_lower)
         self._profile = profile
@@ -474,12 +469,7 @@ class Allocation(WithoutKernel):
         return random_allocation(self.base.bind(**rest), *numbers)
 
     def __call__(self, **values: Any) -> Any:
-        """Bind all parameters; return an event, or a composition of several.
-
-        Raises:
-            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
-            UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
-        """
+        """Bind all parameters; return an event, or a composition of several."""
         rest, numbers = self._split(values)
         return random_allocation(self.base(**rest), *numbers)
 
@@ -492,10 +482,6 @@ class Allocation(WithoutKernel):
 
     @cached_property
     def claim(self) -> Claim:
-        """What the pair of one epoch stands for, by T11.
-
-        Raises:
-            UnsupportedError: the mechanism cannot be allocated, see `random_allocation`.
-        """
+        """What the pair of one epoch stands for, by T11."""
         _check(self.base)
         return _allocated_claim(self.base.claim, *self.numbers[:2])

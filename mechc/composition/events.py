@@ -104,10 +104,7 @@ class Event(Queries):
         return self.mechanism.upper_only
 
     def beneath(self, count: int) -> Sequence[tuple[Event, int]] | None:
-        """Return events that so many uses reveal at least, where `upper_only` says why they differ.
-
-        None where none are known, so that there is no lower bound.
-        """
+        """Return events that so many uses reveal at least, if `upper_only`; None if not known."""
         return None
 
     @property
@@ -133,19 +130,12 @@ class Event(Queries):
         return Event(self.mechanism, theta, self.defaulted.difference(values))
 
     def record(self) -> dict[str, Any]:
-        """Return what a run file holds of the event, in plain words and numbers.
-
-        Raises:
-            UnsupportedError: the mechanism has no such form.
-        """
+        """Return what a run file holds of the event, in plain words and numbers."""
         left = {"defaulted": sorted(self.defaulted)} if self.defaulted else {}
         return {**self.mechanism.record(), "parameters": self.parameters, **left}
 
     def rho_bound(self) -> float:
-        """Return a rho of zCDP known in closed form, rounded up; nan where there is none.
-
-        From the declaration (imports sympy), see `mechc.calculus.concentrated`.
-        """
+        """Return a rho of zCDP in closed form by the declaration, rounded up; nan without one."""
         from mechc.calculus.concentrated import rho_at
 
         try:
@@ -252,13 +242,8 @@ class Composition(Queries):
     ) -> None:
         """Merge equal events and drop those that happen zero times or reveal nothing.
 
-        Args:
-            parts: events with counts, already validated.
-            beside: a composition to add them to.
-
-        Raises:
-            DeclarationError: the merged count of an event exceeds the largest allowed count, or
-                events are for different neighbouring relations.
+        Refused are too large a count, and events for different neighbouring relations. `parts` are
+        validated, and added to those of `beside`.
         """
         merged = [] if beside is None else list(beside.parts)
         claims = {} if beside is None else beside._claims.copy()
@@ -337,12 +322,7 @@ class Composition(Queries):
     def steps(self, direction: str, *, resolved: bool = True) -> tuple[Step, ...]:
         """Return the distinct privacy losses of one direction with their counts.
 
-        Args:
-            direction: "remove" or "add".
-            resolved: whether losses that cannot be resolved are refused; else they have stand-ins.
-
-        Raises:
-            NumericError: a loss cannot be resolved.
+        Losses that cannot be resolved are refused; unless `resolved`, they have stand-ins.
         """
         from mechc.loss.privacy_loss import Step
 
@@ -357,12 +337,7 @@ class Composition(Queries):
     def evaluation(
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
     ) -> Evaluation:
-        """Return log delta as a function, one for all that a question asks of this composition.
-
-        Raises:
-            DeclarationError: an argument is not acceptable.
-            UnsupportedError: the method cannot do this composition.
-        """
+        """Return log delta as a function, one for all that a question asks of this composition."""
         from mechc.accountants import registry
 
         rtol = as_rtol(rtol)
@@ -427,11 +402,7 @@ class Composition(Queries):
         return Composition(parts)
 
     def directions(self, direction: str) -> tuple[str, ...]:
-        """Return the directions that have to be evaluated for "both", "remove" or "add".
-
-        Raises:
-            DeclarationError: the direction is none of these.
-        """
+        """Return the directions that have to be evaluated for "both", "remove" or "add"."""
         check_one_of("direction", direction, DIRECTIONS)
         if direction == "both":
             return ("remove",) if self.symmetric else ("remove", "add")
@@ -480,11 +451,7 @@ class Composition(Queries):
 
 
 def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacency) -> None:
-    """Refuse sensitivities left at that of one record that comes, beside other neighbours.
-
-    Raises:
-        DeclarationError: there is one, and neighbours replace a record, or differ in a group.
-    """
+    """Refuse sensitivities left at that of one record that comes, beside other neighbours."""
     groups = [event for event in events if event.claim.group]
     for event in events:
         if "sensitivity" not in event.defaulted:

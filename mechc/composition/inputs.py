@@ -139,15 +139,7 @@ as_order = partial(as_number, "orders", accepted="orders > 0", lo=LEAST)  # of a
 
 
 def as_count(count: Any, name: str = "count") -> int:
-    """Return a count as an int.
-
-    Args:
-        count: an integer, or a float with an integral value such as 1e6, from 0 to 10**12.
-        name: of the argument.
-
-    Raises:
-        DeclarationError: anything else.
-    """
+    """Return a count: an integer, or a float such as 1e6, from 0 to 10**12."""
     if isinstance(count, (float, np.floating)) and float(count).is_integer():
         count = int(count)
     value: int | None
@@ -180,11 +172,7 @@ def bind(
     values: Mapping[str, Any],
     assumptions: Sequence[str] = (),
 ) -> tuple[float, ...]:
-    """Return the parameter vector, defaults filled in.
-
-    Raises:
-        DeclarationError: a name is unknown or missing, or a value is outside its domain.
-    """
+    """Return the parameter vector, checked, defaults filled in."""
     unknown = [name for name in values if all(p.name != name for p in parameters)]
     if unknown:
         listed = ", ".join(p.name for p in parameters) or "none"
@@ -208,11 +196,7 @@ def bind(
 
 
 def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
-    """Spread values that are lists over the parameters name_1, name_2, ... that stand for them.
-
-    Raises:
-        DeclarationError: lists of different lengths, or an empty one.
-    """
+    """Spread lists of one length over the parameters name_1, name_2, ... that stand for them."""
     lists = {name: v for name, v in values.items() if isinstance(v, (list, tuple, np.ndarray))}
     if not lists:
         return None, dict(values)
@@ -229,11 +213,7 @@ def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None
 
 
 def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
-    """Return a list of probabilities that add up to one.
-
-    Raises:
-        DeclarationError: they are not numbers in [0, 1] with sum 1.
-    """
+    """Return a list of probabilities that add up to one."""
     array = as_array(f"{mechanism}: {name}", values)
     if array.ndim != 1 or not array.size or not ((array >= 0) & (array <= 1)).all():
         raise DeclarationError(f"{mechanism}: {name}={values!r} (expected numbers in [0, 1])")
@@ -244,11 +224,7 @@ def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
 
 
 def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
-    """Return one value as a float inside its domain.
-
-    Raises:
-        DeclarationError: it is not a finite number of the domain.
-    """
+    """Return one value as a float inside its domain."""
     try:
         number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -350,10 +326,6 @@ class Question:
     They begin the same for every question and are shared by nothing else, so that an answer is a
     pure function of its question, on a fresh object, after other questions, in any process. An
     array of epsilons, a curve, a search, a calibration is one question.
-
-    Attributes:
-        laws: privacy losses by kernel, parameters and direction.
-        evaluations: evaluations by composition, method and options.
     """
 
     laws: dict[Any, Any] = field(default_factory=dict)

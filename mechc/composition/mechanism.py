@@ -280,15 +280,7 @@ class Mechanism(inputs.SetOnce):
         return tuple(ParameterInfo(*p) for p in known)
 
     def check(self, values: Mapping[str, Any], missing: str | None = "") -> None:
-        """Refuse parameters from the declaration, without compiling anything.
-
-        Args:
-            values: by name, those that are bound already included.
-            missing: the one that may be missing; any may where it is none of them.
-
-        Raises:
-            DeclarationError: a parameter is unknown, out of its domain, or missing.
-        """
+        """Refuse parameters before anything is compiled; `missing` may be missing, if None any."""
         if self.is_compiled:  # then calling it costs nothing
             return
         from mechc.calculus.claims import claim_of
@@ -460,11 +452,7 @@ class Mechanism(inputs.SetOnce):
         return f"{self.name}({', '.join(f'{p.name}=...' for p in missing)})"
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse what there is not, with what was meant.
-
-        Raises:
-            AttributeError: always.
-        """
+        """Refuse what there is not, with what was meant."""
         asked = name[:1] != "_" and hasattr(Event, name)
         hint = f"; it is asked of {self._call()}, called with its parameters" if asked else ""
         hint = hint or of_package(name)
@@ -483,12 +471,7 @@ class Mechanism(inputs.SetOnce):
 
 
 class WithoutKernel(Mechanism):
-    """A mechanism made of another one and of numbers, whose laws no kernel of its own gives.
-
-    Attributes:
-        base: the mechanism that it is made of, whose parameters are those still open.
-        numbers: what else its public function takes.
-    """
+    """A mechanism made of a `base`, whose parameters are open, and `numbers`; it has no kernel."""
 
     what: ClassVar[str]
     """What has no kernel, for messages."""
@@ -516,11 +499,7 @@ class WithoutKernel(Mechanism):
 
     @property
     def origin(self) -> Any:
-        """Refuse: there is no kernel.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Refuse: there is no kernel."""
         raise UnsupportedError(
             f"{self.name}: {self.what} has no kernel of its own; call it with its parameters, and "
             f"sample or compose the event, or transform the {self.inside}"

@@ -274,12 +274,7 @@ def under(
     adjacency: Adjacency | str | None,
     given: Container[str] = (),
 ) -> Mechanism:
-    """Return a mechanism for the relation that is asked for, on a Poisson sample if at a rate.
-
-    Raises:
-        DeclarationError: no such relation; another one than the mechanism's; or replacement, with
-            a sensitivity that is left at its default.
-    """
+    """Return a mechanism for the relation that is asked for, on a Poisson sample if at a rate."""
     wanted = None if adjacency is None else Adjacency.of(adjacency, sampling=True)
     if sampling_rate is not None:
         return poisson(what, sampling_rate, wanted or Adjacency.ADD_REMOVE)

@@ -68,12 +68,7 @@ def radial(what: Any, dimension: int) -> Any:
 
 
 class RadialEvent(NumericEvent):
-    """One use of radial noise.
-
-    Attributes:
-        base: the use of the noise on a number whose density is the profile.
-        dimension: d >= 2.
-    """
+    """One use of radial noise: `base` is that of its profile, in `dimension` >= 2."""
 
     __slots__ = ("base", "dimension")
 
@@ -161,12 +156,7 @@ class Radial(WithoutKernel):
     inside = "profile"
 
     def __call__(self, **values: Any) -> Event:
-        """Bind all parameters; return an event.
-
-        Raises:
-            DeclarationError: a parameter is unknown, missing, bound already or out of its domain.
-            UnsupportedError: the noise is no profile, see `radial`.
-        """
+        """Bind all parameters; return an event."""
         event: Event = radial(self.base(**values), *self.numbers)
         return event
 
@@ -177,10 +167,6 @@ class Radial(WithoutKernel):
 
     @cached_property
     def claim(self) -> Claim:
-        """What the pair stands for: T2.
-
-        Raises:
-            UnsupportedError: the noise is no profile, see `radial`.
-        """
+        """What the pair stands for, by T2."""
         _noise(self.base, self.name)
         return _claim(self.base.claim)

@@ -75,11 +75,7 @@ class CurveEvent(Event):
         return CurveEvaluation(curves, steps, method)
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
-        """Refuse: there is no law of the loss.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Refuse: there is no law of the loss."""
         raise UnsupportedError(
             f"{self.mechanism.name}: only a bound on Rényi divergences is known, which implies no "
             "pair of distributions; delta, epsilon and epsilon_curve give upper bounds"
@@ -174,11 +170,7 @@ class CurveEvaluation(Evaluation):
         self, curves: Sequence[tuple[CurveEvent, int]], steps: dict[str, Sequence[Step]],
         method: str,
     ) -> None:  # fmt: skip
-        """Combine curves with the steps whose pair is known.
-
-        Raises:
-            UnsupportedError: a method other than "auto" and "renyi".
-        """
+        """Combine curves with the steps whose pair is known."""
         if method not in ("auto", "renyi"):
             raise UnsupportedError(
                 f"{method}: {STATUS}; of the methods only renyi (and auto) can use it"

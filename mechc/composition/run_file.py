@@ -81,13 +81,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Recheck:
-    """What became of a run file when its questions were asked again.
-
-    Attributes:
-        run: the composition.
-        answers: one for each answer in the file.
-        notes: what differs besides: mechanism files, versions.
-    """
+    """A run file's composition, its answers asked again, and what else differs: files, versions."""
 
     run: Composition
     answers: tuple[Answered, ...]
@@ -123,13 +117,6 @@ def recheck(path: Any, *, allow_files: bool = False) -> Recheck:
     """Ask the questions of a JSON run file again, and compare with the answers that it holds.
 
     An answer has the same digits; or it agrees, where both intervals can hold; or it contradicts.
-
-    Args:
-        path: the file.
-        allow_files: load (and run) the mechanism files that the run names.
-
-    Raises:
-        DeclarationError: the file cannot be read as a run.
     """
     path, run = inputs.as_path(path), Composition()
     answers: list[Answered] = []
@@ -154,11 +141,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
 
     A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
-    an `adjacency` of its own. A run is data: unless `allow_files`, `mechanism` is a name that is
-    known here, not a file to be run.
-
-    Raises:
-        DeclarationError: the file cannot be read as one, or names a mechanism file.
+    an `adjacency` of its own.
     """
     path = inputs.as_path(path)
     with _as_run_file(path, "a file of run.save, or TOML with tables [[step]]"):

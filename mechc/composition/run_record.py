@@ -71,14 +71,7 @@ def versions() -> dict[str, Any]:
 
 
 def add(path: Path, text: str) -> Path:
-    """Add a line to a run file, and wait until the disk has it.
-
-    What a crash has left of an earlier line is taken away first.
-
-    Raises:
-        CacheError: the file cannot be written.
-        DeclarationError: it holds steps for another neighbouring relation, or is laid out.
-    """
+    """Add a line to a run file, in the place of what a crash left, and wait for the disk."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:

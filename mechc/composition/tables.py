@@ -92,11 +92,7 @@ class Table:
     uncertified: str = "known by numbers alone; certified answers need a declaration"
 
     def record(self) -> dict[str, Any]:
-        """Refuse: a run file holds no tables.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Refuse: a run file holds no tables."""
         raise UnsupportedError(
             f"{self.name}: is given by numbers, and run files hold mechanisms by name or formula"
         )
@@ -111,11 +107,7 @@ class Table:
 
     @property
     def declaration(self) -> Any:
-        """Refused: there is none.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Refused: there is none."""
         raise UnsupportedError(f"{self.name}: {self.uncertified}")
 
 

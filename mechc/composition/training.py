@@ -155,11 +155,7 @@ def dpsgd(
 
 
 def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
-    """Return the domain of a word of `dpsgd` that can be solved for.
-
-    Raises:
-        DeclarationError: it cannot be solved for.
-    """
+    """Return the domain of a word of `dpsgd` that can be solved for."""
     if name not in SOLVABLE:
         hint = f"; did you mean {MEANT[name]}?" if name in MEANT else ""
         raise DeclarationError(

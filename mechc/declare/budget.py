@@ -21,13 +21,7 @@ class OutOfFuelError(BaseException):
 
 @contextmanager
 def limited(calls: int) -> Iterator[None]:
-    """Run the body with at most so many function calls in this thread.
-
-    A profiler that is running is suspended meanwhile.
-
-    Raises:
-        OutOfFuelError: they did not suffice.
-    """
+    """Run the body with at most so many calls in this thread, a running profiler suspended."""
     left = calls
 
     def count(frame: FrameType, event: str, argument: Any) -> None:

@@ -38,11 +38,7 @@ class MechanismFile(NamedTuple):
 
 
 def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
-    """The file that declares a mechanism.
-
-    Raises:
-        DeclarationError: no such file or name; the message lists the names there are.
-    """
+    """The file that declares a mechanism; a refusal lists the names there are."""
     text = os.fspath(name_or_path)
     if text.endswith(".json"):
         raise DeclarationError(f"no mechanism {text!r}; a run file is opened by mechc open")
@@ -66,12 +62,8 @@ def available() -> tuple[str, ...]:
 def load_declaration(file: MechanismFile) -> Declaration:
     """Run a mechanism file and return the declaration in it.
 
-    A file may hold several declarations; then the one whose variable or name is the stem of the
-    file is taken.
-
-    Raises:
-        DeclarationError: the file does not run, or holds no declaration, or several without one of
-            its own name. The message names the file and the line.
+    Of several the one whose variable or name is the stem of the file. What goes wrong is refused
+    with the file and the line.
     """
     from mechc.declare.declaration import Declaration
 

@@ -286,11 +286,7 @@ class Declaration:
     of_length: Callable[[int], Declaration] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a claim that says more than an author can assert.
-
-        Raises:
-            DeclarationError: the claim is none, or says "proven".
-        """
+        """Refuse a claim that says more than an author can assert."""
         if self.claim is None:
             return
         if not isinstance(self.claim, Claim):

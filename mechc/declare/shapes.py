@@ -26,11 +26,7 @@ REACH = 442
 def with_constants(
     expr: Expr, variable: Symbol, support: tuple[Expr, Expr], facts: Facts, where: str
 ) -> Expr:
-    """Replace every `shape(f)` in an expression by f over its integral, or sum, on the support.
-
-    Raises:
-        DeclarationError: the order of the places where f switches depends on the parameters.
-    """
+    """Replace every `shape(f)` in an expression by f over its integral, or sum, on the support."""
 
     def scaled(f: Expr) -> Expr:
         # exp(u) - 1 cancels for small u, and kernels have no sech

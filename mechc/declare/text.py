@@ -398,11 +398,7 @@ class _Formula(StrPrinter):  # type: ignore[misc]
 
 
 def text_of(declaration: Declaration) -> dict[str, Any]:
-    """Return the keyword arguments of `declaration_from_text` that give this declaration again.
-
-    Raises:
-        UnsupportedError: it holds what the small language does not, such as atoms or sums.
-    """
+    """Return the words of `declaration_from_text` for a declaration, refused where it has none."""
     built = declaration.construction
     plain = built is None or (isinstance(built, Shift) and built.group is None)
     if declaration.claim is not None or not plain:

@@ -176,11 +176,7 @@ KNOWN: dict[str, type[Transform]] = {
 
 
 def of_words(words: Sequence[str]) -> Transform:
-    """Return the transformation that `Transform.words` describes.
-
-    Raises:
-        DeclarationError: no such transformation, or not its options.
-    """
+    """Return the transformation that `Transform.words` describes."""
     word, *options = words or [""]
     if word not in KNOWN:
         raise DeclarationError(

@@ -30,11 +30,7 @@ SOFTWARE = f"""\
 
 
 def bibtex(run: Run) -> str:
-    """Return BibTeX entries for mechc, the mechanisms of a run and the methods that answered it.
-
-    A key that `references.bib` does not hold, as a mechanism of one's own may name, is kept as a
-    comment.
-    """
+    """Return BibTeX for a run and its methods; keys that are not known here are comments."""
     keys = {COMPOSITION} if run.parts else set()
     for event, _ in run.parts:
         keys.update(event.mechanism.references)

@@ -29,27 +29,13 @@ SIZE = 5.2, 3.4  # of a figure, inches
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """Refuse a file for a datasheet whose suffix says that it is no HTML.
-
-    Raises:
-        DeclarationError: it ends in another one.
-    """
+    """Refuse a file for a datasheet whose suffix says that it is no HTML."""
     if os.path.splitext(path)[1].lower() not in ("", ".html", ".htm"):
         raise DeclarationError(f"{path}: a datasheet is HTML (expected a name ending in .html)")
 
 
 def report(mechanism: Described, values: Mapping[str, float], certificate: str = "quick") -> str:
-    """Return the datasheet as HTML.
-
-    Args:
-        mechanism: the mechanism, compiled if need be.
-        values: parameters for the figures; typical ones by default.
-        certificate: how the kernel is verified for it: "quick", "full" or "none".
-
-    Raises:
-        DeclarationError: a parameter is unknown or out of its domain.
-        UnsupportedError: jinja2 or matplotlib is not installed.
-    """
+    """Return the datasheet as HTML, with figures at these values, verified at this level or not."""
     jinja = library("jinja2")
     check_one_of("certificate", certificate, LEVELS)
     usual = {p.name: p.usual for p in mechanism.parameters if p.name not in mechanism.bound}

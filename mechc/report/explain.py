@@ -118,13 +118,7 @@ class Explanation:
 
 
 def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
-    """Derive everything about a declaration and put it into words.
-
-    Args:
-        declaration: what was declared.
-        whole: print the densities of each branch, all cumulants, distribution functions and
-            formulas longer than `LONGEST` too.
-    """
+    """Derive everything about a declaration and put it into words; `whole` with long formulas."""
     calculus = derive(normalise(declaration))
     sections = list(_sections(calculus, declaration, whole))
     if declaration.reverse is not None:

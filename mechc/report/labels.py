@@ -30,12 +30,7 @@ ROW = 0.21  # inches of a row of a legend
 
 
 def write(axes: Axes, below: bool) -> None:
-    """Write the labels of all lines, or a legend.
-
-    Args:
-        axes: with lines, texts beside them perhaps.
-        below: a legend stands below the axes, for which the figure grows.
-    """
+    """Write the labels of all lines; or a legend, perhaps below axes: then the figure grows."""
     named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     if not named:
         return

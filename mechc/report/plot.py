@@ -70,12 +70,7 @@ def run(
     target: float | None,
     **how: Any,
 ) -> Figure:
-    """Draw one aspect of events or compositions; arguments as for the method `plot`.
-
-    Raises:
-        DeclarationError: an argument is not acceptable.
-        UnsupportedError: matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw one aspect of events or compositions; arguments as for the method `plot`."""
     check_one_of("kind", kind, KINDS)
     if not LEAST_DELTA <= look.smallest < 0.1:
         raise DeclarationError(
@@ -125,17 +120,10 @@ def bars(
     ax: Axes | None = None,
     joined: bool = False,
 ) -> Figure:
-    """Draw a row of marks for each name, on a log scale.
+    """Draw a row of marks for each name, on a log scale; what is not finite is left out.
 
-    Args:
-        rows: values by name, from top to bottom; those that are not finite are left out.
-        words: what the values of a row are.
-        path: file to write as well.
-        title: title of the figure.
-        xlabel: what all values are.
-        ax: where to draw.
-        joined: the first and the last value of a row are the ends of an interval, one without an
-            end an arrow; a mark without them is hollow.
+    With `joined` the first and the last value of a row are the ends of an interval, one without an
+    end an arrow; a mark without them is hollow.
     """
     figure, axes = blank(7.2, 1.3 + 0.28 * len(rows)) if ax is None else _given(ax)
     marks = "|D|" if joined else "os^v*P"
@@ -186,13 +174,7 @@ def draw(
 ) -> None:
     """Draw one curve with its interval; what is drawn between points is on the safe side too.
 
-    Args:
-        axes: where to draw.
-        x: abscissae, shape (n,).
-        bound: arrays of shape (n,).
-        label: its name, written next to it by `labels.write`.
-        index: which colour and dash.
-        between: adds points to the abscissae and values; by default the values rise in steps.
+    `between` adds points to abscissae and values; by default the values rise in steps.
     """
     lower, upper = np.asarray(bound.lower, float), np.asarray(bound.upper, float)
     proven = bool(np.isfinite(upper).any())
@@ -210,9 +192,7 @@ def draw(
 def chords(epsilon: Floats, delta: Floats) -> tuple[Floats, Floats]:
     """Return a profile with more points: delta is convex in exp(epsilon), and below its chords.
 
-    Args:
-        epsilon: rising, shape (n,); next to one that is infinite there are steps.
-        delta: shape (n,).
+    Epsilons rise; next to one that is infinite there are steps.
     """
     share = np.linspace(0.0, 1.0, CHORD, endpoint=False)
     step = np.diff(np.where(np.isfinite(epsilon), epsilon, np.nan))[:, None]
@@ -490,11 +470,7 @@ def _canvas() -> Any:
 def blank(
     width: float = 6.4, height: float = 4.2, columns: int = 1, *, constrained: bool = True
 ) -> tuple[Figure, Any]:
-    """Return a figure and its axes, without a display.
-
-    Raises:
-        UnsupportedError: matplotlib is not installed.
-    """
+    """Return a figure and its axes, without a display."""
     canvas = _canvas()
     from matplotlib.figure import Figure
 
@@ -509,11 +485,7 @@ def blank(
 
 
 def check(path: str | os.PathLike[str] | None) -> None:
-    """Refuse a file for a figure whose suffix is no format of figures.
-
-    Raises:
-        UnsupportedError: matplotlib is not installed, or does not write the format.
-    """
+    """Refuse a file for a figure whose suffix is no format of figures."""
     suffix = os.path.splitext(os.fspath(path or ""))[1][1:].lower()
     known = _canvas().get_supported_filetypes() if path is not None else {}
     if suffix and suffix not in known:
@@ -523,11 +495,7 @@ def check(path: str | os.PathLike[str] | None) -> None:
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a file.
-
-    Raises:
-        UnsupportedError: the file cannot be written.
-    """
+    """Write a figure to a file."""
     laid_out = figure.get_layout_engine() is not None
     try:
         figure.savefig(os.path.expanduser(path), dpi=160, bbox_inches=None if laid_out else "tight")

@@ -22,11 +22,7 @@ STAGES = ("explain", "pair", "calculus", "ir", "source")
 
 
 def show(mechanism: Described, stage: str) -> RenderableType:
-    """Return something printable for one stage.
-
-    Raises:
-        DeclarationError: the stage is not known.
-    """
+    """Return something printable for one stage."""
     if stage == "source":
         return Syntax(mechanism.source, "python", background_color="default")
     check_one_of("stage", stage, STAGES)

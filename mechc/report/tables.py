@@ -17,13 +17,7 @@ from mechc.errors import check_one_of
 
 
 def number(value: Any, side: str = "estimate", digits: int = 10) -> str:
-    """Return a number in decimal, rounded to the safe side; "-" where there is none.
-
-    Args:
-        value: the number.
-        side: "lower" rounds down, "upper" rounds up, "estimate" to nearest.
-        digits: significant digits.
-    """
+    """Return so many digits of a number, rounded to the safe side of a bound; "-" for none."""
     value = float(value)
     if value != value:
         return "-"
@@ -92,11 +86,7 @@ def methods() -> Table:
 
 
 def cache_record(action: str) -> dict[str, Any]:
-    """List, size or clear the kernel cache and return what there was.
-
-    Raises:
-        DeclarationError: the action is not known.
-    """
+    """List, size or clear the kernel cache and return what there was."""
     from mechc.kernel import cache
 
     check_one_of("action", action, ("list", "size", "clear"), "cache")

@@ -96,11 +96,7 @@ class Queries(SetOnce, ABC):
         """Return the composition the queries are about."""
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse what there is not, with what was meant.
-
-        Raises:
-            AttributeError: always.
-        """
+        """Refuse what there is not, with what was meant."""
         kind = type(self)
         hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
         if name in OF_MECHANISMS:

@@ -196,12 +196,7 @@ def calibrate(
 
 
 def least_noisy(profile: Profile, info: ParameterInfo, owner: str) -> float:
-    """Return the least noisy value of a parameter that meets the target, sought near `typical`.
-
-    Raises:
-        UnsupportedError: no value in the domain meets the target, every value does, or delta is
-            seen not to be monotone.
-    """
+    """Return the least noisy value of a parameter that meets the target, sought near `typical`."""
     ends = None if info.integer else _by_secants(profile, info)
     if ends is None:
         ends = straddle(profile, info, owner)
@@ -243,13 +238,7 @@ def _target(
 
 
 def attainable(owner: str, epsilon: Any, delta: Any) -> tuple[float, float]:
-    """Return a target as epsilon and log delta, refused where no mechanism meets it.
-
-    Raises:
-        DeclarationError: one of them is no number, or out of range.
-        UnsupportedError: delta is below 1 - exp(epsilon), what any mechanism has at epsilon < 0, or
-            epsilon is so large that rounding of losses shows.
-    """
+    """Return a target as epsilon and log delta, refused where no mechanism meets it."""
     log_target, at = as_delta(delta), as_epsilon(epsilon)
     if log_target < log1mexp(at):
         raise UnsupportedError(

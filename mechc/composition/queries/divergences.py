@@ -356,11 +356,7 @@ class Point:
 
 
 def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
-    """Return bounds on f(alpha), the smaller of the directions.
-
-    Raises:
-        UnsupportedError: the method refuses where the maximum is.
-    """
+    """Return bounds on f(alpha), the smaller of the directions."""
     answers: list[Bound] = []
     for direction in evaluation.directions:
         with share(1.0 / (len(evaluation.directions) - len(answers))):

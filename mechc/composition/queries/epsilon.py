@@ -95,11 +95,7 @@ class Curve:
         self.points: dict[float, Bound] = {}
 
     def at(self, epsilon: float) -> Bound:
-        """Return the bound at epsilon.
-
-        Raises:
-            NumericError: the search has used up its evaluations.
-        """
+        """Return the bound at epsilon, refused where the search has used up its evaluations."""
         if epsilon not in self.points:
             if len(self.points) >= MAX_EVALUATIONS:
                 raise NumericError(
@@ -156,9 +152,6 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
     """Return bounds on the smallest epsilon >= 0 with log delta(epsilon) <= log_target.
 
     From `highest` on no lower side is looked for.
-
-    Raises:
-        NumericError: the search does not settle within its cap.
     """
     if log_target >= 0.0:
         return _exact(0.0, evaluation, "no delta exceeds one")

@@ -89,11 +89,7 @@ class Evaluation:
         options: tuple[tuple[str, Any], ...] = (), no_lower: str = "",
         beneath: Evaluation | None = None,
     ) -> None:  # fmt: skip
-        """Build one accountant for each direction.
-
-        Raises:
-            UnsupportedError: the method cannot do these steps.
-        """
+        """Build one accountant for each direction."""
         self.no_lower, self.beneath = no_lower, beneath
         self.directions = tuple(steps)
         self.method = method
@@ -131,10 +127,7 @@ class Evaluation:
         return self._known[direction]
 
     def log_infinite_range(self) -> tuple[float, float]:
-        """Return bounds on the log mass at infinity, equal where it is a declared number.
-
-        It is the limit of log delta for large epsilon.
-        """
+        """Return bounds on the log mass at infinity, where log delta ends; equal if declared."""
         known = [self._about_masses(direction) for direction in self.steps]
         upper = max(k.infinite.log + k.infinite.error for k in known)
         if self.no_lower:
@@ -202,13 +195,8 @@ class Evaluation:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
 
         Any pair satisfies max(1 - e^eps, mass at infinity) <= delta(eps) <= 1. Steps that bound
-        their mechanisms from above alone prove no lower side, whatever answers for them.
-
-        Args:
-            direction: "remove" or "add".
-            epsilon: any real number.
-            target: a log delta, or nan: be content with an answer of "auto" that steers a search
-                for it.
+        their mechanisms from above alone prove no lower side, whatever answers for them. For a
+        `target`, a log delta or nan, "auto" is content with an answer that steers a search for it.
         """
         answer = self._log_delta_of_pair(direction, epsilon, target)
         return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
@@ -220,12 +208,7 @@ class Evaluation:
         return pairs
 
     def of_mechanisms(self, answer: Bound, lower: Callable[[Evaluation], Bound]) -> Bound:
-        """Return an answer about pairs as one about the mechanisms that they bound.
-
-        Args:
-            answer: about the pairs of the steps.
-            lower: the same question, to be asked of what is revealed at least.
-        """
+        """Return an answer about pairs as one about mechanisms; `lower` asks `beneath`."""
         if not self.no_lower:
             return answer
         if self.beneath is None:
@@ -389,10 +372,7 @@ class Evaluation:
         return below
 
     def largest_loss(self) -> tuple[float, float]:
-        """Return the largest finite loss of the composition and what rounding may add to it.
-
-        At and beyond it delta is the mass at infinity.
-        """
+        """Return the largest finite loss, where delta is the mass at infinity, and its rounding."""
         return max(self.largest_loss_in(direction) for direction in self.steps)
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:

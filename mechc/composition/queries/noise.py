@@ -82,11 +82,7 @@ class Noise:
     """
 
     def __init__(self, mechanism: Described, event: Use | None = None) -> None:
-        """Keep the mechanism, and one use of it if its parameters are bound.
-
-        Raises:
-            UnsupportedError: the mechanism is not declared as additive noise.
-        """
+        """Keep the mechanism, and one use of it if its parameters are bound."""
         if mechanism.moved_by is None:
             raise UnsupportedError(
                 f"{mechanism.name} is not declared as noise added to a query (expected a "

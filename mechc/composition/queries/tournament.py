@@ -383,11 +383,7 @@ class Setting:
 
     @classmethod
     def of(cls, owner: str, target: Any, count: Any, sampling: Any, sensitivity: Any) -> Setting:
-        """Check the words.
-
-        Raises:
-            DeclarationError: one of them is not acceptable.
-        """
+        """Check the words."""
         if not isinstance(target, Sequence) or len(target) != 2:
             raise DeclarationError(f"{owner}: target={target!r} (expected (epsilon, delta))")
         epsilon, _ = attainable(owner, *target)
@@ -399,11 +395,7 @@ class Setting:
         return cls(epsilon, float(target[1]), number, rate, distance)
 
     def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
-        """Return one release with the least noise that meets the target, and all releases' delta.
-
-        Raises:
-            UnsupportedError: it is not additive noise, or none meets the target.
-        """
+        """Return one release with the least noise for the target, and delta of all releases."""
         info, release = self._family(mechanism)
         target = attainable(mechanism.name, self.epsilon, self.delta)
         for work in (WORK, 2.0 * WORK):
