@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from built_in import built_in, declaration, source
+from families import FAMILIES
 from highprecision import module
 from mpmath import mp, mpf
 
@@ -255,3 +256,15 @@ def _cut(integrand, inner, end, sign):
     while abs(integrand(outermost + sign * step)) > mpf("1e-25"):
         step *= 2
     return outermost + sign * step
+
+
+def test_places_beside_an_end_where_densities_vanish_are_found():
+    """Log densities of -1e9 beside 0 fall by one only where no output is."""
+    calculus = derive(normalise(FAMILIES["frechets"].declare()))
+    with mp.workdps(50):
+        for case in calculus.cases:
+            vectors = typical_values(calculus.pair.parameters, case.condition)
+            for theta in itertools.islice(vectors, 6):
+                sample = Sample(calculus, theta)
+                for region in case.regions:
+                    assert all(0 < x < mp.inf for x in sample.points_beside_ends(region))

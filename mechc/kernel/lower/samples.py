@@ -201,8 +201,9 @@ class Sample:
         else:
             yield from (lo + f * (hi - lo) for f in FRACTIONS)
 
-    def _scale(self, region: Region, start: Any, sign: int, most: float = 2.0**60) -> Any:
+    def _scale(self, region: Region, start: Any, sign: int, most: Any = math.inf) -> Any:
         """A power of two over which the log density falls by about one; at most the given width."""
+        most = min(most, mpf(2) ** 60)  # a density that is tiny at a finite end need not fall
         width, here = mpf(1), self._log_mass(region, start + sign * mpf(1) / 1024)
 
         def fell(w: Any) -> bool:
