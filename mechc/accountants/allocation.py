@@ -52,12 +52,14 @@ NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that
 KINDS, COARSE = 12, 1e-9  # of more kinds of steps such a delta, over e^epsilon, needs no density
 MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 30 digits
-FEW, LASTS, SOME = 10, 20, 40  # steps whose law is made first; the same where contours do not fade
+FEW = 10, 20, 60  # steps whose law is made first; where contours do not fade; if X has no jumps
+SOME = 40  # steps of point masses whose law is made before calls are
 NEGLIGIBLE = 28.0  # nats below the answer
 GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
-MODERATE = 0.2, 0.7, 2.0  # largest epsilons of first looks in that direction
+MODERATE = 0.2, 0.7, 2.0, 3.5  # largest epsilons of first looks in that direction
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...
 NEAR_NOISE = 1e-3  # ... if these are its noise: of wider bounds the estimate is good
+LARGE = math.log1p(-math.exp(-1.0)) - 1e-12  # log of the share of a loss beyond s + 1 in delta(s)
 ROOM = 2.0  # times the width of delta that an epsilon is moved to be certified
 
 
@@ -240,9 +242,13 @@ class Epoch:
     @property
     def is_short(self) -> bool:
         """Whether steps are few, and their law is made in less time than contours take."""
-        most = LASTS if self.ratio.shares.lasting > LASTING else FEW
-        few = self.steps <= most and self.ratio.listed is None and self.ratio.shares.continuous
-        return few and self.exact is not None
+        shares = self.ratio.shares
+        if self.steps > FEW[-1] or self.ratio.listed is not None or not shares.continuous:
+            return False
+        most = FEW[-1]
+        if likelihood.jumps(shares).size:
+            most = FEW[shares.lasting > LASTING]
+        return self.steps <= most and self.exact is not None
 
     @property
     def log_infinite(self) -> tuple[float, float]:
@@ -265,12 +271,22 @@ class Epoch:
         return log_mean(logs, [n / self.steps for _, n in self.laws])
 
     def bounded(self, epsilon: float, level: float) -> float | None:
-        """Return Chernoff's bound on log delta in "add", None if that is above `level`."""
-        known = self.adding and len(self.laws) == 1 and self.ratio.listed is None
-        if not known or abs(epsilon) > FARTHEST:
+        """Return a bound on log delta in "add" that costs little, None if it is above `level`."""
+        if not self.adding:
             return None
-        bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
+        bound = self._all_small(epsilon)
+        known = len(self.laws) == 1 and self.ratio.listed is None and abs(epsilon) <= FARTHEST
+        if bound > level and known:
+            bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
         return bound if bound <= level else None
+
+    def _all_small(self, epsilon: float) -> float:
+        """Bound on log delta in "add", to any depth, as all X < t e^-epsilon if W < e^-epsilon."""
+        # that of one loss > s is at most delta(s - 1) / (1 - 1 / e)
+        further = epsilon - math.log(self.steps) - 1.0
+        further -= 4.0 * EPS * (1.0 + abs(further))
+        each = [min(_by_errors(law, further, 1)[0] - LARGE, 0.0) for law, _ in self.laws]
+        return sum(n * log for log, (_, n) in zip(each, self.laws, strict=True)) * (1.0 - SETTLED)
 
     def log_delta(self, epsilon: float, rough: bool = False) -> tuple[float, float, float, bool]:
         """Return (lower, estimate, upper) of log delta(epsilon), for any finite epsilon.
@@ -309,6 +325,8 @@ class Epoch:
                 further += 4.0 * EPS * (1.0 + abs(further))
                 each = [_by_errors(law, further, -1)[0] for law, _ in self.laws]
                 lower = max(lower, self._mean(each))
+            else:
+                upper = min(upper, self._all_small(epsilon))
         short = upper > DEEPEST and not is_narrow(lower, upper, epsilon)
         if rough and lower <= estimate <= upper and estimate > -math.inf:
             short = False

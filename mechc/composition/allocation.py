@@ -329,6 +329,7 @@ class AllocationEvaluation(Evaluation):
     """One epoch, by the exact profile: bounds on both sides."""
 
     is_rough_first = True  # laws on grids are made for the place of the answer alone
+    stands_in = True
 
     def __init__(self, event: AllocatedEvent, directions: Sequence[str]) -> None:
         """Take the laws of one step."""
@@ -420,6 +421,13 @@ class FewStepsEvaluation(Evaluation):
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return that nothing is known."""
         return -math.inf, 0.0
+
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
+        """Return Chernoff's bound of the profile, which lacks no tail, or that of the law."""
+        found = self._profile.bounded(direction, epsilon, level)
+        return super().bounded(direction, epsilon, level, best=best) if found is None else found
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""

@@ -37,7 +37,7 @@ SHORTEST, LONGER = 1e-6, 1e-3  # length of a panel, as a share of the whole; if 
 MOST = 250  # panels
 STRETCH = 0.4  # of the distance to the other end, that one panel of a convolution may have
 SMOOTH, BEND = 0.2, 1.5  # r over w, and nats of m, up to which m is such a polynomial
-NOTHING = 1e-18  # of a sum, that a panel need not add
+NOTHING = 1e-15  # of a sum, that a panel need not add
 NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
@@ -85,6 +85,7 @@ def convolve(  # type: ignore[no-untyped-def]
     most = math.exp(mu_edges[-1])
     v, m, x, g = np.empty(16), np.empty(16), np.empty(16), np.empty(16)
     below, mass = np.zeros((edges.size, 16)), np.zeros(edges.size - 1)
+    places = np.empty((edges.size - 1, 16))
     for j in range(edges.size - 1):
         half, moments = 0.5 * (edges[j + 1] - edges[j]), np.zeros(16)
         for n in range(32):
@@ -92,6 +93,7 @@ def convolve(  # type: ignore[no-untyped-def]
                 r, own = 0.5 * ends[j] * (1.0 + POINTS[n]), below[j, n]
             else:
                 r, own = ends[j] * math.exp(half * (1.0 + NODES[n - 16])), density[j, n - 16]
+                places[j, n - 16] = r
                 mass[j] += own
             y = 2.0 * r / ends[j + 1] - 1.0
             one, next_one = 1.0, y
@@ -144,15 +146,18 @@ def convolve(  # type: ignore[no-untyped-def]
                     hi = NEAR * w[i]
                 hi = last if last - hi < 1e-9 * last else hi
                 whole = lo == ends[j] and hi == ends[j + 1]
-                a, b = math.log(lo), math.log(hi)
-                for n in range(16):
-                    x[n] = 0.5 * (a + b) + 0.5 * (b - a) * NODES[n]
-                    v[n] = math.log(w[i] - math.exp(x[n]))
-                _read(v, mu_edges, mu, mu_zeros, m)
                 if whole:
                     for n in range(16):
-                        total += density[j, n] * math.exp(m[n] - v[n])
+                        v[n] = math.log(w[i] - places[j, n])
+                    _read(v, mu_edges, mu, mu_zeros, m)
+                    for n in range(16):
+                        total += density[j, n] / (w[i] - places[j, n]) * math.exp(m[n])
                 else:
+                    a, b = math.log(lo), math.log(hi)
+                    for n in range(16):
+                        x[n] = 0.5 * (a + b) + 0.5 * (b - a) * NODES[n]
+                        v[n] = math.log(w[i] - math.exp(x[n]))
+                    _read(v, mu_edges, mu, mu_zeros, m)
                     _read(x, edges, coefficients, zeros, g)
                     for n in range(16):
                         size = 0.5 * (b - a) * WEIGHTS[n]

@@ -251,6 +251,42 @@ def test_deep_tails_of_few_steps(steps, epsilon):
     assert bound.upper - bound.lower < 1e-6 * value
 
 
+@pytest.mark.parametrize("steps", [3, 15])
+def test_epsilon_of_a_delta_that_the_law_of_few_steps_hardly_holds(steps):
+    """Above log t less than that of one step, and hardly more: one large X decides."""
+
+    def log_delta(epsilon):  # of one step, sigma 1
+        first, second = norm.logsf(epsilon - 0.5), epsilon + norm.logsf(epsilon + 0.5)
+        return first + math.log1p(-math.exp(second - first))
+
+    one = brentq(lambda e: log_delta(e) - math.log(1e-55), 1.0, 40.0, xtol=1e-12)
+    bound = mechc.random_allocation(gaussian, steps=steps)(sigma=1.0).epsilon(1e-55)
+    assert one - math.log(steps) <= bound.upper < one - math.log(steps) + 0.01
+    assert bound.upper - bound.lower < 0.002
+
+
+@pytest.mark.parametrize(("steps", "epsilon"), [(3, 1.0), (3, 4.0), (12, 0.3), (12, 1.5)])
+def test_adding_a_record_tells_no_more_than_that_all_steps_are_far_out(steps, epsilon):
+    """The bound on P(all X < t e^-eps) is above that probability of normal losses."""
+    sigma = 0.8
+    drop = 1 / (2 * sigma**2)
+    exact = steps * norm.logcdf((math.log(steps) - epsilon + drop) * sigma)
+    law = gaussian(sigma=sigma).loss("add").first()
+    assert exact <= Epoch(law, "add", steps)._all_small(epsilon) <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("step", "ends"),
+    [
+        (gaussian(sigma=0.9), []),
+        (mechc.poisson(gaussian)(sigma=0.9, sampling_rate=0.1), []),
+        (laplace(scale=0.5), [-2.0, 2.0]),
+    ],
+)
+def test_where_the_density_of_a_ratio_jumps(step, ends):
+    assert likelihood.jumps(Shares(step.loss("remove").first(), 30)) == pytest.approx(ends)
+
+
 def test_deep_tails_of_adding_a_record_to_few_steps():
     """c E (1 / c - W)_+ for two lognormal X, the inner put in closed form, in mpmath."""
     sigma, epsilon = 20, 0.4

@@ -25,8 +25,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -53,7 +53,7 @@ RARE = 1e-8  # expected number of large ones
 DEEPEST = -250.0  # log of a density that matters
 FARTHEST_RATIO = -110.0  # the same of large ones under P
 SHALLOW = -40.0  # the same below the mean, beside a large share
-MANY = 30  # steps from which on contours are tried
+MANY, SMOOTH = 30, 128  # steps from which on contours are tried; first, if X has no jumps
 FIRST = -140.0  # log of a density under P that matters, of one X
 CLOSER = 3.5  # nats by which sums of so many times as many are cut earlier, for a factor e
 BULK = -120.0  # log of a density that matters to convolutions
@@ -250,20 +250,32 @@ def _one(shares: Shares) -> Term:
     law, source = shares.law, shares.law.source
     if source is None or not source.continuous:
         raise NumericError(f"{law.label}: X has no density")
-    log_x = np.clip(shares.sign * shares.panels.loss, -CAP, CAP)
+    at = jumps(shares)
+    if max(at.size, law.atom_loss.size) > MOST_JUMPS:
+        raise NumericError(f"{law.label}: X has too many point masses, or jumps")
+    table, errors = fit(
+        _loss_density(shares), _laid(*_span(shares), at), partial(_least, 0.0), NATS
+    )
+    found = Term(table, errors, at, *(np.exp(each) for each in shares.points))
+    if found.mean_error > SHARP[-1]:
+        raise NumericError(f"{law.label}: polynomials do not resolve the density of X")
+    return found
+
+
+def jumps(shares: Shares) -> Floats:
+    """Log X at which its density is not smooth."""
+    source = cast(KernelSource, shares.law.source)
     ends = shares.sign * source.rows[:, 3:5].ravel()
     ends = ends[np.abs(ends) < CAP]
-    inner = ends + np.sign(0.5 * (log_x.min() + log_x.max()) - ends) * NEXT * (1.0 + np.abs(ends))
+    inner = ends + np.sign(0.5 * sum(_span(shares)) - ends) * NEXT * (1.0 + np.abs(ends))
     # a density that fades towards an end has none there
-    jumps = _apart(ends[_loss_density(shares)(inner)[0] > BULK])
-    if max(jumps.size, law.atom_loss.size) > MOST_JUMPS:
-        raise NumericError(f"{law.label}: X has too many point masses, or jumps")
-    edges = _laid(float(log_x.min()), float(log_x.max()), jumps)
-    found = Term(*fit(_loss_density(shares), edges, partial(_least, 0.0), NATS), jumps)
-    if _mean_error(found) > SHARP[-1]:
-        raise NumericError(f"{law.label}: polynomials do not resolve the density of X")
-    at, mass = (np.exp(each) for each in shares.points)
-    return found._replace(at=at, mass=mass)
+    return _apart(ends[_loss_density(shares)(inner)[0] > BULK])
+
+
+def _span(shares: Shares) -> tuple[float, float]:
+    """The least and the largest log X that nodes have."""
+    log_x = np.clip(shares.sign * shares.panels.loss, -CAP, CAP)
+    return float(log_x.min()), float(log_x.max())
 
 
 def _laid(lo: float, hi: float, jumps: Floats) -> Floats:
@@ -300,7 +312,7 @@ def _trimmed(term: Term, place: float) -> Term:
     table, errors = term.table, term.errors
     x, log_r, lengths = _at_nodes(table)
     mass = float((np.exp(log_r) * lengths).sum() + term.mass.sum())
-    if not abs(mass - 1.0) <= _mean_error(term):
+    if not abs(mass - 1.0) <= term.mean_error:
         raise NumericError(f"the law of a sum has a mass of {mass!r}, not one")
     coefficients = table.coefficients.copy()
     coefficients[:, 0] -= math.log(mass)
@@ -320,14 +332,16 @@ def _at_nodes(table: Table) -> tuple[Floats, Floats, Floats]:
     return x, table(x.ravel()).reshape(x.shape), half[:, None] * WEIGHTS
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Term:
     """The law of R >= 0: the density of log R, errors of its log, and point masses."""
 
     table: Table
     errors: Floats
-    jumps: Floats = NONE  # log R at which it is not smooth, ends beyond which it is none among them
-    at: Floats = NONE  # R that have masses, and these
-    mass: Floats = NONE
+    # log R at which it is not smooth, ends beyond which it is none among them
+    jumps: Floats = field(default_factory=lambda: NONE)
+    at: Floats = field(default_factory=lambda: NONE)  # R that have masses, and these
+    mass: Floats = field(default_factory=lambda: NONE)
 
     @property
     def ends(self) -> list[tuple[float, float]]:
@@ -338,6 +352,20 @@ class Term(NamedTuple):
             hard = self.jumps.size and self.jumps[i] == end
             found.append((math.exp(end), float(zeros[1]) if hard else math.inf))
         return found
+
+    @cached_property
+    def masses(self) -> Floats:
+        """Masses at the nodes of the panels."""
+        _, log_r, lengths = _at_nodes(self.table)
+        return np.exp(log_r) * lengths
+
+    @cached_property
+    def mean_error(self) -> float:
+        """Error of the log density where its mass is."""
+        edges = self.table.edges
+        middle = self.table(0.5 * (edges[1:] + edges[:-1]))
+        mass = np.exp(np.minimum(middle, 100.0)) * np.diff(edges)
+        return float(mass @ np.minimum(self.errors, 1.0) / mass.sum())
 
 
 def _together(one: Term, other: Term, count: int) -> Term:
@@ -392,7 +420,7 @@ def _shifted(one: Term, other: Term, w: Floats) -> Floats:
         log_r = np.log(np.maximum(w - at, 1e-300))
         out += mass * np.exp(one.table(log_r) - log_r)
     spend(10.0 * w.size * other.at.size)
-    return np.stack([out, (ROUNDED + _mean_error(one)) * out])
+    return np.stack([out, (ROUNDED + one.mean_error) * out])
 
 
 def _logs(density: Values) -> Values:
@@ -409,21 +437,13 @@ def _logs(density: Values) -> Values:
 
 def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats, Floats]:
     """Integral over r < w share of the densities at r and at w - r, and its error."""
-    _, log_r, lengths = _at_nodes(one.table)
-    mass = np.exp(log_r) * lengths
+    mass = one.masses
     if share == 1.0:  # beside contours so little is noise
-        mass[mass.max(axis=1) < FAINTEST * mass.max()] = 0.0
+        mass = np.where(mass.max(axis=1, keepdims=True) < FAINTEST * mass.max(), 0.0, mass)
     spend(300.0 * w.size)
     cuts = np.exp(other.table.edges) if other.jumps.size else NONE
     found: Floats = convolve(w, share, *one.table, mass, *other.table, cuts)
-    return found, (ROUNDED + _mean_error(one) + _mean_error(other)) * found
-
-
-def _mean_error(term: Term) -> float:
-    """Error of a log density where its mass is."""
-    edges = term.table.edges
-    mass = np.exp(np.minimum(term.table(0.5 * (edges[1:] + edges[:-1])), 100.0)) * np.diff(edges)
-    return float(mass @ np.minimum(term.errors, 1.0) / mass.sum())
+    return found, (ROUNDED + one.mean_error + other.mean_error) * found
 
 
 def _loss_density(shares: Shares) -> Values:
@@ -484,10 +504,14 @@ def law(*parts: Shares) -> PrivacyLoss:
     logs = [(s.law.log_infinite + math.log(s.steps / count), s.law.log_minus_infinite * s.steps)
             for s in parts]  # fmt: skip
     infinite = float(np.logaddexp.reduce([log for log, _ in logs])), sum(log for _, log in logs)
+    ways: list[Callable[..., Likelihood]] = [by_doubling]
     if len(parts) == 1 and count >= MANY and parts[0].lasting <= LASTING:
+        at = 0 if count >= SMOOTH or jumps(parts[0]).size else 1
+        ways.insert(at, by_contours)
+    for way in ways[:-1]:
         with suppress(NumericError):
-            return _checked(parts, by_contours(*parts), infinite)
-    return _checked(parts, by_doubling(*parts), infinite)
+            return _checked(parts, way(*parts), infinite)
+    return _checked(parts, ways[-1](*parts), infinite)
 
 
 def _checked(

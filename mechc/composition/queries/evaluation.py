@@ -82,7 +82,10 @@ class Evaluation:
         no_lower, beneath: why lower bounds are not those of these steps, and what they are of.
         methods_used: names of the methods that have answered so far.
         profile: log delta by direction and epsilon, for trade-offs at further rates.
+        stands_in: whether the steps are not those of the question, and only begin searches.
     """
+
+    stands_in = False
 
     def __init__(
         self, steps: Mapping[str, Sequence[Step]], method: str, rtol: float,
