@@ -59,7 +59,7 @@ PILOT, ROUGH = 6.0, 0.05  # of the sum that says where the answer is before anyt
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
-BLOCKS = 8  # of them that a thread is given at a time
+BLOCKS = 32  # of them that a thread is given at a time, with room that is not new to it
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 256  # tables and contours beyond which all are made afresh
 
@@ -280,11 +280,6 @@ class Answers:
         nan, inf = (np.full((2, people), v) for v in (np.nan, np.inf))
         return cls(np.zeros(people), nan[0], inf[0], inf[1], np.zeros(people))
 
-    def gains(self, allowed: Floats) -> NDArray[np.bool_]:
-        """Return who would gain from more nodes, given the relative error of delta allowed."""
-        enough = np.maximum(0.3 * allowed, 0.5 * self.compression)
-        return ~(self.numeric <= enough) & ~(self.numeric > OPEN)
-
     def at(self, rows: Integers) -> Answers:
         """Return the answers at some places, which may be given more than once."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -334,9 +329,11 @@ class Asked(NamedTuple):
         """Call `work` with the places of BLOCK people and their ledger rows times the tables."""
 
         def of(part: slice) -> None:
+            room = [np.empty((BLOCK, table.shape[1])) for table in tables]
             for begin in range(part.start, part.stop, BLOCK):
                 some = slice(begin, min(begin + BLOCK, part.stop))
-                work(some, *self.ledger.times(self.rows[some], *tables, better=self.better))
+                rows = self.rows[some]
+                work(some, *self.ledger.times(rows, *tables, room=room, better=self.better))
 
         for_rows(self.rows.size, of, BLOCKS * BLOCK)
 
@@ -405,16 +402,18 @@ class Evaluator(TakesTurns):
         done, asked = size - todo.size, asked.some(todo)
         for part, i in _groups(asked.tilts):
             known[todo[part]] = self._guess(asked.some(part), tilts, i)
-        for factor in ROUNDS if todo.size else ():  # with what is known by now contours fit better
+        for turn in range(len(ROUNDS) if todo.size else 0):
+            # with what is known by now contours fit better
             _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
             asked = _share(asked, tilts, known[todo])
             for part, i in _groups(asked.tilts):
-                self._on_contour(answers, todo[part], asked.some(part), tilts, i, factor)
+                self._on_contour(answers, todo[part], asked.some(part), tilts, i, ROUNDS[turn:])
                 done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
-            open_ = answers.at(todo).gains(asked.column(ALLOWED))
+            now = answers.at(todo)
+            open_ = _gains(now.numeric, asked.column(ALLOWED), now.compression)
             todo, asked = todo[open_], asked.some(open_)
             known[todo] = answers.estimate[todo]
             if todo.size <= asked.query.few:
@@ -435,17 +434,26 @@ class Evaluator(TakesTurns):
         return found
 
     def _on_contour(
-        self, answers: Answers, who: Integers, asked: Asked, tilts: Tilts, at: int, factor: float
+        self,
+        answers: Answers,
+        who: Integers,
+        asked: Asked,
+        tilts: Tilts,
+        at: int,
+        factors: tuple[float, ...],
     ) -> None:
         """Answer for those who share a contour, who are at these places of the answers."""
         h, step = _nodes_apart(asked)
-        wanted = np.clip(asked.column(NODES), LEAST, MOST) * h
-        high = 2.0 ** math.ceil(math.log2(factor * float(np.quantile(wanted, 0.9))))
+        wanted = float(np.quantile(np.clip(asked.column(NODES), LEAST, MOST) * h, 0.9))
         most = 2.0 ** math.ceil(math.log2(MOST * float(h.max())))
-        about = at, min(high, most), asked.span
-        key = tilts.span, tilts.t.size, *about
-        contour = self._kept(key, partial(Contour, tilts, *about, self._shelf))
-        lost, shell = _reach(asked, contour, h)
+        for factor in factors:  # sums that leave out too much would only be taken again
+            about = at, min(2.0 ** math.ceil(math.log2(factor * wanted)), most), asked.span
+            key = tilts.span, tilts.t.size, *about
+            contour = self._kept(key, partial(Contour, tilts, *about, self._shelf))
+            lost, shell = _reach(asked, contour, h)
+            share = lost / np.exp(np.minimum(asked.column(LEVEL), 0.0))
+            if _gains(share, asked.column(ALLOWED)).sum() <= asked.query.few:
+                break
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         for members, j in _groups(step):
@@ -542,6 +550,11 @@ def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Integers]
 
     asked.each(reach, contour.beyond)
     return lost, shell
+
+
+def _gains(lost: Floats, allowed: Floats, kept: Floats | float = 0.0) -> NDArray[np.bool_]:
+    """Return who gains from more nodes, given shares of delta lost, allowed, and lost anyway."""
+    return ~(lost <= np.maximum(0.3 * allowed, 0.5 * kept)) & ~(lost > OPEN)
 
 
 def _nodes_apart(asked: Asked) -> tuple[Floats, Integers]:

@@ -15,7 +15,7 @@ there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,19 +238,21 @@ class Ledger:
         found[:, last] += rows[:, last + 2 :].sum(axis=1)
         return found
 
-    def times(self, people: Integers, *tables: Floats, better: bool = False) -> list[Floats]:
+    def times(
+        self, people: Integers, *tables: Floats, room: Sequence[Floats], better: bool = False
+    ) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns.
 
-        With `better`, counts stand for the better knots, and steps beyond the last one for nothing.
+        They are written to `room`, arrays with rows for as many people and for four at least. With
+        `better`, counts stand for the better knots, and steps beyond the last one for nothing.
         """
         rows = self.rows(np.resize(people, max(people.size, 4)))
         if better:
             rows[:, -1] = 0.0
             rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)
-        found = [np.empty((len(rows), table.shape[1])) for table in tables]
-        for table, out in zip(tables, found, strict=True):
-            multiply(rows, table, out)
-        return [out[: people.size] for out in found]
+        for table, out in zip(tables, room, strict=True):
+            multiply(rows, table, out[: len(rows)])
+        return [out[: people.size] for out in room]
 
     def on_one_side(self, people: Integers) -> NDArray[np.bool_]:
         """Return of whom the ledger tells how much they have lost at most, and not at least."""

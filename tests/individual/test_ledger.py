@@ -136,10 +136,11 @@ def test_products_do_not_depend_on_who_is_next_to_whom():
     for values in random_steps(70, 9, 4):
         ledger.add("sigma", values, 1)
     table = rng.normal(size=(GRID.columns, 519))
-    (found,) = ledger.times(np.arange(70), table)
+    (found,) = ledger.times(np.arange(70), table, room=[np.empty((70, 519))])
     assert np.allclose(found, ledger.rows(np.arange(70)) @ table, rtol=1e-13, atol=1e-13)
     who = np.array([68, 3, 3])
-    again, less = ledger.times(who, table, np.ascontiguousarray(table[:, :6]))
+    tables = table, np.ascontiguousarray(table[:, :6])
+    again, less = ledger.times(who, *tables, room=[np.empty((4, t.shape[1])) for t in tables])
     assert np.array_equal(again, found[who]) and np.array_equal(less, found[who][:, :6])
 
 
