@@ -238,10 +238,9 @@ class Auto(registry.Accountant):
             return bound
         loose = float(answer.lower) < NEARLY_DISJOINT or not self._resolved
         if loose and float(answer.upper) >= NEARLY_DISJOINT:
-            bound = self._remaining(epsilon)
-            better = float(bound.lower) > float(answer.lower)
-            better |= float(bound.upper) < float(answer.upper)
-            return _meet(bound, answer) if better else answer
+            return _meet(self._remaining(epsilon), answer)
+        if _width(answer) > rtol:
+            return _meet(bounds.by_single_steps(self._steps, epsilon), answer)
         return answer
 
     def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
@@ -382,7 +381,9 @@ class Auto(registry.Accountant):
 
 
 def _meet(bound: Bound, answer: Bound) -> Bound:
-    """Both of two proven bounds at once."""
+    """Both of two proven bounds at once, the answer itself where the other is not better."""
+    if not (float(bound.lower) > float(answer.lower) or float(bound.upper) < float(answer.upper)):
+        return answer
     lower = np.fmax(bound.lower, answer.lower)
     upper = np.fmax(np.fmin(bound.upper, answer.upper), lower)
     detail = {**answer.detail, **bound.detail}

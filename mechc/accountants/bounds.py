@@ -17,6 +17,13 @@ times that:
 Leaving steps out never raises delta, so any subset of the steps gives a bound; delta <= 1 is the
 other side. Needs no nodes, and holds for laws without any (`UnresolvedLoss`).
 
+Where losses are large but rare, as of small samples with little noise, few steps have one:
+
+    1 - prod (1 - delta_j(t)) - exp(eps - t) k <= delta(eps) <= 1 - prod (1 - delta_j(eps / k)),
+
+basic composition above, below the event that some L_j exceeds t, as delta_j(t) <= P(L_j > t) and
+Q(L_j > t) <= exp(-t).
+
 Where no method answers, or the work for one is used up: Chernoff's bound above, at tilts that grow
 for as long as their nodes settle and it falls, and one such event below.
 
@@ -140,7 +147,7 @@ def log_lower(steps: Sequence[Step], epsilon: float) -> float:
     used = [s for s in steps if s.count > 0]
     subsets = [used] if len(used) > 1 else []
     subsets += [[s] for s in used] + [[Step(s.loss, 1)] for s in used if s.count > 1]
-    return max((_of_all(subset, epsilon) for subset in subsets), default=-math.inf)
+    return max([rare(steps, epsilon)[0], *(_of_all(subset, epsilon) for subset in subsets)])
 
 
 def _of_all(steps: Sequence[Step], epsilon: float) -> float:
@@ -148,6 +155,46 @@ def _of_all(steps: Sequence[Step], epsilon: float) -> float:
     lost = [-SURE, *(math.log(s.count) + s.loss.log_below(threshold) for s in steps)]
     total = float(np.logaddexp.reduce(lost)) + 1e-12
     return log1mexp(total) if total < 0.0 else -math.inf
+
+
+SETTINGS = 100  # distinct steps that are looked at one by one
+UNION = -600.0  # log of a sum of probabilities that is that of a union to rounding
+
+
+def rare(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
+    """Return logs of bounds on delta(epsilon) by delta of single steps; -inf and 0: none known."""
+    used = [s for s in steps if s.count > 0]
+    if not used or len(used) > SETTINGS or not all(is_resolved(s.loss) for s in used):
+        return -math.inf, 0.0
+    count = sum(s.count for s in used)
+    shared, far = max(epsilon, 0.0) / count * (1.0 - 4.0 * U), SURE + math.log(count)
+    lower, upper = -math.inf, 0.0
+    try:
+        lower = log_subtract(
+            _log_some([(s.count, s.loss.hockey_stick_log(max(epsilon, 0.0) + far)[0])
+                       for s in used]) - 1e-12, -SURE
+        )  # fmt: skip
+        each = [s.loss.hockey_stick_log(shared)[2] for s in used]
+        # no node may be that far out
+        if all(e > -math.inf or s.loss.support[1] <= shared
+               for e, s in zip(each, used, strict=True)):  # fmt: skip
+            upper = _log_some([(s.count, e) for s, e in zip(used, each, strict=True)]) + 1e-12
+            if epsilon < 0.0:  # delta(eps) <= exp(eps) delta(0) + 1 - exp(eps)
+                upper = log_add(epsilon + upper, log1mexp(epsilon))
+    except NumericError:
+        pass
+    return lower, min(upper, 0.0)
+
+
+def _log_some(events: Sequence[tuple[int, float]]) -> float:
+    """Log of the probability of at least one of independent events, by count and log of each."""
+    union = float(np.logaddexp.reduce([math.log(count) + min(log, 0.0) for count, log in events]))
+    if union < UNION:
+        return union
+    shares = [(count, math.exp(log)) for count, log in events]
+    if any(share >= 1.0 for _, share in shares):
+        return 0.0
+    return math.log(-math.expm1(math.fsum(count * math.log1p(-share) for count, share in shares)))
 
 
 FIRST, RATIO, TILTS = 2.0**-12, 4.0, 9  # of the normal law's tilt: where to begin, and how to go on
@@ -161,6 +208,12 @@ def bound(steps: Sequence[Step], epsilon: float) -> Bound:
         "direct", "proven",
         {"limit": "P and Q are too far apart, or the law too extreme, for more than bounds"},
     )  # fmt: skip
+
+
+def by_single_steps(steps: Sequence[Step], epsilon: float) -> Bound:
+    """Return the bounds of `rare`."""
+    lower, upper = rare(steps, epsilon)
+    return Bound(lower, upper, upper, "direct", "proven", {"limit": "basic composition"})
 
 
 def at_hand(steps: Sequence[Step], epsilon: float, why: str) -> Bound:
@@ -179,12 +232,12 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
     """Return the log of a proven upper bound on delta(epsilon), 0 where nothing is proved."""
     steps = [s for s in steps if s.count > 0]
     if not (steps and epsilon > 0.0):
-        return 0.0
+        return rare(steps, epsilon)[1]
     if not all(is_resolved(s.loss) for s in steps):
         each = epsilon / sum(s.count for s in steps)  # some step has a larger loss
         some = [math.log(s.count) + s.loss.log_above(each * (1.0 - 4.0 * U)) for s in steps]
         return min(float(np.logaddexp.reduce(some)) + 1e-12, 0.0)
-    composed, best = ComposedLoss(steps), 0.0
+    composed, best = ComposedLoss(steps), rare(steps, epsilon)[1]
     try:
         _, mean, variance = map(float, composed.cumulants(0.0, 2))
         resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles

@@ -114,3 +114,30 @@ def test_a_spike_beside_a_far_wider_law_is_not_all_of_it():
               "wide": 4.547541983944829e-64, "sensitivity": 1.0389133078175862e-52}  # fmt: skip
     event = mechc.poisson(mechc.load("gaussian_scale_mixture"))(**widths, sampling_rate=0.01)
     assert event.log_delta(0.0017413255817865896, direction="remove").lower <= -10.850418745965933
+
+
+@pytest.mark.parametrize("sigma", [3e-4, 1e-6])
+@pytest.mark.parametrize("epsilon", [-0.5, 0.0, 1.0])
+def test_rare_losses_without_end_are_bounded_by_single_steps(sigma, epsilon):
+    """Q and what a sampled record leads to are disjoint; all losses are infinite, or one number."""
+    rate, count = 0.00116354, 10
+    kept = math.exp(count * math.log1p(-rate))
+    truth = 1.0 - kept + max(kept - math.exp(epsilon), 0.0)
+    steps = [Step(mechc.poisson(mechc.load("gaussian"), rate)(sigma=sigma).loss(), count)]
+    lower, upper = map(math.exp, bounds.rare(steps, epsilon))
+    assert lower <= truth * (1.0 + 1e-12)
+    assert upper >= truth * (1.0 - 1e-12)
+    assert epsilon < 0.0 or upper - lower < 1e-11
+
+
+def test_single_steps_bound_a_composition_of_small_deltas():
+    """Of 3 Gaussian steps, against the closed form; below the smallest double."""
+    law = mechc.load("gaussian")(sigma=0.02).loss()
+    mu, epsilon = 50.0 * mpmath.sqrt(3), 9000.0
+    cdf = mpmath.ncdf
+    with mpmath.workdps(60):
+        truth = mpmath.log(
+            cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+        )
+    lower, upper = bounds.rare([Step(law, 1), Step(law, 2)], epsilon)
+    assert lower <= truth <= upper

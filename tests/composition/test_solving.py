@@ -142,3 +142,15 @@ def test_on_the_command_line(tmp_path):
     power = answer("calibrate", "gaussian", "--solve-for", "sigma", "--tpr", "5%", "--fpr", "1/100")
     assert list(power)[:2] == ["sigma", "count"]
     assert power["sigma"] == pytest.approx(1 / (norm.isf(0.01) - norm.isf(0.05)), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "rate"), [("gaussian", "sigma", 0.00116354), ("laplace", "scale", 0.001)]
+)
+def test_a_target_that_sampling_alone_meets_has_no_least_noise(name, parameter, rate):
+    """Delta of 10 steps is at most 1 - (1 - rate)^10, about .01, however little noise there is."""
+    mechanism = mechc.poisson(mechc.load(name), rate)
+    with pytest.raises(mechc.errors.UnsupportedError, match=f"every {parameter} from"):
+        mechc.calibrate(mechanism, solve_for=parameter, epsilon=1, delta=0.1, count=10)
+    with pytest.raises(mechc.errors.UnsupportedError, match=f"every {parameter} from"):
+        mechc.calibrate(mechanism, solve_for=parameter, tpr=0.5, fpr=0.4, count=10)

@@ -63,7 +63,9 @@ def is_same(text, faulty, name):
         return False
     at = [tuple(p[7][0] for p in Kernel(text)["PARAMETERS"])]
     at.append((2e3, *at[0][1:]))
-    return all(np.array_equal(*(Kernel(t)(name, v) for t in (text, faulty))) for v in at)
+    return all(
+        np.array_equal(*(Kernel(t)(name, v) for t in (text, faulty)), equal_nan=True) for v in at
+    )
 
 
 def planted(text, name, where):

@@ -56,6 +56,9 @@ MAX_NEWTON = 50  # steps to the Gaussian of a point
 STEEPEST = 50.0  # power of the parameter beyond which a secant is not believed
 FARTHEST_VALUE = 1e12  # of parameters without an end, farther than which nothing is tried
 LARGEST_EPSILON = 1e10  # of a target: rounding of such losses is more than 1e-6
+PLATEAU = 10, 3  # times in a row, of ranges and of guesses, that delta stays, beyond which it will
+FLAT = 1e-3  # share of the way to the target by which it may change
+JUMP = 1e-5  # nats below the target at which a least value is not at the target
 SURE = 1e-9  # nats by which delta has to fall to be proved not monotone
 
 
@@ -192,6 +195,7 @@ def calibrate(
         raise UnsupportedError(f"{name}: no {solve_for} meets the target: beside alone has {alone}")
     value = least_noisy(profile, info, name)
     bound = profile.ask(profile.at(value))
+    bound.detail.update(profile.unresolved(info.name, value))
     return Calibration(value, bound, int(value) if counting else count, solve_for)
 
 
@@ -293,7 +297,7 @@ class Profile:
         return self.known[value][1]
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
-        """By the first method of "auto" alone: a wide upper bound steers as well."""
+        """By the first method of "auto" alone, which steers, unless it may be on either side."""
         if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
             if evaluation.log_infinite_range()[1] > -math.inf:
                 return math.inf, math.inf
@@ -301,6 +305,11 @@ class Profile:
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         # a bound is all that a search has to know of delta far below, if there is any
         if self.far and not evaluation.single:  # one step costs less than its bound
+            lower, over = (
+                log - self.log_target for log in evaluation.by_single_steps(self.epsilon)
+            )
+            if over <= 0.0 and over - lower < NEAR_STEP:
+                return lower, max(over, -DEEPEST)
             level = DEEP[0] * self.log_target - DEEP[1]
             inside = [d for d in evaluation.directions
                       if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip
@@ -309,6 +318,8 @@ class Profile:
             if len(known) == len(evaluation.directions):
                 return -math.inf, max(max(known) - self.log_target, -DEEPEST)
         bound = evaluation.log_delta(self.epsilon, math.nan)
+        if float(bound.lower) <= self.log_target < float(bound.upper) - evaluation.rtol:
+            bound = evaluation.log_delta(self.epsilon)
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -DEEPEST)
         return float(bound.lower) - self.log_target, over
@@ -341,6 +352,17 @@ class Profile:
             self._last = value, self.run(value)
         return self._last[1]
 
+    def unresolved(self, parameter: str, value: float) -> dict[str, str]:
+        """Say where delta may still meet the target beyond a value found, without a proof of it."""
+        # bounds may jump over the target where a method begins to fail
+        if self.known.get(value, (0.0, 0.0))[1] > -JUMP:
+            return {}
+        bad = [v for v, (lower, upper) in self.known.items() if lower <= 0.0 < upper]
+        if not bad:
+            return {}
+        nearest = min(bad, key=lambda v: abs(v - value))
+        return {"least": f"{parameter}={nearest:.10g} may meet the target: no method settles it"}
+
     def turn(self, parameter: str, good: float, bad: float) -> str:
         """Say where delta is proved to fall on the way from a good value to a bad one, if it is."""
         highest, where = -math.inf, good
@@ -367,6 +389,12 @@ class Power(Profile):
         return run.tpr(self.fpr, **self.how)
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
+        """Of small samples by the distance of P and Q: the rate is between fpr and fpr + that."""
+        distance = math.exp(evaluation.by_single_steps(0.0)[1]) if self.far else 1.0
+        room = math.log1p(distance / self.fpr)
+        least = math.log(self.fpr) - self.log_target
+        if least + room <= 0.0 and room < NEAR_STEP:
+            return least, least + room
         bound = true_positive(evaluation, self.fpr)
         over = math.log(self._checked(bound)) - self.log_target + 8 * EPS
         return math.log(max(float(bound.lower), self.fpr)) - self.log_target, over
@@ -436,23 +464,26 @@ def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, f
     """Return (good, bad): values that do and do not meet the target, grown from `typical`."""
     lo, hi = info.typical
     at_lo, at_hi = profile.excess(lo), profile.excess(hi)
+    same = 0  # times that a wider range has changed nothing
     for _ in range(MAX_TURNS):
         if at_lo <= 0 < at_hi:
             return lo, hi
         if at_hi <= 0 < at_lo:
             return hi, lo
         wider = _wider(lo, hi, info)
-        if wider == (lo, hi):
-            break
         # with both bad the way leads past the better one, with both good past the worse one
         upward = at_hi < at_lo if at_lo > 0 else at_hi > at_lo
         either = at_lo == at_hi
-        down = wider[0] != lo and (either or not upward or wider[1] == hi)
-        up = wider[1] != hi and (either or upward or wider[0] == lo)
+        down = wider[0] != lo and (either or not upward)
+        up = wider[1] != hi and (either or upward)
+        if not (down or up) or same == PLATEAU[0]:
+            break
+        before = max(at_lo, at_hi)
         if down:
             lo, at_lo = wider[0], profile.excess(wider[0])
         if up:
             hi, at_hi = wider[1], profile.excess(wider[1])
+        same = same + 1 if _is_plateau(before, max(at_lo, at_hi)) else 0
     words = profile.turn(info.name, *((lo, hi) if at_lo < at_hi else (hi, lo)))
     word = "every" if at_lo <= 0 else "no"
     tried = f" that was tried meets the target, and {words}" if words else " meets the target"
@@ -460,6 +491,11 @@ def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, f
     endless = profile.log_target == -math.inf and at_lo == math.inf == at_hi
     pure = ": delta=0 asks for a largest loss, and there is none" if endless else ""
     raise UnsupportedError(f"{name}: {word} {info.name} from {lo:g} {end}{tried}{pure}")
+
+
+def _is_plateau(before: float, after: float) -> bool:
+    """Whether delta, below the target, stays where it was: it will not get there at this pace."""
+    return -DEEPEST < before <= 0.0 and abs(after - before) <= FLAT * abs(before)
 
 
 def _wider(lo: float, hi: float, info: ParameterInfo) -> tuple[float, float]:
@@ -488,7 +524,7 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     place = 0.5 * (math.log(lo) + math.log(hi))
     run = 1.0 if info.name == "sensitivity" else -1.0
     known: list[tuple[float, float]] = []
-    turns, last = 1, math.nan
+    turns, last, before, same = 1, math.nan, math.nan, 0
     ends: dict[bool, float] = {}  # the last values that meet the target, and that do not
     for _ in range(GUESSES):
         value = math.exp(place)
@@ -498,6 +534,9 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
         if excess <= 0.0 and abs(height * run) <= TOLERANCE:
             return value, value * (1.0 + math.copysign(TOLERANCE, run))
         ends[excess <= 0.0] = value
+        same, before = (same + 1 if _is_plateau(before, excess) else 0), excess
+        if same == PLATEAU[1]:
+            return None
         if not math.isfinite(height):
             if len(ends) == 2:
                 break

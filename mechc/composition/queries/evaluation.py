@@ -18,7 +18,7 @@ import numpy as np
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
-from mechc.accountants.bounds import log_all_largest, loss_errors, outward
+from mechc.accountants.bounds import log_all_largest, loss_errors, outward, rare
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
@@ -178,6 +178,19 @@ class Evaluation:
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
+
+    def by_single_steps(self, epsilon: float) -> tuple[float, float]:
+        """Return bounds on log delta by that of single steps, in all directions."""
+        found = []
+        for direction, steps in self.steps.items():
+            known, shift = self._about_masses(direction), self._loss_shift(direction, epsilon)
+            (_, upper), (lower, _) = rare(steps, epsilon - shift), rare(steps, epsilon + shift)
+            if self.no_lower or not known.is_plain:
+                lower = -math.inf
+            error = log_error(known.infinite, known.opposite, epsilon)
+            found.append((lower, log_add(upper, error) + known.density))
+        lower, upper = map(max, zip(*found, strict=True))
+        return lower, min(upper, 0.0)
 
     def _log_reversed(self, direction: str, epsilon: float) -> float:
         """Log of a bound on delta by what the first direction has evaluated, 0 without any."""
