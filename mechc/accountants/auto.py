@@ -239,7 +239,7 @@ class Auto(registry.Accountant):
         loose = float(answer.lower) < NEARLY_DISJOINT or not self._resolved
         if loose and float(answer.upper) >= NEARLY_DISJOINT:
             return _meet(self._remaining(epsilon), answer)
-        if _width(answer) > rtol:
+        if target is None and _width(answer) > STEERING:
             return _meet(bounds.by_single_steps(self._steps, epsilon), answer)
         return answer
 

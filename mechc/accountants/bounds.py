@@ -181,7 +181,7 @@ def rare(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
             upper = _log_some([(s.count, e) for s, e in zip(used, each, strict=True)]) + 1e-12
             if epsilon < 0.0:  # delta(eps) <= exp(eps) delta(0) + 1 - exp(eps)
                 upper = log_add(epsilon + upper, log1mexp(epsilon))
-    except NumericError:
+    except (NumericError, OutOfWorkError):
         pass
     return lower, min(upper, 0.0)
 
