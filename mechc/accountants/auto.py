@@ -183,7 +183,7 @@ STRATEGIES = (  # in order
     Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
     Strategy("pld", WIDE, lambda f: not f.tables),
-    Strategy("contour", WIDE, lambda f: f.light and not f.few),
+    Strategy("contour", WIDE, lambda f: (f.light or f.atomic) and not f.few),
 )
 
 
@@ -203,7 +203,8 @@ class Auto(registry.Accountant):
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
         self._ways = [self._first, self._by_revealing]
-        if lacks_moments(steps):
+        self._endless = self._facts.total > 1 and any(step.loss.is_endless for step in steps)
+        if lacks_moments(steps) or self._endless:
             self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
         elif all(step.loss.has_moments for step in steps):
             self._ways = self._ways[:1]
@@ -224,15 +225,20 @@ class Auto(registry.Accountant):
         """
         refused, rtol = "", self._rtol if target is None else STEERING
         aim = math.nan if target is None else target
+        answer: Bound | None = None
         for way in self._ways:
             try:
-                answer = way(epsilon, rtol, aim)
-                break
+                found = way(epsilon, rtol, aim)
+                answer = found if answer is None else _meet(answer, found)
+                if not (self._endless and float(answer.upper) < -bounds.MARGIN):
+                    break  # else delta is below what may have been revealed
             except (UnsupportedError, NumericError) as error:
                 refused = str(error)
             except OutOfWorkError as out:
-                return bounds.at_hand(self._steps, epsilon, str(out))
-        else:
+                if answer is None:
+                    return bounds.at_hand(self._steps, epsilon, str(out))
+                answer.detail["max_work"] = str(out)
+        if answer is None:
             bound = self._remaining(epsilon)
             bound.detail["refusals"] = refused
             return bound

@@ -243,6 +243,8 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
         resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles
         tilt = FIRST * (epsilon - mean) / max(variance, resolved, 1e-300)
         highest = INSIDE * composed.strip[1]
+        if highest < math.inf:  # where large losses are rare that is far beyond the strip
+            tilt = min(tilt, highest * RATIO ** -(TILTS // 2))
         for _ in range(TILTS):
             if not 0.0 < tilt < highest:
                 break
@@ -256,6 +258,7 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
 
 
 MARGIN = 80.0  # nats by which what is added is below one
+MARGIN_OF_LISTS = 720.0  # the same where that only makes lists longer: deltas down to 1e-300
 LEAST_ATOM = -600.0  # log mass of an atom at the largest loss that a double holds with a margin
 ROUND = 64.0  # bounds are multiples of this, so that neighbouring epsilons share the steps
 
@@ -272,17 +275,21 @@ def lacks_moments(steps: Sequence[Step]) -> bool:
 def bound_for(steps: Sequence[Step], epsilon: float) -> float:
     """The loss beyond which is revealed."""
     count = sum(step.count for step in steps)
-    return ROUND * math.ceil((max(epsilon, 0.0) + math.log(count) + MARGIN) / ROUND)
+    margin = MARGIN_OF_LISTS if all(step.loss.is_endless for step in steps) else MARGIN
+    return ROUND * math.ceil((max(epsilon, 0.0) + math.log(count) + margin) / ROUND)
 
 
 def revealed(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:
-    """Return the steps with all losses that lack moments cut at +-bound.
+    """Return the steps with all losses that lack moments, or are endless, cut at +-bound.
 
     Raises:
         UnsupportedError: where a loss is that large is not known.
     """
     laws = {id(s.loss): s.loss for s in steps}
-    cut = {key: law if law.has_moments else law.within(bound) for key, law in laws.items()}
+    cut = {
+        key: law if law.has_moments and not law.is_endless else law.within(bound)
+        for key, law in laws.items()
+    }
     return tuple(Step(cut[id(s.loss)], s.count) for s in steps)
 
 

@@ -260,6 +260,12 @@ class PrivacyLoss:
         """Some moments E_P[exp(tL)] are known to be finite below t = -1 and above t = 0."""
         return self.strip[0] < -1.0 and self.strip[1] > 0.0
 
+    @property
+    def is_endless(self) -> bool:
+        """Integers go on behind every list, the longer the closer a tilt is to a finite limit."""
+        source = self.source
+        return source is not None and any(map(math.isfinite, self.strip)) and bool(source.listed())
+
     def within(self, bound: float) -> PrivacyLoss:
         """Return a law that dominates this one, in which losses beyond +-bound are infinite.
 

@@ -218,10 +218,11 @@ class UnresolvedLoss:
         support: range of the finite loss, as far as it is known.
         mass_errors: no mass at infinity is used, hence none is wrong.
         has_moments: no exponential moments are known to be finite.
+        is_endless: no list of integers stands behind it.
     """
 
     mass_errors = (0.0, 0.0)
-    has_moments = estimated = False
+    has_moments = estimated = is_endless = False
     log_infinite = -math.inf
     log_minus_infinite = -math.inf
     support = (-math.inf, math.inf)

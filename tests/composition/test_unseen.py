@@ -7,9 +7,11 @@ import pytest
 from mpmath import mp
 from scipy import stats
 from scipy.special import erfc, gammaln
+from sympy import Rational, factorial, gamma, oo
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
+from mechc.declare import integer, mechanism
 from mechc.declare.text import declaration_from_text
 from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -467,3 +469,27 @@ def test_orders_next_to_one_of_heavy_tails(scale):
     for direction in ("add", "remove"):
         found = event.renyi(1.0 + 1e-6, direction=direction)
         assert truth * (1.0 - 1e-12) <= found.upper and found.lower <= truth * (1.0 + 1.1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 5.0])
+def test_rare_samples_of_integers_whose_tilts_end(epsilon):
+    """Negative binomial laws: the saddle is next to the end of the strip, where no list ends."""
+    n = integer("n")
+    made = {
+        k: gamma(n + r) / (gamma(r) * factorial(n)) * s**r * (1 - s) ** n
+        for k, r, s in (("p", Rational(19, 10), Rational(7, 10)),
+                        ("q", Rational(26, 10), Rational(17, 20)))
+    }  # fmt: skip
+    pair = mechanism("samples", variable=n, support=(0, oo), lattice=True, **made)
+    event = mechc.poisson(mechc.load(pair), sampling_rate=1e-4)()
+    x = np.arange(600)
+    log_p, log_q = (stats.nbinom.logpmf(x, r, s) for r, s in ((1.9, 0.7), (2.6, 0.85)))
+    mixed = np.logaddexp(np.log1p(-1e-4) + log_q, np.log(1e-4) + log_p)
+    loss = mixed - log_q
+    total, weight = loss[:, None] + loss, np.exp(mixed[:, None] + mixed)
+    above = total > epsilon
+    truth = -(weight[above] * np.expm1(epsilon - total[above])).sum()
+    brackets((2 * event).delta(epsilon, direction="remove"), truth, 1e-7)
+    thirty = (30 * event).delta(epsilon, direction="remove")
+    # the same pairs of steps alone, and the mean of the loss
+    assert truth <= thirty.upper <= 1.0 and thirty.lower > 0.5 * thirty.upper

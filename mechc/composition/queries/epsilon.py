@@ -97,13 +97,17 @@ class Curve:
     def at(self, epsilon: float) -> Bound:
         """Return the bound at epsilon, refused where the search has used up its evaluations."""
         if epsilon not in self.points:
-            if len(self.points) >= MAX_EVALUATIONS:
+            if self.is_used_up(epsilon):
                 raise NumericError(
                     f"epsilon search: no root after {MAX_EVALUATIONS} evaluations, "
                     f"log delta target {self.target!r}, last epsilon {epsilon!r}"
                 )
             self.points[epsilon] = self.log_delta(epsilon)
         return self.points[epsilon]
+
+    def is_used_up(self, epsilon: float) -> bool:
+        """Whether epsilon is one more than may be evaluated."""
+        return len(self.points) >= MAX_EVALUATIONS and epsilon not in self.points
 
     def excess(self, side: str, epsilon: float) -> float:
         """Return one side of log delta minus the target.
@@ -338,9 +342,12 @@ def root(curve: Curve, side: str, start: float, slope: float) -> tuple[float, fl
         last = (x, excess) if math.isfinite(excess) else None
         if stalled and hi == math.inf and turn < BENT:  # log delta falls ever less steeply
             slope, stalled = 0.25 * slope, False
-        x = _next(lo, hi, x, excess, slope, stalled)
-        if x > LARGEST_EPSILON:
+        following = _next(lo, hi, x, excess, slope, stalled)
+        if following > LARGEST_EPSILON:
             return math.inf, slope
+        if curve.is_used_up(following):  # the sides seen so far have to do
+            break
+        x = following
     if 0.0 < x <= NOTHING and curve.excess(side, 0.0) <= 0.0:
         x = 0.0
     return x, slope
@@ -373,6 +380,8 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
         at = min(near + outward * step, curve.high)
         if at <= 0.0 and side == "lower":
             return 0.0
+        if curve.is_used_up(at):
+            break
         excess = outward * curve.excess(side, at)
         if excess < 0.0 or (excess == 0.0 and side == "upper"):
             return at
