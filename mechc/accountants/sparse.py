@@ -370,7 +370,7 @@ class Split:
 
 SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
-CANCELLATION = math.log(50.0)
+CANCELLATION = math.log(50.0)  # nats above the least phase: 1.7 digits may cancel
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
 TRUNCATION = 3e-11  # truncation wanted of the first value of the sum
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum

@@ -26,7 +26,7 @@ from mechc.symbolic.facts import Facts, Undecided, facts_of
 from mechc.symbolic.functions import clamped
 from mechc.symbolic.parameters import Parameter
 
-MAX_SPLITS = 6
+MAX_SPLITS = 6  # signs that formulas may depend on: each may double the cases, 64 then
 Arms = tuple[tuple[Expr, Boolean], ...]
 
 

@@ -309,7 +309,7 @@ _LATTICE_RULES: dict[Rule, str] = {
 }
 
 
-ORDER = 4
+ORDER = 4  # of the highest cumulant
 
 
 def cumulants_of(cgf: Entry, z: Symbol) -> Entry:

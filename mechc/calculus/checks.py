@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mechc.symbolic.parameters import Parameter
 
 
-_DIGITS = 60
-_TOLERANCE = mpmath.mpf(10) ** -20
+_DIGITS = 60  # of mpmath, 20 of which have to be right
+_TOLERANCE = mpmath.mpf(10) ** -20  # relative
 _MOMENT_TOLERANCE = 1e-7  # of the quadrature that closed moments are compared with
 _PLACES = (0.437, 0.71), (0.861, -0.39)  # in the strip: share, imaginary part, of either sign
 _FRACTIONS = ("0.07182", "0.3141592", "0.618034", "0.9314718")

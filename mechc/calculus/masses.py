@@ -22,9 +22,9 @@ from mechc.symbolic import evaluate, quadrature
 from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.parameters import Parameter
 
-VECTORS = 4
-TRIED = 64
-TOLERANCE = 1e-9
+VECTORS = 4  # parameter vectors at which the masses of a case are summed
+TRIED = 64  # vectors among which those of a case are looked for
+TOLERANCE = 1e-9  # of a mass that has to be one
 FARTHEST = 1e300  # an output next to the largest doubles
 
 

@@ -29,7 +29,7 @@ from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
 from mechc.symbolic.rewrite import MAX_DEGREE, degree, factored, rational_in
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
-MAX_TERMS = 200
+MAX_TERMS = 200  # that a density is taken apart into
 
 
 @dataclass(frozen=True)

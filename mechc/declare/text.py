@@ -27,12 +27,12 @@ from mechc.protocol import Measure, ParameterInfo
 from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import ParameterSymbol, integer, parameter, positive, real
 
-MAX_LENGTH = 4000
-MAX_DEPTH = 60
-MAX_DIGITS = 60
-MAX_EXPONENT = 400
-MAX_POWER = 100
-MAX_ARGUMENT = 1000
+MAX_LENGTH = 4000  # characters of a formula
+MAX_DEPTH = 60  # of expressions inside one another
+MAX_DIGITS = 60  # characters of a number, more than the 50 digits that checks are made with
+MAX_EXPONENT = 400  # of ten in a number; doubles end at 308
+MAX_POWER = 100  # that a formula raises to
+MAX_ARGUMENT = 1000  # of functions that grow faster than powers
 MAX_CALLS = 2_000_000  # of functions, about two seconds; ordinary formulas take thousands
 MAX_BITS = 12_000
 """Numbers that a formula leads to, such as factorial(1000), which has 8530; Python prints 14284."""

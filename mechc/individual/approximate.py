@@ -30,9 +30,9 @@ from mechc.individual.storage import TakesTurns, in_turn
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
-CELLS = 12
+CELLS = 12  # that the range of epsilon is divided into
 _RTOL = 1e-2  # of the profiles: the cells cost more than that
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # relative, of a profile
 _SQRT2 = np.sqrt(2.0)
 _SMALLEST, _LARGEST = 1e-6, 1e4  # mu that is looked for
 _TINY = 1e-305  # an upper bound never underflows to zero

@@ -40,7 +40,7 @@ from mechc.protocol import Floats
 Words = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-_BITS = 62
+_BITS = 62  # of a scaled number, whose square fits two words
 _FRACTION, _WORD = 2.0**_BITS, 2.0**64
 # outside this range the power of two that scales the budget would leave float64
 _SMALLEST, _LARGEST = 1e-150, 1e150

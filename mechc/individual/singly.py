@@ -40,7 +40,7 @@ from mechc.protocol import Floats
 FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
 WORK = 4e9  # units of `numeric.allowance` for everybody who is composed in one question: .7 minutes
-POINTS = 1 << 17
+POINTS = 1 << 17  # of a mesh, 1 MB
 LAW = 3e5  # of them for the law of a distinct step, which is not counted otherwise
 
 Counts = Sequence[tuple[float, int]]  # parameters of steps, and how often each was taken

@@ -31,7 +31,7 @@ from mechc.kernel.root_finder import solver_text
 from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, refusal
 from mechc.protocol import PROTOCOL, Measure
 
-WIDTH = 96
+WIDTH = 96  # characters of an emitted line
 LAW = "\ndef edgeworth_terms("
 CHECKS = "# theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;"
 SCALAR = "float64(float64, float64[::1])"

@@ -36,7 +36,7 @@ SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
-MAX_LATTICE = 2**22
+MAX_LATTICE = 2**22  # integers listed of a branch: 32 MB a column
 FARTHEST = 2.0**52  # of integers around which others are doubles too
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
 # integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known

@@ -41,7 +41,8 @@ from mechc.protocol import Floats
 Mask = NDArray[np.bool_]
 
 HALVINGS = 200
-SECTIONS, MOST_EXTREMA = 120, 1000
+SECTIONS = 120  # golden ones, to 1e-25 of a bracket: no two doubles are left in it
+MOST_EXTREMA = 1000  # turns of a loss; more are its rounding
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
 SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
 GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0

@@ -28,7 +28,7 @@ from mechc.symbolic.signs import decide, weak_sign, without_exponentials
 SWITCHES = (sp.Abs, sp.sign, sp.Max, sp.Min, sp.Heaviside, Relational)
 ROUGH = (sp.floor, sp.ceiling, sp.frac, sp.Mod, sp.DiracDelta, sp.KroneckerDelta,
          sp.re, sp.im, sp.arg)  # fmt: skip
-LIMIT = 400
+LIMIT = 400  # pieces of an expression, done and waiting
 
 
 class Stretch(NamedTuple):

@@ -13,7 +13,7 @@ from mechc.protocol import Floats
 Function = Callable[[Floats], Floats]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_BLOCK = 1 << 14
+_BLOCK = 1 << 14  # integers summed at once, 128 kB
 # a mass below this at distance 16384 belongs to a tail that adds up to nothing
 _NEGLIGIBLE = 1e-40
 # a variable x = e^t is followed from e^-90 to e^150: x^4 still fits a double, and a tail that

@@ -278,7 +278,7 @@ def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None
     return tuple(sp.factor(c) for c in reversed(poly.all_coeffs()))
 
 
-MAX_DEGREE = 40
+MAX_DEGREE = 40  # of a polynomial that is factored
 MOST_FACTORED = 300
 """Monomials; no sign or root is known to need those of more, which take seconds to be found."""
 EASY = 5

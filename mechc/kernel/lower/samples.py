@@ -29,10 +29,11 @@ from mechc.symbolic.evaluate import evaluate, holds, typical_values
 from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
 
-DIGITS = 50
+DIGITS = 50  # of reference values
 ROUGH = 20  # digits for choosing points
 NEGLIGIBLE = -1e4  # summands below exp(NEGLIGIBLE) of the largest are left out
 DEEPEST = -700.0  # points where both densities are below exp(DEEPEST) are of no interest
+# irrational, lest a form is right by luck
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
 BESIDE = 1.7e-5  # how far outputs beside a finite end are from it, in widths of the density
 REMOTE = (31.0, 1.1e3, 1e5)
@@ -262,7 +263,7 @@ def moved(
     return found
 
 
-VECTORS = 2
+VECTORS = 2  # parameter vectors of the checks that a kernel carries
 
 
 def checks(calculus: Calculus, inverse_of: dict[int, int]) -> tuple[Check, ...]:

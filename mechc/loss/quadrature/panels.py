@@ -95,9 +95,9 @@ SIDES = np.array([[-1.0], [1.0]])
 NONE = np.empty(0)
 CLEAR = 64.0 * FINEST  # share of an end that distances from it are at least: they are rounded
 COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
-CLIMB = np.linspace(0.0, 1.0, 17)
+CLIMB = np.linspace(0.0, 1.0, 17)  # places in a bracket, which is an eighth as wide then
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
-CLIMBS = 24
+CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
 @SILENT  # a place that is none is no number
