@@ -183,7 +183,8 @@ STRATEGIES = (  # in order
     Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
     Strategy("pld", WIDE, lambda f: not f.tables),
-    Strategy("contour", WIDE, lambda f: (f.light or f.atomic) and not f.few),
+    # beside atoms of several steps that costs more than it gains
+    Strategy("contour", WIDE, lambda f: (f.light or (f.atomic and f.distinct == 1)) and not f.few),
 )
 
 
