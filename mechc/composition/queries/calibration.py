@@ -474,8 +474,8 @@ def straddle(profile: Profile, info: ParameterInfo, name: str) -> tuple[float, f
         # with both bad the way leads past the better one, with both good past the worse one
         upward = at_hi < at_lo if at_lo > 0 else at_hi > at_lo
         either = at_lo == at_hi
-        down = wider[0] != lo and (either or not upward)
-        up = wider[1] != hi and (either or upward)
+        down = wider[0] != lo and (either or not upward or wider[1] == hi)
+        up = wider[1] != hi and (either or upward or wider[0] == lo)
         if not (down or up) or same == PLATEAU[0]:
             break
         before = max(at_lo, at_hi)
