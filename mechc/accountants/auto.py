@@ -231,7 +231,7 @@ class Auto(registry.Accountant):
             try:
                 found = way(epsilon, rtol, aim)
                 answer = found if answer is None else _meet(answer, found)
-                if not (self._endless and float(answer.upper) < -bounds.MARGIN):
+                if not (self._endless and float(answer.upper) < -bounds.margin(self._steps)):
                     break  # else delta is below what may have been revealed
             except (UnsupportedError, NumericError) as error:
                 refused = str(error)

@@ -147,7 +147,9 @@ def log_lower(steps: Sequence[Step], epsilon: float) -> float:
     used = [s for s in steps if s.count > 0]
     subsets = [used] if len(used) > 1 else []
     subsets += [[s] for s in used] + [[Step(s.loss, 1)] for s in used if s.count > 1]
-    return max([rare(steps, epsilon)[0], *(_of_all(subset, epsilon) for subset in subsets)])
+    return max(
+        [log_by_single_steps(steps, epsilon)[0], *(_of_all(subset, epsilon) for subset in subsets)]
+    )
 
 
 def _of_all(steps: Sequence[Step], epsilon: float) -> float:
@@ -161,7 +163,7 @@ SETTINGS = 100  # distinct steps that are looked at one by one
 UNION = -600.0  # log of a sum of probabilities that is that of a union to rounding
 
 
-def rare(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
+def log_by_single_steps(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
     """Return logs of bounds on delta(epsilon) by delta of single steps; -inf and 0: none known."""
     used = [s for s in steps if s.count > 0]
     if not used or len(used) > SETTINGS or not all(is_resolved(s.loss) for s in used):
@@ -211,8 +213,8 @@ def bound(steps: Sequence[Step], epsilon: float) -> Bound:
 
 
 def by_single_steps(steps: Sequence[Step], epsilon: float) -> Bound:
-    """Return the bounds of `rare`."""
-    lower, upper = rare(steps, epsilon)
+    """Return the bounds of `log_by_single_steps`."""
+    lower, upper = log_by_single_steps(steps, epsilon)
     return Bound(lower, upper, upper, "direct", "proven", {"limit": "basic composition"})
 
 
@@ -232,12 +234,12 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
     """Return the log of a proven upper bound on delta(epsilon), 0 where nothing is proved."""
     steps = [s for s in steps if s.count > 0]
     if not (steps and epsilon > 0.0):
-        return rare(steps, epsilon)[1]
+        return log_by_single_steps(steps, epsilon)[1]
     if not all(is_resolved(s.loss) for s in steps):
         each = epsilon / sum(s.count for s in steps)  # some step has a larger loss
         some = [math.log(s.count) + s.loss.log_above(each * (1.0 - 4.0 * U)) for s in steps]
         return min(float(np.logaddexp.reduce(some)) + 1e-12, 0.0)
-    composed, best = ComposedLoss(steps), rare(steps, epsilon)[1]
+    composed, best = ComposedLoss(steps), log_by_single_steps(steps, epsilon)[1]
     try:
         _, mean, variance = map(float, composed.cumulants(0.0, 2))
         resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles
@@ -275,8 +277,12 @@ def lacks_moments(steps: Sequence[Step]) -> bool:
 def bound_for(steps: Sequence[Step], epsilon: float) -> float:
     """The loss beyond which is revealed."""
     count = sum(step.count for step in steps)
-    margin = MARGIN_OF_LISTS if all(step.loss.is_endless for step in steps) else MARGIN
-    return ROUND * math.ceil((max(epsilon, 0.0) + math.log(count) + margin) / ROUND)
+    return ROUND * math.ceil((max(epsilon, 0.0) + math.log(count) + margin(steps)) / ROUND)
+
+
+def margin(steps: Sequence[Step]) -> float:
+    """Nats below one down to which delta is told from what is added."""
+    return MARGIN_OF_LISTS if all(step.loss.is_endless for step in steps) else MARGIN
 
 
 def revealed(steps: Sequence[Step], bound: float) -> tuple[Step, ...]:

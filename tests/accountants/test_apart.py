@@ -124,7 +124,7 @@ def test_rare_losses_without_end_are_bounded_by_single_steps(sigma, epsilon):
     kept = math.exp(count * math.log1p(-rate))
     truth = 1.0 - kept + max(kept - math.exp(epsilon), 0.0)
     steps = [Step(mechc.poisson(mechc.load("gaussian"), rate)(sigma=sigma).loss(), count)]
-    lower, upper = map(math.exp, bounds.rare(steps, epsilon))
+    lower, upper = map(math.exp, bounds.log_by_single_steps(steps, epsilon))
     assert lower <= truth * (1.0 + 1e-12)
     assert upper >= truth * (1.0 - 1e-12)
     assert epsilon < 0.0 or upper - lower < 1e-11
@@ -139,5 +139,5 @@ def test_single_steps_bound_a_composition_of_small_deltas():
         truth = mpmath.log(
             cdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
         )
-    lower, upper = bounds.rare([Step(law, 1), Step(law, 2)], epsilon)
+    lower, upper = bounds.log_by_single_steps([Step(law, 1), Step(law, 2)], epsilon)
     assert lower <= truth <= upper

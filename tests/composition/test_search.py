@@ -219,3 +219,14 @@ def test_a_contour_whose_weight_is_subnormal_is_none():
     for at, sign in ((found.lower * (1 - 1e-12), 1), (found.upper * (1 + 1e-12), -1)):
         log_delta = truth.lattice((0.5 * s - 4) * step, step, masses, count, at)
         assert sign * (log_delta - math.log(delta)) > -1e-9
+
+
+def test_a_search_that_is_used_up_ends_with_what_it_has_proven():
+    """Bounds so wide that no evaluation meets the target: no error, and no side."""
+    curve = epsilon.Curve(lambda e: Bound(-9.0, -5.0, -1.0, "direct", "proven", {}), target=-3.0)
+    for i in range(epsilon.MAX_EVALUATIONS):
+        curve.at(1.0 + i / 1024.0)
+    assert epsilon.certified_side(curve, "upper", 1.0, -1.0) == math.inf
+    assert epsilon.certified_side(curve, "lower", 1.0, -1.0) == 0.0
+    with pytest.raises(NumericError, match="no root"):
+        curve.at(0.5)

@@ -18,7 +18,7 @@ import numpy as np
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
-from mechc.accountants.bounds import log_all_largest, loss_errors, outward, rare
+from mechc.accountants.bounds import log_all_largest, log_by_single_steps, loss_errors, outward
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
@@ -184,7 +184,9 @@ class Evaluation:
         found = []
         for direction, steps in self.steps.items():
             known, shift = self._about_masses(direction), self._loss_shift(direction, epsilon)
-            (_, upper), (lower, _) = rare(steps, epsilon - shift), rare(steps, epsilon + shift)
+            (_, upper), (lower, _) = (
+                log_by_single_steps(steps, at) for at in (epsilon - shift, epsilon + shift)
+            )
             if self.no_lower or not known.is_plain:
                 lower = -math.inf
             error = log_error(known.infinite, known.opposite, epsilon)
