@@ -6,8 +6,10 @@ import math
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
+from sympy import exp
 
 import mechc
+from mechc.declare import additive, count, positive, real
 from mechc.errors import DeclarationError
 
 TARGET = (1.0, 1e-6)
@@ -108,6 +110,34 @@ def test_between_laplace_and_gaussian(laplace, gaussian):
     assert own.values == word.values
 
 
+@pytest.mark.slow
+def test_integer_shapes_are_tried_at_integers():
+    x, scale = real("x"), positive("scale", typical=(0.5, 20))
+    k = count("k", typical=(1, 9))
+    noise = exp(-abs(x) / (k * scale)) / (2 * k * scale)
+    d = positive("d", default=1)
+    made = additive("wide", noise=noise, variable=x, sensitivity=d, parameters=(k, scale, d))
+    found = mechc.optimise(made, over={"k": (2, 5)}, target=TARGET, tolerance=0.5,
+                           minimise=lambda event: (event.parameters["k"] - 4.2) ** 2)  # fmt: skip
+    assert found.values == {"k": 4.0}
+
+
+def test_mechanisms_of_one_name_are_told_apart_by_what_is_bound(laplace):
+    subbotin = mechc.load("subbotin")
+    both = [subbotin.bind(beta=beta) for beta in (2, 1)]
+    found = mechc.tournament(target=TARGET, mechanisms=[*both, laplace, laplace])
+    assert {e.name for e in found} == {"subbotin(beta=2)", "subbotin(beta=1)", "laplace"}
+    assert found["subbotin(beta=1)"].event.parameters["beta"] == 1
+    assert found["laplace"].errors == found.entrants[1].errors
+
+
+@pytest.mark.parametrize("reach", [1e-20, 1e17])
+def test_queries_of_any_size(laplace, reach):
+    found = mechc.tournament(target=TARGET, sensitivity=reach, mechanisms=[laplace]).best
+    unit = mechc.tournament(target=TARGET, mechanisms=[laplace]).best
+    assert found.errors["absolute_error"] == pytest.approx(reach * unit.errors["absolute_error"])
+
+
 def best_beta(**how):
     return mechc.optimise("subbotin", over={"beta": (1, 2)}, target=TARGET, **how)
 
@@ -121,6 +151,8 @@ def best_beta(**how):
         (lambda: mechc.tournament(target=TARGET, rank="varianc"), "rank='varianc'"),
         (lambda: mechc.tournament(target=TARGET, rank=["variance"]), r"rank=\['variance'\]"),
         (lambda: mechc.tournament(target=TARGET, rank={}), "rank={}"),
+        (lambda: best_beta(parameters={"sensitivity": 1}, sensitivity=2), "sensitivity=1 is bound"),
+        (lambda: best_beta(minimise=lambda event: None), r"minimise of subbotin\(.* is None"),
         (lambda: best_beta(minimise=["variance"]), r"minimise=\['variance'\]"),
         (lambda: best_beta(tolerance="tight"), "tolerance='tight'"),
         (lambda: best_beta(tolerance=[1e-3]), "tolerance="),

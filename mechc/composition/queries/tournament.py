@@ -15,8 +15,10 @@ import html
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from mechc.composition.queries.noise import Noise
 from mechc.errors import (
     DeclarationError,
     MechcError,
+    NumericError,
     UnsupportedError,
     as_named,
     check_one_of,
@@ -57,6 +60,7 @@ ERRORS: dict[str, Callable[[Noise], float]] = {
 }
 """The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
 STRETCH = ParameterInfo("stretch", 0.0, math.inf, True, True, False, None, (0.5, 8.0))
+"""How much wider than at the usual parameters, times the distance that the query moves."""
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
@@ -68,7 +72,7 @@ class Entrant(Recorded):
     """One mechanism at the guarantee.
 
     Attributes:
-        name: of the mechanism.
+        name: of the mechanism, with what was bound where several have one name.
         event: one release with its parameters; None if there is none.
         errors: by the names of `ERRORS`.
         bound: proven bounds on delta of all releases; None without an event.
@@ -123,8 +127,8 @@ class Tournament(Recorded):
         return iter(self.entrants)
 
     def __getitem__(self, name: str) -> Entrant:
-        """Return the entrant of a name."""
-        known = {entrant.name: entrant for entrant in self.entrants}
+        """Return the entrant of a name, of several the best."""
+        known = {entrant.name: entrant for entrant in reversed(self.entrants)}
         check_one_of("name", name, known, "tournament")
         return known[name]
 
@@ -215,7 +219,8 @@ def tournament(
         sampling: every release is on a Poisson sample at this rate.
         mechanisms: names, paths, declarations or mechanisms; by default every mechanism that can
             be named (files in MECHC_PATH among them) and is declared as additive noise.
-        sensitivity: how far the query moves, > 0; on a lattice an integer.
+        sensitivity: how far the query moves, > 0; on a lattice an integer. Where a mechanism has
+            it bound, the same.
         rank: one of `ERRORS`.
         progress: called with the name of each mechanism as it begins.
 
@@ -228,13 +233,16 @@ def tournament(
         raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
     given = available() if mechanisms is None else mechanisms
     known = [load(what) for what in listed("tournament: mechanisms", given, "a list of them")]
-    entrants = []
+    names, entrants = Counter(mechanism.name for mechanism in known), []
     for mechanism in known:
         if mechanisms is None and not _is_additive(mechanism):
             continue
+        name = mechanism.name
+        if names[name] > 1 and mechanism.bound:
+            name += f"({', '.join(f'{k}={v:g}' for k, v in mechanism.bound.items())})"
         if progress is not None:
-            progress(mechanism.name)
-        entrants.append(_enter(mechanism, setting))
+            progress(name)
+        entrants.append(_enter(name, mechanism, setting))
     entrants.sort(key=lambda e: (e.event is None, e.errors.get(rank, math.inf)))
     if not entrants:
         raise DeclarationError("tournament: mechanisms=[] (expected at least one)")
@@ -305,7 +313,8 @@ def optimise(
 
     Args:
         mechanism: a mechanism, or what `mechc.load` takes.
-        over: shape parameters and the ranges in which to look, such as {"beta": (1, 4)}.
+        over: shape parameters and the ranges in which to look, such as {"beta": (1, 4)}; of integer
+            parameters only integers are tried.
         minimise: "variance", one of `tournament.ERRORS`, or a function of the event of one release.
         target: (epsilon, delta) for all releases together.
         count: number of releases.
@@ -327,18 +336,20 @@ def optimise(
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
     tried: dict[tuple[float, ...], float] = {}
+    whole = {info.name for info in kept.parameters if info.integer}
     why = ", the error is no number or infinite"
 
     def at(place: Any) -> float:
         nonlocal why
-        shape = tuple(float(v) for v in np.ravel(place))
+        named = zip(names, np.ravel(place), strict=True)
+        shape = tuple(float(np.rint(v) if name in whole else v) for name, v in named)
         if shape not in tried:
             bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
             try:
                 found[shape] = setting.least_noise(bound_to)
-                size = float(error(found[shape][0]))
+                size = error(found[shape][0])
                 tried[shape] = size if math.isfinite(size) else math.inf
-            except UnsupportedError as refusal:
+            except (UnsupportedError, NumericError) as refusal:
                 why, tried[shape] = f": {refusal}", math.inf
         return tried[shape]
 
@@ -424,12 +435,18 @@ class Setting:
         if not moved:
             raise UnsupportedError(f"{mechanism.name}: its sensitivity is no parameter of its own")
         given = {moved: self.sensitivity, **mechanism.bound}
+        if given[moved] != self.sensitivity:
+            raise DeclarationError(
+                f"{mechanism.name}: {moved}={given[moved]:g} is bound, where the query moves by "
+                f"sensitivity={self.sensitivity:g} (expected it open, or the same)"
+            )
         start = {info.name: given.get(info.name, info.usual) for info in mechanism.parameters}
         free = [info for info in mechanism.parameters if info.name not in given]
         whole = Mechanism(mechanism.origin, mechanism.transforms)
         powers = _stretch(whole, start, [info.name for info in free])
         if powers is not None:
-            return STRETCH, lambda factor: whole(**_stretched(start, powers, factor))
+            reach = self.sensitivity
+            return STRETCH, lambda factor: whole(**_stretched(start, powers, factor * reach))
         if not free:
             raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
 
@@ -449,15 +466,15 @@ def _is_additive(mechanism: Mechanism) -> bool:
         return False
 
 
-def _enter(mechanism: Mechanism, setting: Setting) -> Entrant:
+def _enter(name: str, mechanism: Mechanism, setting: Setting) -> Entrant:
     start = time.perf_counter()
     try:
         event, bound = setting.least_noise(mechanism)
         noise = event.noise
         errors = {word: error(noise) for word, error in ERRORS.items()}
     except MechcError as why:
-        return Entrant(mechanism.name, None, {}, None, time.perf_counter() - start, str(why))
-    return Entrant(mechanism.name, event, errors, bound, time.perf_counter() - start)
+        return Entrant(name, None, {}, None, time.perf_counter() - start, str(why))
+    return Entrant(name, event, errors, bound, time.perf_counter() - start)
 
 
 def _stretched(
@@ -495,7 +512,7 @@ def _stretch(
 
 def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]:
     if callable(minimise):
-        return minimise
+        return partial(_asked, minimise)
     if not isinstance(minimise, str) or minimise not in ("variance", *ERRORS):
         raise DeclarationError(
             f"optimise: minimise={minimise!r} is not known{suggestion(str(minimise), ERRORS)} "
@@ -503,6 +520,17 @@ def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]
         )
     word, power = ("standard_deviation", 2) if minimise == "variance" else (minimise, 1)
     return lambda event: ERRORS[word](event.noise) ** power
+
+
+def _asked(minimise: Callable[[Event], float], event: Event) -> float:
+    """The error that a function of the user finds, which has to be a number."""
+    found = minimise(event)
+    try:
+        return float(found)
+    except (TypeError, ValueError, OverflowError):
+        raise DeclarationError(
+            f"optimise: minimise of {event} is {found!r} (expected a number)"
+        ) from None
 
 
 def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
