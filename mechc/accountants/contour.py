@@ -65,6 +65,7 @@ PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this i
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FITS = 4  # refinements of a smoothed payoff
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
+NONE = math.log(EPS) - 1.0  # share of delta that changes no digit
 LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
 ROUNDED = 1e-9  # blocks that rounding may add to a division
 CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
@@ -88,11 +89,14 @@ class Side(Columns):
         self.log_q = sum(s.count * s.loss.log_covered for s in steps)
 
     def finite(
-        self, epsilon: float, whole: Callable[[Answer], Logs] | None = None
+        self,
+        epsilon: float,
+        whole: Callable[[Answer], Logs] | None = None,
+        rest: float = -math.inf,
     ) -> tuple[Contour | Blurred | Jumps | None, Answer]:
         """H(epsilon) = E_P[(1 - exp(epsilon - L))_+; L finite]; and the contour that answered.
 
-        `whole` makes log delta of it, of which H may be a small part.
+        `whole` makes log delta of it, of which H may be a small part beside `rest`, a log.
         """
         if self._highest <= epsilon or not math.isfinite(self._log_mass):
             why = "epsilon is at or beyond the largest finite loss"
@@ -110,6 +114,8 @@ class Side(Columns):
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:
+            if rest > -math.inf and self.is_below(epsilon, rest + NONE):
+                return None, self._chernoff(epsilon, "finite losses are negligible")
             return self._fresh(epsilon)
         except NumericError as error:
             return None, self._chernoff(epsilon, str(error))
@@ -370,7 +376,7 @@ class ContourAccountant(Accountant):
             sides = (shift + v for v in (part.lower, part.estimate, part.upper))
             return with_infinite(base, sides)
 
-        _, a = side.finite(abs(epsilon), whole)
+        _, a = side.finite(abs(epsilon), whole, base - shift)
         lower, estimate, upper = whole(a)
         return Bound(lower, estimate, upper, self.method, "proven", dict(a.detail))
 
