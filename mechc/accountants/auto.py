@@ -14,7 +14,7 @@ a small one: it is soon there, or a mesh is. A search for epsilon is content wit
 side of the delta that it looks for.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
-that have them before (`bounds.revealed`).
+that have them before (`bounds.heavy_tails`).
 
 What a refused request is answered with: the method, the reason, and the methods that can.
 """
@@ -29,7 +29,7 @@ import numpy as np
 
 from mechc.accountants import bounds, registry
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import lacks_moments
+from mechc.accountants.bounds import heavy_tails
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct
 from mechc.accountants.sparse import STEPS
@@ -73,7 +73,7 @@ def able(steps: Sequence[Step]) -> tuple[str, ...]:
     count = sum(step.count for step in steps)
     listed = enumerable(steps)
     tilted = all(step.loss.strip[1] > 0.0 for step in steps)
-    few = count == 1 or (count <= MAX_STEPS and not lacks_moments(steps))
+    few = count == 1 or (count <= MAX_STEPS and not heavy_tails.lacks_moments(steps))
     can = {
         "auto": True, "contour": tilted, "direct": listed or few,
         "lattice": tilted and common_lattice(steps) is not None, "pld": tilted and count <= MESHED,
@@ -205,7 +205,7 @@ class Auto(registry.Accountant):
         # branches need none
         self._ways = [self._first, self._by_revealing]
         self._endless = self._facts.total > 1 and any(step.loss.is_endless for step in steps)
-        if lacks_moments(steps) or self._endless:
+        if heavy_tails.lacks_moments(steps) or self._endless:
             self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
         elif all(step.loss.has_moments for step in steps):
             self._ways = self._ways[:1]
@@ -231,7 +231,7 @@ class Auto(registry.Accountant):
             try:
                 found = way(epsilon, rtol, aim)
                 answer = found if answer is None else _meet(answer, found)
-                if not (self._endless and float(answer.upper) < -bounds.margin(self._steps)):
+                if not (self._endless and float(answer.upper) < -heavy_tails.margin(self._steps)):
                     break  # else delta is below what may have been revealed
             except (UnsupportedError, NumericError) as error:
                 refused = str(error)
@@ -252,12 +252,12 @@ class Auto(registry.Accountant):
 
     def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""
-        bound = bounds.bound_for(self._steps, epsilon)
+        bound = heavy_tails.bound_for(self._steps, epsilon)
         if bound not in self._revealed:
-            self._revealed[bound] = Auto(bounds.revealed(self._steps, bound), self._rtol)
+            self._revealed[bound] = Auto(heavy_tails.revealed(self._steps, bound), self._rtol)
         revealed = self._revealed[bound]
         answer = revealed._first(epsilon, rtol, aim)
-        return bounds.corrected(answer, revealed._steps, epsilon, bound)
+        return heavy_tails.corrected(answer, revealed._steps, epsilon, bound)
 
     def epsilon(self, log_delta: float, near: float) -> Bound | None:
         """Return epsilon where delta is the target, by the first method.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError, public
+from mechc.numeric.logs import log_add, log_subtract
 
 SMALL_SHOWN = 1e-4  # numbers that are shown by their power of ten
 MOST_ROWS = 50  # of the table of a notebook
@@ -339,3 +340,15 @@ def _known(values: tuple[Any, ...]) -> list[float]:
 def _rank(bound: Bound) -> float:
     """Key that orders two answers by how bad they are: estimate, else what there is."""
     return next(iter(_known((bound.estimate, bound.upper, bound.lower))), -math.inf)
+
+
+def outward(answer: Bound, log_moved: float) -> Bound:
+    """Move both sides of a bound on log delta by an error of delta, given by its log."""
+    if log_moved == -math.inf:
+        return answer
+    lower, upper = float(answer.lower), float(answer.upper)
+    if not math.isnan(lower):
+        lower = log_subtract(lower, log_moved)
+    if not math.isnan(upper):
+        upper = min(log_add(upper, log_moved), 0.0)
+    return replace(answer, lower=lower, upper=upper)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import log_all_largest
+from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.recursion import Recursion

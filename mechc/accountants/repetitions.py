@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants import bounded_losses, bounds, recursion
+from mechc.accountants import bounded_losses, recursion
+from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.contour import Side
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.columns import Columns, Saddle, targets
@@ -188,9 +189,7 @@ class Sweep(Columns):
         nothing = np.full((3, counts.size), np.nan)
         if not isinstance(self._payoff, Lattice):
             return nothing
-        log_mass, mass_error, below_top = bounds.log_all_largest(
-            self._steps, 0.5 * self._payoff.step
-        )
+        log_mass, mass_error, below_top = log_all_largest(self._steps, 0.5 * self._payoff.step)
         if log_mass == -math.inf:
             return nothing
         top = counts * sum(s.count * s.loss.support[1] for s in self._steps)

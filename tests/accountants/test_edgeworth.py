@@ -14,14 +14,13 @@ from sympy.utilities.iterables import partitions
 import mechc
 from mechc.accountants.classical import saddlepoint
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-from mechc.accountants.classical.normal_errors import (
+from mechc.accountants.classical.edgeworth_errors import (
     Standardised,
-    hermite_coefficients,
-    hermite_values,
     identical_bound,
     independent_bound,
     standardised_moments,
 )
+from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
-from mechc.accountants.bounds import loss_errors
+from mechc.accountants.bounds.point_masses import loss_errors
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.contours.trapezoid import Smooth

@@ -17,8 +17,9 @@ import numpy as np
 
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
-from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
-from mechc.accountants.bounds import log_all_largest, log_by_single_steps, loss_errors, outward
+from mechc.accountants.bound import ESTIMATED, Bound, Place, outward, worse
+from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
+from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
