@@ -34,14 +34,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from mechc.adjacency import Claim
 
-PROTOCOL = 2
+PROTOCOL = 2  # version of the interface below; kernels of others are made again
 
-INCREASING = 1
-DECREASING = -1
-PLATEAU = 0
-P_ONLY = 2
-Q_ONLY = 3
-UNSPLIT = 4
+# kinds of a branch
+INCREASING, DECREASING, PLATEAU, P_ONLY, Q_ONLY, UNSPLIT = 1, -1, 0, 2, 3, 4
 
 TAG = "tag"
 """Key of CAPABILITIES: the last parameter is an index that the output also tells."""

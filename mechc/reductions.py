@@ -17,12 +17,11 @@ from mechc.composition import allocation, inputs
 from mechc.composition.events import Composition, Event, as_event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
-from mechc.composition.operations import group, poisson, subset_of_groups
+from mechc.composition.operations import UNLIKELY, group, poisson, subset_of_groups
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
 
-UNLIKELY = 1e-16  # share of what is not listed, and taken to reveal everything
 PATTERNS = ("single", "every", "apart")
 SPACED = PATTERNS[1:]
 DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poisson")

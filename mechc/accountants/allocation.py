@@ -40,7 +40,7 @@ from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.numeric.logs import log_add, log_mean, log_subtract
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply
@@ -362,7 +362,8 @@ class Epoch:
         off = 8.0 * EPS * (1.0 + c)
         with np.errstate(divide="ignore", invalid="ignore"):
             # P(q = 0) + E_Q[(W - c)_+] = 1 - c + E_Q[(c - W)_+]
-            value = np.exp(np.minimum(self.ratio.put(c, math.exp(at)), 700.0)) + (1.0 - c)[:, None]
+            put = np.minimum(self.ratio.put(c, math.exp(at)), MOST_LOG)
+            value = np.exp(put) + (1.0 - c)[:, None]
             value[:, 0] -= off
             value[:, 2] += off
             out: Floats = np.log(np.maximum(value, 0.0))
@@ -455,7 +456,7 @@ def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:
         epsilon: where the answer is for, of which contours lose digits.
     """
     width = upper - lower
-    fine = FINE * math.exp(min(max(epsilon, 0.0), 700.0))
+    fine = FINE * math.exp(min(max(epsilon, 0.0), MOST_LOG))
     return width <= WIDE or (width <= ROUGH and math.exp(upper) * -math.expm1(-width) <= fine)
 
 

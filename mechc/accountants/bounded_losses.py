@@ -35,7 +35,7 @@ from mechc.errors import NumericError
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.logs import log_peak
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 TURNS = 60  # of a root search in one cell
@@ -43,7 +43,6 @@ CELL_FOUND = 1e-15  # of a cell, at which bisection ends
 RELATIVE = 3e-5  # error of a level that counts as relative, in units of the widest
 ROOT = 1e-13  # relative error of a value where it is solved for
 SLACK = 1.01  # for products of small errors
-GONE = -700.0  # log of what is nothing beside one
 NO_FLOOR = -1e300  # log of no floor
 HALF = 0.5  # nats by which a floor may change between an epsilon and its lower bound
 FIRST, PATIENCE = 64, 8  # levels after which so many failures in a row end a run
@@ -125,7 +124,7 @@ def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ig
                 most[j] = max(most[j], log_error + tilts[0, j] * right)
     for j in range(floors.size):
         high, low = max(floors[j], most[j]), min(floors[j], most[j])
-        floors[j] = high + math.log1p(math.exp(max(low - high, GONE)))
+        floors[j] = high + math.log1p(math.exp(max(low - high, -MOST_LOG)))
     return worst
 
 

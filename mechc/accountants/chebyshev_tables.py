@@ -26,6 +26,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, halved, losses
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats
 
 DEGREE = 16  # Chebyshev coefficients of one panel of the functions acted on
@@ -178,11 +179,10 @@ RESOLVED = 1e-14  # top coefficients of the tilted density, as a share of its le
 STEEPEST = 1e3  # ratio of largest to least density in a panel
 ACCEPTED = 5e-11  # relative error of a panel's density; where it is larger it counts as misplaced
 MAX_PANELS = 4_000  # of the density, both sides of its cuts
-LARGEST_DENSITY = 700.0  # log of a tilted density's largest value
 
 # values at the Gauss nodes -> Chebyshev coefficients
 _TO_CHEBYSHEV = np.ascontiguousarray(np.linalg.inv(chebyshev.chebvander(NODES, ORDER - 1)))
-_ENDS = chebyshev.chebvander(np.array([-1.0, 1.0]), ORDER - 1)
+_ENDS = chebyshev.chebvander(np.array([-1.0, 1.0]), ORDER - 1)  # coefficients -> values there
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +303,7 @@ def _resolve(
         log_f[bad], loss[bad] = -np.inf, 0.0
         loss = sign * loss.reshape(-1, ORDER)
         log_weight = log_f.reshape(-1, ORDER) + tilt * loss - log_mgf
-        if not log_weight.max() < LARGEST_DENSITY:
+        if not log_weight.max() < MOST_LOG:
             raise NumericError(f"{source.label}: rounding is all of the law tilted by {tilt:g}")
         weight = np.exp(log_weight) * half[:, None]
         c_loss, c_weight = loss @ _TO_CHEBYSHEV.T, weight @ _TO_CHEBYSHEV.T

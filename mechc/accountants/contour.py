@@ -30,13 +30,13 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.registry import Accountant
+from mechc.accountants.registry import ALIKE, Accountant
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.numeric.logs import log1mexp, log_add
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
@@ -48,7 +48,6 @@ PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 BEFORE, JUMPS = 0.99, 1e3  # share of a saddle point, and factor by which curvature grows from there
 KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
-ALIKE = 1.2  # times its first width that an answer may be wide
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 BLURRED = 300_000_000  # the same for a smoothed payoff
@@ -404,7 +403,7 @@ class ContourAccountant(Accountant):
 
         It is 1 - exp(epsilon) (1 - delta(-epsilon)), of which most digits cancel.
         """
-        least, size = 0.0, math.exp(min(epsilon, 700.0))
+        least, size = 0.0, math.exp(min(epsilon, MOST_LOG))
         for known, _ in self._forward.contours:
             if type(known) is not Contour or not isinstance(known.payoff, Smooth):
                 continue

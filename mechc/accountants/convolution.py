@@ -37,7 +37,7 @@ from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import MAX_WORK, allowed, spend
 from mechc.numeric.logs import log_add, log_of
 from mechc.numeric.roots import switch
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 PART, LAWS = 0.012, 50.0  # of the work allowed, for one composition, and once more for so many laws
@@ -94,7 +94,7 @@ class Sum:
         """Masses on the mesh under P and Q."""
         points = self.lowest + self.step * np.arange(self.mass.size)
         # what has less than exp(-700) of P is there from above alone, where Q may have too little
-        return float(self.mass.sum()), dot(self.mass, np.exp(np.minimum(-points, 700.0)))
+        return float(self.mass.sum()), dot(self.mass, np.exp(np.minimum(-points, MOST_LOG)))
 
     def __mul__(self, other: Sum) -> Sum:
         """The law of the sum of both."""
@@ -149,7 +149,7 @@ class Sum:
         """Bound the same from below."""
         epsilon += self.slack
         exponent, far = epsilon + self.relative + self.slack + 16.0 * U, 0.0
-        if exponent < 700.0:
+        if exponent < MOST_LOG:
             far = self.far_p * math.exp(-self.relative) - math.exp(exponent) * self.far_q
         value = (self.payoff(epsilon) - LEAST_MASS * self.mass.size) * math.exp(-self.relative)
         return value * (1.0 - self.mass.size * U) + max(far, 0.0)
@@ -244,7 +244,7 @@ class Nodes:
         mass = np.concatenate([k * np.exp(each[1]) for k, each in zip(counts, nodes, strict=True)])
         order = np.argsort(-loss)
         self.loss, mass = loss[order], mass[order]
-        under_q = mass * np.exp(np.minimum(-self.loss, 700.0))
+        under_q = mass * np.exp(np.minimum(-self.loss, MOST_LOG))
         near = np.clip(self.loss, -LARGEST_LOSS, LARGEST_LOSS)
         kinds = mass, under_q, mass * near, mass * near**2
         self._sums = [np.append(0.0, np.cumsum(kind)) for kind in kinds]
@@ -252,12 +252,12 @@ class Nodes:
     def log_single(self, epsilon: float) -> float:
         """Log of the share of delta of one loss above epsilon."""
         at = int(np.searchsorted(-self.loss, -epsilon))
-        single = self._sums[0][at] - math.exp(min(epsilon, 700.0)) * self._sums[1][at]
+        single = self._sums[0][at] - math.exp(min(epsilon, MOST_LOG)) * self._sums[1][at]
         return log_of(single)
 
     def reach(self, epsilon: float) -> float:
         """Distance from epsilon at which a larger loss is rare beside those that count."""
-        rare = RARE * math.exp(max(self.log_single(epsilon), -700.0))
+        rare = RARE * math.exp(max(self.log_single(epsilon), -MOST_LOG))
         at = min(int(np.searchsorted(self._sums[0], rare)), self.loss.size - 1)
         return max(float(self.loss[at]) - epsilon, 0.0)
 
@@ -279,7 +279,7 @@ class Nodes:
             known = max(self.log_single(at), log_of(normal))
             return known > log_delta
 
-        return switch(exceeds, 1e-3, 0.0, 700.0, TURNS)[1]
+        return switch(exceeds, 1e-3, 0.0, MOST_LOG, TURNS)[1]
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:

@@ -17,14 +17,14 @@ from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.recursion import Recursion
-from mechc.accountants.registry import Accountant
+from mechc.accountants.registry import ALIKE, KEPT, Accountant
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.moments import dot, log_total
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log1mexp, log_add
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 Logs = tuple[float, float, float]
@@ -33,13 +33,11 @@ MAX_ATOMS = 3_000_000  # composed losses that are listed
 MAX_SHARES = 20_000_000  # the same times the draws or the atoms of one step, whichever are fewer
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 LISTED = 10.0  # work for one composed atom
-KEPT = 4  # recursions remembered for other epsilons
 CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
 NEAR_TOP = 1e-7  # where that is the way out if the recursion fails
 FARTHEST_BACK = 1e-2  # relative step back from an epsilon above which no node lies
 LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers, ...
-ALIKE = 1.2  # ... or times its own first error, where that is larger: another would be as wide
 CLOSE_EPSILONS = 1e-3  # relative distance of epsilons at which that is so, however wide
 
 
@@ -158,7 +156,7 @@ class DirectAccountant(Accountant):
         value = log_total(terms)
         share = np.exp(terms - value)
         apart = log_mass[near] - np.maximum(gap[near], 0.0) - value
-        shaky = np.exp(np.minimum(apart, 700.0)) * rounding[near]
+        shaky = np.exp(np.minimum(apart, MOST_LOG)) * rounding[near]
         error = dot(share, noise[up]) + 16.0 * EPS + float(shaky.sum())
         return self._around(value, error)
 

@@ -40,7 +40,7 @@ from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition
 from mechc.accountants.fft import TiltedSum, distinct
-from mechc.accountants.registry import Accountant
+from mechc.accountants.registry import ALIKE, KEPT, Accountant
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
@@ -58,14 +58,12 @@ _LONGEST = 4  # largest grid of one step, in periods, where that is a matter of 
 _USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
 _LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
-_KEPT = 4  # compositions remembered for other epsilons
 _LEAP = 20.0  # nats by which a guess of delta falls at most, from one composition to the next
 _GUESSES = 6  # windows tried, each for a better guess of delta
 _ABOVE, _BELOW = 1.0 / 12.0, 1.0 / 15.0  # errors of the laws, per step and h^2 t (t + 1)
 _LARGEST = 60.0  # epsilon up to which steps are convolved without a tilt: no overflow
 _HOPELESS = 1.0  # width in log delta from which on finer meshes are a long way off
 _ENOUGH = 1e-2  # width that another way need not beat
-_ALIKE = 1.2  # times the width at its own epsilon, at which a composition serves another one
 _PART, _POINT = 0.2, 100.0  # of the work allowed, for one mesh, and of a mesh point of one law
 _COARSE = 1.0  # largest predicted log(upper / lower) worth computing
 
@@ -123,7 +121,7 @@ class PldAccountant(Accountant):
         if known is not None:
             return known
         # perhaps with less work left than those before it had
-        self._kept = [self._made(epsilon), *self._kept[: _KEPT - 1]]
+        self._kept = [self._made(epsilon), *self._kept[: KEPT - 1]]
         return _narrowest([pair.bound(epsilon) for pair in self._kept])
 
     def at_hand(self, epsilon: float) -> Bound | None:
@@ -137,7 +135,7 @@ class PldAccountant(Accountant):
             width = float(answers[-1].width)
             if width <= self._rtol:
                 return answers[-1]
-            serve |= width <= _ALIKE * pair.width < math.inf
+            serve |= width <= ALIKE * pair.width < math.inf
         return _narrowest(answers) if serve else None
 
     def _made(self, epsilon: float) -> _Pair | Composition:

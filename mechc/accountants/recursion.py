@@ -68,15 +68,16 @@ PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated 
 SHARED = 7  # repetitions from which a step's panels are shared: fewer are soon gone through alone
 MARGIN = 1e-3  # in units of 1 / tilt
 FIRST_PANELS = 6  # of a level
-TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])
+TILTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0])  # asked for, as shares of t
 BEYOND = 8  # tilts above t
 
 
+# of a piecewise polynomial on [-1, 1]: Chebyshev points of the first kind
 POINTS = np.ascontiguousarray(-np.cos(np.pi * (np.arange(DEGREE) + 0.5) / DEGREE))
 ANALYSIS = np.ascontiguousarray(
     np.linalg.inv(chebyshev.chebvander(POINTS, DEGREE - 1))
 )  # values at POINTS -> coefficients
-_SIGNS = (-1.0) ** np.arange(DEGREE)
+_SIGNS = (-1.0) ** np.arange(DEGREE)  # T_n(-1)
 _HALVES = [
     ANALYSIS @ chebyshev.chebvander(0.5 * POINTS + at, DEGREE - 1) for at in (-0.5, 0.5)
 ]  # coefficients -> coefficients on the lower and the upper half of the panel

@@ -24,6 +24,9 @@ from mechc.errors import MEANT, DeclarationError, public, suggestion
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
 
+KEPT = 4  # states of a method that are remembered for other epsilons
+ALIKE = 1.2  # times its own first width, at which what was made for one epsilon serves another
+
 
 class Accountant(ABC):
     """What every accountant offers for a composition in one direction, and what some do.

@@ -69,10 +69,9 @@ from mechc.loss.quadrature.rule import ORDER, TOP, WEIGHTS
 from mechc.loss.truncated_loss import Band, Edges, LogDensity
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log_add, log_peak, log_subtract
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Complexes, Floats
 
-LOWEST_LOG = -700.0  # that doubles hold
 FIRST_ORDER = -100.0  # log of the odds of a large loss below which two of them are nothing beside
 
 
@@ -98,7 +97,7 @@ def transforms(
         return np.asarray(counts @ np.exp(log_ratio + log_one), np.complex128)
     outweighed = log_ratio.real > 0.0
     log_sum = scipy.special.log1p(np.exp(np.where(outweighed, -log_ratio, log_ratio)))
-    log_sum = np.maximum(log_sum.real, LOWEST_LOG) + 1j * log_sum.imag  # one and -1 may cancel
+    log_sum = np.maximum(log_sum.real, -MOST_LOG) + 1j * log_sum.imag  # one and -1 may cancel
     total = counts @ (np.where(outweighed, log_ratio, 0.0) + log_sum)
     large = total.real > 1.0
     difference = np.exp(total + log_one) - np.exp(log_one)

@@ -17,6 +17,7 @@ from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError
+from mechc.numeric.rounding import MASS_TOLERANCE
 from mechc.protocol import Floats, Measure
 from mechc.symbolic import evaluate, quadrature
 from mechc.symbolic.evaluate import Evaluator, Theta
@@ -24,7 +25,6 @@ from mechc.symbolic.parameters import Parameter
 
 VECTORS = 4  # parameter vectors at which the masses of a case are summed
 TRIED = 64  # vectors among which those of a case are looked for
-TOLERANCE = 1e-9  # of a mass that has to be one
 FARTHEST = 1e300  # an output next to the largest doubles
 
 
@@ -105,7 +105,7 @@ class _CaseChecker:
         shifted = isinstance(self.declaration.construction, Shift)
         for side in SIDES[1:] if shifted else SIDES:
             mass, doubt = self._mass(side, theta)
-            if not abs(mass - 1) <= TOLERANCE + doubt:
+            if not abs(mass - 1) <= MASS_TOLERANCE + doubt:
                 hint = "; write shape(f) for noise that is f but for a constant" * shifted
                 if self.declaration.q.has(Sum):
                     hint = (
@@ -130,7 +130,7 @@ class _CaseChecker:
             for end, x in ((piece.lo, -FARTHEST), (piece.hi, FARTHEST)):
                 if side.of(piece) and end.is_infinite:
                     density = self._density(side, i, theta)(np.array([x]))
-                    if FARTHEST * density[0] > TOLERANCE:
+                    if FARTHEST * density[0] > MASS_TOLERANCE:
                         return True
         return False
 

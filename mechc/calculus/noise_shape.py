@@ -41,7 +41,7 @@ from mechc.symbolic.monotone import is_smooth, monotone_parts
 from mechc.symbolic.rewrite import factored, tidy
 from mechc.symbolic.signs import weak_sign
 
-UP, DOWN, FLAT = 1, -1, 0
+UP, DOWN, FLAT = 1, -1, 0  # sign of the slope of a log density
 # up and then down, or one of them: what a concave log density does
 PEAK = 2
 EVERY = 16  # of the points where doubles do not tell, at how many two maxima are looked for

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mechc.symbolic.parameters import Parameter
 
 
-_DIRECTION: dict[int | None, Kind] = {
+_DIRECTION: dict[int | None, Kind] = {  # by the sign of the slope
     1: Kind.INCREASING,
     -1: Kind.DECREASING,
     0: Kind.PLATEAU,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Question = tuple[str, dict[str, Any]]  # a word for `method=`, and options besides
 
 SIDES = ("lower", "estimate", "upper")
-SHARE: dict[str, Any] = {"rtol": 1e-3, "max_work": 7e6}
+SHARE: dict[str, Any] = {"rtol": 1e-3, "max_work": 7e6}  # of a method other than auto
 WARM = 1e5  # work of a question that is asked before
 VARIANTS: dict[str, tuple[Question, ...]] = {
     "fourier": (("fourier", {"n": 2**13}),),

@@ -28,7 +28,7 @@ from mechc.report.tables import number
 NOISE = Path(__file__).with_name("demo_noise.py")
 KERNEL_FILE = "mechc_demo_kernel.py"
 FIGURE_FILE = "mechc_demo.png"
-DELTA = 1e-5
+DELTA = 1e-5  # of the published epsilons that are shown beside
 
 
 class Run(NamedTuple):

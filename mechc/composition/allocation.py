@@ -36,7 +36,7 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.protocol import ParameterInfo
 
-MOST_STEPS, USUAL = 10_000_000, 1000
+MOST_STEPS, USUAL = 10_000_000, 1000  # of an epoch: refused above, and where none are named
 NAME, WORDS = "random_allocation", ("steps", "selected", "epochs")
 UPPER = (
     "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "

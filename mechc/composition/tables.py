@@ -51,7 +51,7 @@ from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.truncated_loss import UnresolvedLoss
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log_mean, log_of
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ UNDERFLOW = 2e-323  # what a smaller number may be off
 MOST_INTEGERS = 4_000_000  # masses of a lattice that are listed
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
 MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
-TOLERANCE = 1e-9  # by which given masses may miss one; the miss widens every answer
 
 
 @dataclass(frozen=True)
@@ -328,7 +327,7 @@ def _law(
     _check_total(name, "masses with infinite_mass", total)
     with np.errstate(over="ignore", divide="ignore"):
         under_q = float(np.exp(np.log(mass) - loss).sum())
-    if under_q > 1 + TOLERANCE:
+    if under_q > 1 + MASS_TOLERANCE:
         raise DeclarationError(
             f"{name}: the masses under Q, mass * exp(-loss), sum to {under_q!r}, more than 1: this "
             "is no law of a privacy loss but an optimistic rounding of one, which bounds nothing "
@@ -348,7 +347,7 @@ def _masses(name: str, side: str, values: Any) -> Floats:
 
 
 def _check_total(name: str, side: str, total: float) -> None:
-    if not abs(total - 1) <= TOLERANCE:
+    if not abs(total - 1) <= MASS_TOLERANCE:
         raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
 
 
@@ -378,6 +377,7 @@ def _claim(name: Any, adjacency: Adjacency | str, because: Any) -> Claim:
 
 TAIL = 1e-20  # mass of one law beyond its grid, which counts as infinite
 MOST_CUT = 1e-2  # share of an improbable event that may be cut off a tail
+# nats, of the grid that densities are rounded up to
 STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
 
@@ -585,7 +585,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     cell, log_mass = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     logs = np.array([log_total(log_mass[cell == i]) for i in range(cuts.size + 1)])
     whole = math.fsum(np.exp(logs).tolist())
-    if not abs(whole - 1.0) <= TOLERANCE + error:
+    if not abs(whole - 1.0) <= MASS_TOLERANCE + error:
         raise NumericError(
             f"post_process: masses of cells under {side.upper()} sum to {whole!r}, not 1: a mode "
             "of the noise is too narrow to be found beside the edges"

@@ -48,6 +48,7 @@ from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
 from mechc.individual.tilts import Members
 from mechc.numeric.allowance import MAX_WORK
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
 
 METHODS = ("contour", "plancherel", "renyi")
@@ -62,7 +63,7 @@ BEYOND = 1e-3  # share of delta that may be due to losses beyond the grid of the
 FARTHEST_LOSS = 1e4  # ... or beyond this
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # of a group
 _ANY = np.finfo(np.float64).max  # an upper bound that says nothing
-_LESS = 1.0 - 2.0**-50  # less noise than three roundings can feign
+_LESS = 1.0 - 4 * EPS  # less noise than three roundings can feign
 _COARSE = 0.02  # width beyond which plain counts may do better than splines
 _KIND = "individual-ledger"
 

@@ -33,7 +33,6 @@ from mechc.protocol import Floats
 CELLS = 12  # that the range of epsilon is divided into
 _RTOL = 1e-2  # of the profiles: the cells cost more than that
 _ROUNDING = 1e-12  # relative, of a profile
-_SQRT2 = np.sqrt(2.0)
 _SMALLEST, _LARGEST = 1e-6, 1e4  # mu that is looked for
 _TINY = 1e-305  # an upper bound never underflows to zero
 
@@ -208,7 +207,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[Floats, Floats]:
     overflows nor loses the tail. What it may lose to cancellation is counted and added.
     """
     m, e = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(epsilon, np.float64))
-    a, b = (e / m - m / 2) / _SQRT2, (e / m + m / 2) / _SQRT2
+    a, b = (e / m - m / 2) / math.sqrt(2.0), (e / m + m / 2) / math.sqrt(2.0)
     positive = a >= 0
     gauss = np.exp(-a * a)
     # for b < 0 (epsilon negative beyond mu^2/2) erfcx overflows where erfc does not
@@ -220,7 +219,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> tuple[Floats, Floats]:
     error = U * (64 + 6 * np.abs(a) * scale + 6 * scale) * (first + second)
     value = first - second
     exact = e == 0.0  # no cancellation in erf
-    value = np.where(exact, 2 * special.erf(m / (2 * _SQRT2)), value)
+    value = np.where(exact, 2 * special.erf(m / (2 * math.sqrt(2.0))), value)
     error = np.where(exact, 64 * U * value, error) + _TINY
     return np.maximum((value - error) / 2, 0.0), np.minimum((value + error) / 2, 1.0)
 

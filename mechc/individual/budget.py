@@ -35,21 +35,21 @@ from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual.storage import PathLike, StateError
 from mechc.numeric.jit import compiled, subroutine
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Words = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 _BITS = 62  # of a scaled number, whose square fits two words
-_FRACTION, _WORD = 2.0**_BITS, 2.0**64
+_FRACTION, _WORD = 2.0**_BITS, 2.0**64  # one, scaled, and the weight of the upper word
 # outside this range the power of two that scales the budget would leave float64
 _SMALLEST, _LARGEST = 1e-150, 1e150
-SHAVE = 1.0 - 2.0**-50  # 8 ulp: covers the roundings on the way back to float64
+SHAVE = 1.0 - 4 * EPS  # 8 ulp: covers the roundings on the way back to float64
 _HUGE = 1.7e308  # a factor stays finite
 _EXACT = 2**53  # integers up to here are doubles
 
-_U32 = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_U32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)  # bits of half a word, and its lower half
 
 
 class Budget(NamedTuple):
@@ -160,7 +160,7 @@ def exhaust(totals, mu, scale, cap_high, cap_low, keep, factor):  # type: ignore
 Update = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 _ROWS = 1 << 18  # rows handled at a time: 6 MB of state, input and mask
-THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(4, os.cpu_count() or 1)  # of one call
 
 
 def integer(name: str, value: int, least: int = 0) -> int:

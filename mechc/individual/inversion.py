@@ -37,7 +37,7 @@ from mechc.accountants.contours.trapezoid import (
 )
 from mechc.loss.moments import exponentials, waves
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 
 UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK = range(9)  # what `choose` says
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
@@ -297,8 +297,8 @@ def solve(  # type: ignore[no-untyped-def]
         if not middle > -np.inf:
             continue
         front = more[0] - c * last[AT] - math.log(c * (c + 1.0) * period)
-        out[p, 4] = tables * math.exp(min(front - middle, 700.0))
-        share = 0.5 * (math.expm1(min(high - middle, 700.0)) - math.expm1(low - middle))
+        out[p, 4] = tables * math.exp(min(front - middle, MOST_LOG))
+        share = 0.5 * (math.expm1(min(high - middle, MOST_LOG)) - math.expm1(low - middle))
         out[p, 3] = max(share - out[p, 4], 0.0)
         if inverse and not only:
             out[p, 0], out[p, 1], out[p, 2] = sides(found, target - slack, target + slack, *now)

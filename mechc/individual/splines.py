@@ -44,7 +44,7 @@ from scipy import special
 from mechc.errors import DeclarationError
 from mechc.loss.moments import exponentials, waves
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 ONE = 1 << 20  # units of a spline weight
@@ -338,7 +338,7 @@ def _radii(  # type: ignore[no-untyped-def]
                 apart[m] = max(apart[m], real * real + imaginary * imaginary)
         for m in range(size):
             slope = steep[0, b, m] * width[i]
-            sine[m], cosine[m] = min(x[m] + slope, 700.0), min(slope - x[m], 700.0)
+            sine[m], cosine[m] = min(x[m] + slope, MOST_LOG), min(slope - x[m], MOST_LOG)
         exponentials(sine, sine)
         exponentials(cosine, cosine)
         for m in range(size):

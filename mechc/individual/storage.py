@@ -43,10 +43,10 @@ from mechc.errors import MechcError
 Arrays = dict[str, NDArray[Any]]
 PathLike = str | os.PathLike[str]
 
-VERSION = 2
+VERSION = 2  # of the format; files of others are refused
 _MAGIC = b"MECHCIND"
 _PREFIX = struct.Struct("<8sII")
-_DIGEST_BYTES = 32
+_DIGEST_BYTES = 32  # of SHA-256
 
 
 class StateError(MechcError, ValueError):

@@ -25,6 +25,7 @@ from mechc.composition.operations import poisson, random_sensitivity, without_re
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.tables import from_pmfs
 from mechc.errors import DeclarationError, UnsupportedError, listed, public
+from mechc.numeric.rounding import U
 from mechc.reductions import drawn_with_replacement, tree_aggregation, truncated_poisson
 
 try:
@@ -40,7 +41,7 @@ ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE
 SPECIAL = NeighboringRelation.REPLACE_SPECIAL
 DISTANCE = MappingProxyType({ADD_REMOVE: 1, REPLACE: 2, SPECIAL: 1})  # moves, in units of C
-ROUNDING = 8 * 2.0**-53  # of a few operations in doubles, relative
+ROUNDING = 8 * U  # of a few operations in doubles, relative
 _drawn = lru_cache(maxsize=128)(drawn_with_replacement)
 _truncated = lru_cache(maxsize=128)(truncated_poisson)
 

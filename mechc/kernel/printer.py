@@ -24,6 +24,7 @@ BUILTINS = frozenset({"max"})
 KERNEL = frozenset({"log_q", "cdf_q", "sf_q"})
 """Functions of the kernel itself that others call."""
 
+# precedence of operators, the loosest first
 SELECT, OR, AND, NOT, COMPARE, SUM, TERM, UNARY, ATOM = range(9)
 
 

@@ -19,7 +19,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
@@ -30,9 +30,7 @@ LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
 UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
-DEEPEST = -700.0  # log masses below are of no outcome that any sum notices
 GROWING, EXACT = 1.12, 2.0**53  # of integers looked at: one gap to the next; the last doubles
-MASS_TOLERANCE = 1e-9  # |sum of masses - 1| that is refused
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
 
@@ -217,7 +215,7 @@ def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> tu
     with np.errstate(invalid="ignore"):  # an outcome that has mass under one law, or under none
         apart = np.abs(log_p - log_q - loss)
         size = 1.0 + np.abs(log_p) + np.abs(log_q)
-        held = np.isfinite(loss) & (np.maximum(log_p, log_q) > DEEPEST)
+        held = np.isfinite(loss) & (np.maximum(log_p, log_q) > -MOST_LOG)
         off = held & (apart > SUMMANDS * EPS * size)  # where a formula overflows logs are used
         if (held & (apart > CONTRADICTING * size)).any():
             raise VerificationError(

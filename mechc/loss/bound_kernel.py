@@ -14,22 +14,14 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
-from mechc.loss.atoms import (
-    MASS_TOLERANCE,
-    Atoms,
-    Nodes,
-    formulas_apart,
-    goes_on,
-    merge,
-    spent,
-    split_atoms,
-)
+from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
 from mechc.loss.infinite_mass import CERTAIN, FEW, LogMass, agreed, log_complement, rounded, total
 from mechc.loss.moments import log_total
+from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
 from mechc.numeric.allowance import DENSITY, spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
@@ -54,7 +46,6 @@ SHOWN, SEEN_OF = 3.0, 2.0
 AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known beforehand
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
-NONE = np.empty(0)
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
 
@@ -258,7 +249,7 @@ class KernelSource:
         found = [self.infinite[reverse]]
         found.append(LogMass(log_total(self.atom_log_masses(reverse)), self.atom_error))
         found += [self.mass_on(lo, hi, law) for lo, hi in self.rows[:, :2].tolist()]
-        shares = [math.exp(min(m.log, 700.0)) for m in found]
+        shares = [math.exp(min(m.log, MOST_LOG)) for m in found]
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
         return abs(1.0 - math.fsum(shares)), off + FEW * EPS
 
@@ -274,7 +265,7 @@ class KernelSource:
         known = np.isfinite(ends)
         inner, ends = np.nextafter(ends, ends[::-1])[known], ends[known]
         logs = log_densities(self.kernel, self.theta, inner, law)
-        share = EPS * np.abs(ends) * np.exp(np.minimum(logs - log_mass, 700.0))
+        share = EPS * np.abs(ends) * np.exp(np.minimum(logs - log_mass, MOST_LOG))
         return float(share.sum()) + rounded(log_mass).error
 
     def _between_doubles(self, rows: Floats) -> tuple[LogMass, LogMass]:
@@ -653,7 +644,7 @@ class KernelSource:
             ("P", 0.0, continuous[0], self.infinite[0].log),
             ("Q", -1.0, continuous[1], self.infinite[1].log),
         ):
-            whole = math.exp(min(smooth, 700.0)) + math.exp(at_infinity)
+            whole = math.exp(min(smooth, MOST_LOG)) + math.exp(at_infinity)
             rounding = 0.0
             if self.atom_loss.size:
                 whole += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))

@@ -19,13 +19,13 @@ import numpy as np
 
 from mechc import protocol
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.atoms import MASS_TOLERANCE
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
 from mechc.loss.infinite_mass import LogMass, rounded, total
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.numeric.allowance import spend
+from mechc.numeric.rounding import MASS_TOLERANCE
 from mechc.protocol import Floats
 
 LEAST, CLOSE = 1e-300, 2.0**-42  # distance from an end, and its share of the end, that is resolved

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
-from mechc.loss.atoms import DEEPEST
 from mechc.loss.bound_kernel import KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
@@ -35,12 +34,12 @@ from mechc.loss.quadrature.rule import (
     off_lines,
 )
 from mechc.numeric.allowance import DENSITY, apart, spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
 
-HALVINGS = 200
+HALVINGS = 200  # turns of false position and halving at the most
 SECTIONS = 120  # golden ones, to 1e-25 of a bracket: no two doubles are left in it
 MOST_EXTREMA = 1000  # turns of a loss; more are its rounding
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
@@ -538,7 +537,7 @@ def log_hockey_sticks(
         value, error = at.log_hockey_stick(source.label, epsilon)
         if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
             most = -math.expm1(min(epsilon - largest, 0.0))
-            error += LEFT_OUT * most * math.exp(min(-value, 700.0))
+            error += LEFT_OUT * most * math.exp(min(-value, MOST_LOG))
         good = value > -math.inf and error < alike and not hidden
         found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
     return found
@@ -825,13 +824,13 @@ def _hold_formulas(
         region[a : a + known.size] = known + branch
         a, branch = b, branch + len(source.rows)
     off = np.abs(log_p - log_q - loss)
-    seen = (np.maximum(log_p, log_q) > DEEPEST) & np.isfinite(loss)
+    seen = (np.maximum(log_p, log_q) > -MOST_LOG) & np.isfinite(loss)
     x, loss, log_p, log_q, off, region = (v[seen] for v in (x, loss, log_p, log_q, off, region))
     rows = np.concatenate([source.rows for source in sources])
     kind, left, right = np.append(rows[:, 2:5], [[0.0] * 3], axis=0)[region].T
     size = 1.0 + np.abs(log_p) + np.abs(log_q)
     # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
-    pole = np.where(np.minimum(log_p, log_q) < DEEPEST, DIGITS * EPS * size, 0.0)
+    pole = np.where(np.minimum(log_p, log_q) < -MOST_LOG, DIGITS * EPS * size, 0.0)
     slack = np.maximum(CONSISTENT, pole) * size
     apart = np.isfinite(slack) & ~(off <= slack)
     monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)

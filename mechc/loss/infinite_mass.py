@@ -16,7 +16,7 @@ import numpy as np
 from mechc.errors import InternalError
 from mechc.loss.moments import log_total
 from mechc.numeric.logs import log1mexp
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 MASS_ERROR = 3e-14  # allowance for log of a composed mass at infinity, and of 1 - exp(eps) M(-1)
@@ -59,7 +59,7 @@ def total(masses: Sequence[LogMass]) -> LogMass:
         return some[0]._replace(log=min(some[0].log, 0.0)) if some else LogMass()
     log_mass = log_total(np.array([m.log for m in some]))
     # a part that hardly counts may have lost all its digits
-    off = math.fsum(math.exp(m.log - log_mass) * math.expm1(min(m.error, 700.0)) for m in some)
+    off = math.fsum(math.exp(m.log - log_mass) * math.expm1(min(m.error, MOST_LOG)) for m in some)
     return LogMass(min(log_mass, 0.0), math.log1p(off))
 
 

@@ -23,9 +23,11 @@ from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.infinite_mass import LogMass
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, halved
 from mechc.loss.window import Offered
 from mechc.numeric.jit import compiled
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats
 
 Values = Callable[[Floats], tuple[Floats, Floats]]
@@ -42,8 +44,8 @@ NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
          (1e-11, 1e-10), (1e-10, 1e-10), (1e-9, 1e-10), (1e-8, 1e-10), (1e-6, 1e-9))  # fmt: skip
-HIGHEST = 700.0  # loss of which an exponential is taken
-NONE, NO_ZEROS = np.empty(0), np.zeros(4)
+NO_ZEROS = np.zeros(4)  # values at the nodes of a panel without a zero
+# Chebyshev points of a panel, and values at them -> coefficients
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)
 FIT = np.linalg.inv(chebyshev.chebvander(POINTS, ORDER - 1))
 
@@ -281,7 +283,7 @@ class Tabulated(Offered):
         """Write the losses at x."""
         plain = x if self.top == math.inf else self.top * np.tanh(x)
         if self.rate < 1.0:  # far beyond all panels no exponential
-            plain = np.minimum(plain, HIGHEST)
+            plain = np.minimum(plain, MOST_LOG)
             small = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + plain)
             plain = np.where(plain < -1.0, small, np.log1p(self.rate * np.expm1(plain)))
         out[:] = plain

@@ -10,3 +10,9 @@ U = 2.0**-53
 
 SQUARABLE = 1e150
 """Numbers up to this, and inverses of them, have a square that is a double."""
+
+MOST_LOG = 700.0
+"""exp of it and of minus it are normal doubles with a factor exp(8) to spare: logs are cut here."""
+
+MASS_TOLERANCE = 1e-9
+"""By which masses of a law may miss one, lest they are refused; the miss widens every answer."""

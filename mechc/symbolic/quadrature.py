@@ -12,7 +12,7 @@ from mechc.protocol import Floats
 
 Function = Callable[[Floats], Floats]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # of a panel, on [-1, 1]
 _BLOCK = 1 << 14  # integers summed at once, 128 kB
 # a mass below this at distance 16384 belongs to a tail that adds up to nothing
 _NEGLIGIBLE = 1e-40

@@ -594,6 +594,7 @@ def _by_wave(expr: Expr, facts: Facts) -> int | None:
     return None
 
 
+# open intervals of values on the real line, then with those that reach their ends
 _OPEN_RANGES = {sp.erfc: (0, 2), sp.erf: (-1, 1), sp.tanh: (-1, 1),
                 sp.atan: (-sp.pi / 2, sp.pi / 2)}  # fmt: skip
 _RANGES = {**_OPEN_RANGES, sp.sin: (-1, 1), sp.cos: (-1, 1)}

@@ -24,6 +24,7 @@ from mechc.protocol import ParameterInfo, Run, Use
 Interval = tuple[float, float]
 Ask = Callable[[Run, float, str], Interval | None]
 
+# epsilons at which one step is asked
 GRID = (-20.0, -5.0, -2.0, -1.0, -0.5, -0.2, -0.05, 0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 FACTOR = 1.5  # between neighbouring values of a parameter
 

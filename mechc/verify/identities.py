@@ -13,6 +13,7 @@ from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
 from mechc.errors import MechcError
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import (
     DECREASING,
     INCREASING,
@@ -26,7 +27,6 @@ from mechc.protocol import (
 from mechc.verify import shape_proofs
 from mechc.verify.balls.oracle import ATOM_BITS, NUDGE, Oracle
 from mechc.verify.kernel_checks import (
-    LOWEST_LOG,
     MOMENT_BITS,
     NEAR_ENDS,
     log_moment,
@@ -38,7 +38,7 @@ from mechc.verify.result import Check
 
 WIDTH = 1e-12  # widest enclosure of a mass that proves anything
 COARSE = 24  # bits to which two moments are compared
-ROUNDED = 2.0**-50  # what rounded parameters, such as weights, may do to a mass
+ROUNDED = 4 * EPS  # what rounded parameters, such as weights, may do to a mass
 LATTICE = 1e-12  # of a loss on a lattice, relative
 NOTHING = 2.0**-200  # mass that is left where terms cancel
 UNBOUNDED_TILT = 16.0  # a tilt that an unbounded strip must allow
@@ -97,7 +97,7 @@ def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
         truth = arb.neg_inf() if truth.is_zero() else truth.log()
         error = point_error(found, truth, check.tolerance, lambda: oracle.integral_sensitivity(
             lambda o: o.infinite_mass("p").log()), near_zero=1.0)  # fmt: skip
-    if found == -math.inf and truth > LOWEST_LOG:
+    if found == -math.inf and truth > -MOST_LOG:
         check.fail(f"no mass at infinite loss, and its log is {text(truth)}, {oracle.theta}")
     check.record(error, theta=oracle.theta, found=found, enclosure=text(truth))
 

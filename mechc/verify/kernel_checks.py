@@ -17,6 +17,7 @@ from sympy.core.relational import Relational
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
@@ -328,7 +329,6 @@ def _doubtful(kernel: Any, code: int, targets: Sequence[float], theta: Any) -> l
     return [float(v) for v in losses[astray]]
 
 
-LOWEST_LOG = -700.0  # how deep into the tails
 CORNERS = 8  # of the typical ranges
 # shares off the border between two cases; the first and last are an ulp or two
 CLOSE = (-(2.0**-52), -(2.0**-31), 0.0, 2.0**-31, 2.0**-52)
@@ -391,7 +391,7 @@ def _moved(
 def is_near(oracle: Oracle, x: float) -> bool:
     """Whether one of the laws has some mass there that a double can tell."""
     logs = (oracle.log_density(law, x) for law in "pq")
-    return oracle.measure is Measure.FINITE or any(v > LOWEST_LOG for v in logs)
+    return oracle.measure is Measure.FINITE or any(v > -MOST_LOG for v in logs)
 
 
 def tilts(strip: tuple[float, float], full: bool) -> list[complex]:

@@ -165,8 +165,7 @@ def _loss(piece: Piece) -> Expr | None:
 Signs = frozenset[int]
 
 ANY: Signs = frozenset({-1, 0, 1})
-POSITIVE: Signs = frozenset({1})
-NONNEGATIVE: Signs = frozenset({0, 1})
+POSITIVE, NONNEGATIVE = frozenset({1}), frozenset({0, 1})  # signs that a number may have
 ALWAYS_POSITIVE = ("exp", "cosh", "sech", "erfc", "erfc_rate", "erfc_bend")
 ODD = ("sinh", "tanh", "asinh", "atan", "erf")  # with the sign of their argument
 SMOOTH = ("sin", "cos", "log_erfc")

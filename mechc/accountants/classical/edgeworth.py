@@ -39,11 +39,10 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_of
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 _METHOD = "edgeworth"
-_LARGEST_EPSILON = 700.0  # exp(epsilon) is still a double
 
 
 class _Side(NamedTuple):
@@ -119,7 +118,7 @@ class EdgeworthAccountant(Accountant):
 
     def _estimate(self, epsilon: float) -> float:
         """Log of delta by (3.1), nan where the terms cancel to nothing."""
-        if epsilon > _LARGEST_EPSILON:
+        if epsilon > MOST_LOG:
             return math.nan
         under_p, under_q = self._sides(self._order)
         if not self._interval:
@@ -141,7 +140,7 @@ class EdgeworthAccountant(Accountant):
         detail: dict[str, Any] = {"order": self._order}
         for order in orders:
             error_p, error_q = detail[f"errors of order {order}"] = self._uniform_errors(order)
-            if epsilon > _LARGEST_EPSILON or not math.isfinite(error_p + error_q):
+            if epsilon > MOST_LOG or not math.isfinite(error_p + error_q):
                 continue
             under_p, under_q = self._sides(order)
             growth = math.exp(epsilon)

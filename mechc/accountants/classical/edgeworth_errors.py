@@ -25,7 +25,7 @@ import numpy as np
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import UnsupportedError
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 
 _SPLITS = np.linspace(0.01, 0.32, 32).tolist()  # values of e that are tried, of those in (0, 1/3)
 PSI = 1.0253  # |Psi(t)| <= 1.0253 / (2 pi |t|) for the Prawitz kernel
@@ -127,7 +127,7 @@ def identical_bound(moments: Standardised, e: float) -> float:
 
 
 def _exp(x: float) -> float:
-    return math.exp(x) if x < 700.0 else math.inf
+    return math.exp(x) if x < MOST_LOG else math.inf
 
 
 def _power(p: int) -> float:

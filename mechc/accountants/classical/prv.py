@@ -31,7 +31,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_of
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 
 _BYTES = 120  # of memory per mesh point, at the peak
 
@@ -83,10 +83,11 @@ class PrvAccountant(Accountant):
         low, low_error = total.plain_payoff(epsilon + reach, -self._window)
         mid, _ = total.plain_payoff(epsilon, -self._window)
         high, high_error = total.plain_payoff(epsilon - reach, -self._window)
+        most = math.exp(min(total.relative, MOST_LOG))
         return Bound(
             self._log(low * math.exp(-total.relative) - low_error - self._delta_error),
             self._log(mid),
-            self._log(high * math.exp(min(total.relative, 700.0)) + high_error + self._delta_error),
+            self._log(high * most + high_error + self._delta_error),
             "prv",
             "proven",
             {"eps_error": reach, "delta_error": self._delta_error + high_error,

@@ -42,7 +42,7 @@ from mechc.accountants.bounds.chernoff import best_maximum, exponent, maximum_bo
 from mechc.accountants.classical.berry_esseen import berry_esseen_distance
 from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
-from mechc.accountants.classical.smoothing import smoothing_error
+from mechc.accountants.classical.smoothing import NODES, WEIGHTS, smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
 from mechc.accountants.registry import Accountant
@@ -56,7 +56,6 @@ from mechc.protocol import Floats
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut
 _GROWTH = 2.0  # ratio of neighbouring panels
 _FADING = 0.1  # share of the second term that the fourth may have where the first says nothing
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 @dataclass(frozen=True)
@@ -135,10 +134,10 @@ class TiltedLaw:
             width = min(width * _GROWTH, 1.5)
         edge = np.array(edges)
         half = 0.5 * np.diff(edge)
-        y = (edge[:-1, None] + half[:, None] * (1.0 + _NODES)).ravel()
+        y = (edge[:-1, None] + half[:, None] * (1.0 + NODES)).ravel()
         log_density = -self.t * self.sd * y - 0.5 * (y - self.excess) ** 2 - HALF_LOG_TWO_PI
         payoff = -np.expm1(-self.sd * y) * np.exp(log_density)
-        return y, (half[:, None] * _WEIGHTS).ravel() * payoff
+        return y, (half[:, None] * WEIGHTS).ravel() * payoff
 
     def berry_esseen(self, composed: ComposedLoss) -> tuple[Interval, float]:
         """Return the proven interval of the finite part around the normal value, SPA Theorem 5.

@@ -35,8 +35,9 @@ from mechc.protocol import Floats
 
 _PRAWITZ = PSI / math.pi
 _START, _END = 0.004, 12.0  # frequencies u, see the docstring
+# of panels: geometric where 1/u counts, then .5 wide
 _EDGES = np.concatenate([[_START, 0.012, 0.036, 0.1, 0.25], np.arange(0.5, _END + 0.25, 0.5)])
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)  # of a panel, on [-1, 1]
 _RHO = 3.0  # ellipse of the panels; its half width is 5/3 and its half height 4/3 of theirs
 _GOAL = 1e-24  # size of |f| at which it no longer matters
 _NOISE = 1e-14  # rounding of f
@@ -94,13 +95,13 @@ def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -
     law = Law.of(composed.resolving(t, 1.05 * _END / sd, _UNSEEN / composed.count))
     tilted = _affordable(Tilted(law, t))
     centre, half = 0.5 * (_EDGES[1:] + _EDGES[:-1]), 0.5 * np.diff(_EDGES)
-    u = centre[:, None] + half[:, None] * _NODES
+    u = centre[:, None] + half[:, None] * NODES
     re, im = np.array([tilted.log_phi(y, 1, 2) for y in (u.ravel() / sd).tolist()]).T[0]
     f = np.exp(re + 1j * im).reshape(u.shape)
     g = np.exp(-0.5 * u * u) * np.polynomial.polynomial.polyval(1j * u, coefficients)
     noise = _NOISE + tilted.lost + sum(s.count * s.loss.tolerance for s in law.steps)
     size = (np.abs(f - g) + noise) / u
-    squares = half * ((size * size) @ _WEIGHTS)
+    squares = half * ((size * size) @ WEIGHTS)
     squares += half * _quadrature_errors(composed, t, sd, coefficients)
     return float(np.sqrt(2.0 * half * squares).sum())
 
@@ -129,7 +130,7 @@ def _quadrature_errors(composed: ComposedLoss, t: float, sd: float, coefficients
     far = np.hypot(centre + width, height)[:, None] ** j @ np.abs(coefficients)
     g = np.exp(0.5 * height**2) * far
     largest = (f + g) / (centre - width)
-    errors: Floats = 64.0 / 15.0 * largest**2 / (_RHO ** (2.0 * _NODES.size) * (1.0 - _RHO**-2))
+    errors: Floats = 64.0 / 15.0 * largest**2 / (_RHO ** (2.0 * NODES.size) * (1.0 - _RHO**-2))
     return errors
 
 

@@ -33,7 +33,7 @@ from mechc.accountants.contours.trapezoid import MASSES, WAVE, Contour, grown
 from mechc.accountants.fft import periodic_payoff
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 MOST_SUMS = 400_000  # composed atoms that are listed
@@ -167,7 +167,7 @@ class BesideAtoms(Contour):
         density = np.minimum(density.min(axis=1), np.maximum(1.0 - atoms, 0.0)[:, None] + 1e-15)
         more = self.tilted.counts @ np.log1p(density / atoms[:, None])
         mass = math.exp(float(self.tilted.counts @ np.log(atoms)))
-        return mass * float(np.expm1(np.minimum(more, 700.0)) @ -np.diff(1.0 / y, append=0.0))
+        return mass * float(np.expm1(np.minimum(more, MOST_LOG)) @ -np.diff(1.0 / y, append=0.0))
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:
         """Real parts of the remainder's g(c + inh) / g(c), and a bound on their rounding."""

@@ -38,6 +38,7 @@ from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
 from mechc.protocol import Floats
 
+# (sin x - x) / x^3 in x^2, the highest term first; |x| < 1/2, remainder 1e-18
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
 BLOCK = 32  # frequencies that the recurrence for exp(i n theta) runs through in a row
 FRESH = 1024  # frequencies between fresh starts of the recurrence from block to block

@@ -24,7 +24,7 @@ from mechc.loss.infinite_mass import composed, rounded
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log1mexp, log_add
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
@@ -186,7 +186,7 @@ class ComposedLoss:
         atomic = np.array(
             [4 * U * max(1.0, abs(t)) * bool(law.atom_loss.size) for law in self._laws]
         )
-        atomic *= np.exp(np.minimum(-table[:, 0], 700.0))
+        atomic *= np.exp(np.minimum(-table[:, 0], MOST_LOG))
         return float(self.counts @ (quadrature + atomic + table[:, 3] + 4 * U * abs(table[:, 0])))
 
     def lost_mass_error(self, t: float) -> float:

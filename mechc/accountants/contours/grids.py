@@ -38,7 +38,7 @@ from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log1mexp, log_add, log_of
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 Parts = Sequence[tuple[Floats, int]]
@@ -323,7 +323,7 @@ class _Grid(NamedTuple):
         """Choose a grid, and cut the law at its points or half way between them."""
         # Points are equally far apart in log(1 + bend X) / bend, or in X.
         law, t = shares.law, shares.steps
-        ends = [math.exp(min(end, 700.0)) for end in law.support]
+        ends = [math.exp(min(end, MOST_LOG)) for end in law.support]
         zero = math.exp(shares.law.log_minus_infinite)
         lo, hi = (0.0 if zero > 0.0 else ends[0]), ends[1]
         top, log_above = _highest(shares, lo, hi, LOST)
@@ -356,7 +356,7 @@ class _Grid(NamedTuple):
             end = hi * (1.0 + 1e-12) if large.q.size else math.inf
             x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
             if bend:
-                x = np.expm1(np.minimum(bend * x, 700.0 + math.log(min(bend, 1.0)))) / bend
+                x = np.expm1(np.minimum(bend * x, MOST_LOG + math.log(min(bend, 1.0)))) / bend
         else:
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
         with np.errstate(divide="ignore"):

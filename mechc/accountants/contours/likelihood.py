@@ -37,10 +37,11 @@ from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.rule import NODES, WEIGHTS
-from mechc.loss.tabulated import NONE, Table, convolve, fit, tabulated_loss
+from mechc.loss.tabulated import Table, convolve, fit, tabulated_loss
 from mechc.numeric.allowance import spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 Values = Callable[[Floats], tuple[Floats, Floats]]
@@ -147,7 +148,7 @@ class Small:
                     ((self.shares, self.shares.steps),), rung.a, rung.period, MOST_PRODUCTS
                 )
             contour = self._contours[rung.a]
-            size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -700.0, 700.0))
+            size = np.exp(np.clip(part * contour.k + rung.a * w[mine], -MOST_LOG, MOST_LOG))
             found, noise = contour.densities(w[mine], fewer)
             value[mine], error[mine] = found * size, noise * size
         return value, error
@@ -175,7 +176,7 @@ def by_contours(shares: Shares) -> Likelihood:
     atoms = shares.lasting * np.array([1.0, 1.0 - 1.0 / t])
     beyond = np.exp(atoms) + _unseen(shares)
     if q > 0.0:
-        mu, errors = fit(_loss_density(shares), np.linspace(least, top, 9), -700.0)
+        mu, errors = fit(_loss_density(shares), np.linspace(least, top, 9), -MOST_LOG)
         at = mu.edges
         seen = np.flatnonzero(mu(at) + at > FARTHEST_RATIO)
         last = float(at[min(seen[-1] + 1, at.size - 1)] if seen.size else at[-1]) - math.log(t)

@@ -47,14 +47,14 @@ from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot, excess
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.quadrature import TURN
 from mechc.loss.quadrature.rule import ORDER
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
 from mechc.numeric.logs import log_of
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
-TURN = 9.0  # radians that the wave may turn in a panel of nodes
 UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
 LOOSE = 0.01  # ... over t, in the proof of decay: a g of 80 / t is seen through it
 MOST_PARTS, MOST_NODES = 400, 400_000  # of one panel; of all panels
@@ -227,7 +227,7 @@ class Shares:
                 log_x, log_mass = self.masses(panels)
                 x = np.exp(np.minimum(log_x, CAP)) / t
                 tilted = log_mass + np.log(self.taken(log_x)) - a * x
-                tilted = np.exp(tilted - max(tilted.max(initial=-math.inf), -700.0))
+                tilted = np.exp(tilted - max(tilted.max(initial=-math.inf), -MOST_LOG))
                 mass = tilted.sum(axis=1) / max(float(tilted.sum()), 1e-300)
                 wanted = np.ptp(x, axis=1) * reach / TURN
                 coarse = (mass >= uncut) & (wanted > MOST_PARTS)

@@ -17,9 +17,9 @@ import numpy as np
 
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.moments import LEAST, exponentials
+from mechc.loss.moments import exponentials
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import SQUARABLE
+from mechc.numeric.rounding import MOST_LOG, SQUARABLE
 from mechc.protocol import Floats, Integers
 
 _LARGEST = 1e15  # tilt, where the strip has no end
@@ -157,7 +157,7 @@ def _tilt(offsets, loss, floor, weights, work, kept, rows):  # type: ignore[no-u
             d[j] = w[j]
         exponentials(d, w)
         for j in range(b - a):
-            if d[j] < LEAST:
+            if d[j] < -MOST_LOG:
                 w[j] = 0.0
         total = _inner(w, one)
         for j in range(b - a):

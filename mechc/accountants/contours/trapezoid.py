@@ -368,7 +368,7 @@ def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floa
 
 # places of a contour's constants in the array `facts`; all of one repetition
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
-UNRESOLVED = 9
+UNRESOLVED = 9  # tilted mass that `Law.unresolved` bounds, of one repetition
 OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
 FACTS = 14  # their number
 

@@ -37,7 +37,7 @@ from mechc.errors import (
 from mechc.numeric.allowance import MAX_WORK, limited
 from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp
 from mechc.numeric.roots import root
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import ParameterInfo
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ def _log_mu(epsilon: float, log_delta: float) -> float:
     for _ in range(MAX_NEWTON):
         at = log_gaussian_delta(mu, epsilon)
         log_slope = -0.5 * (epsilon / mu - 0.5 * mu) ** 2 - HALF_LOG_TWO_PI + math.log(mu) - at
-        step = (log_delta - at) * math.exp(-min(max(log_slope, -700.0), 700.0))
+        step = (log_delta - at) * math.exp(-min(max(log_slope, -MOST_LOG), MOST_LOG))
         mu *= math.exp(min(step, LARGEST_STEP))
         if not abs(step) > 1e-13:
             break

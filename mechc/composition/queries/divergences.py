@@ -43,7 +43,7 @@ from mechc.errors import DeclarationError, InternalError, NumericError, Unsuppor
 from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.roots import switch
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 if TYPE_CHECKING:
@@ -521,8 +521,8 @@ def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
         if fpr == 0.0:
             lower, middle = max(lower, float(there.lower)), float(there.estimate)
             upper = min(upper, float(there.upper) * (1.0 + 2 * EPS))
-        elif at <= 700.0:
-            cost = math.exp(at + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + 700.0))
+        elif at <= MOST_LOG:
+            cost = math.exp(at + math.log(fpr)) * (1.0 + 8 * EPS * (abs(at) + MOST_LOG))
             upper = min(upper, (float(there.upper) + cost) * (1.0 + 2 * EPS))
     lower = max(lower, fpr)
     upper = min(max(upper, fpr), 1.0) if upper == upper else upper

@@ -31,6 +31,7 @@ AGREEMENT = 1e-12  # relative error that halved panels leave
 SEEN = 1e-6  # of the mass of all outcomes that may not be found
 TURNS = 18  # of a search for the largest density
 TAIL_PLACES = np.array([1e15, 1e22])  # where the power of a tail is read off, in extents
+# domain of `quantile`: open on both sides
 PROBABILITY = ParameterInfo("probability", 0.0, 1.0, True, True, False, None, (0.1, 0.9))
 
 

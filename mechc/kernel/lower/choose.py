@@ -31,10 +31,11 @@ from mechc.kernel.lower.freeze import Freezer, log_of_terms
 from mechc.kernel.lower.samples import DIGITS, Sample, corners, moved, vectors
 from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
+from mechc.numeric.rounding import EPS
 from mechc.symbolic.evaluate import holds
 
 VECTORS = 3  # parameter vectors at which forms are tried, beside corners
-GOOD = 2.0**-50  # errors up to this one are as good as none: fewer operations decide
+GOOD = 4 * EPS  # errors up to this one are as good as none: fewer operations decide
 ENOUGH = 3  # binary digits that may be lost before a probability is factored, which takes long
 LOST = 40  # binary digits that a loss may lose before it is computed as a difference of logs
 LONG = 500  # operations that a loss may take before a more accurate difference of logs replaces it

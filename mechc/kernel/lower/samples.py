@@ -24,6 +24,7 @@ from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term
 from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate, holds, typical_values
 from mechc.symbolic.facts import eliminations
@@ -32,12 +33,12 @@ from mechc.symbolic.parameters import Parameter
 DIGITS = 50  # of reference values
 ROUGH = 20  # digits for choosing points
 NEGLIGIBLE = -1e4  # summands below exp(NEGLIGIBLE) of the largest are left out
-DEEPEST = -700.0  # points where both densities are below exp(DEEPEST) are of no interest
 # irrational, lest a form is right by luck
 STEPS = tuple(math.sqrt(v) for v in (0.013, 0.13, 3.0, 31.0, 320.0, 3.2e5))
 BESIDE = 1.7e-5  # how far outputs beside a finite end are from it, in widths of the density
-REMOTE = (31.0, 1.1e3, 1e5)
-NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)
+REMOTE = (31.0, 1.1e3, 1e5)  # beyond the outermost points, in widths of the density
+NEAR = (-1.1e-3, -1.3e-9, 1.7e-9, 1.9e-3)  # beside a zero of the loss, in its region's lengths
+# of a region; irrational, lest terms cancel by chance
 FRACTIONS = tuple(math.sqrt(v) for v in (0.00013, 0.013, 0.11, 0.37, 0.71, 0.97))
 
 Values = Mapping[Symbol, Any]
@@ -184,7 +185,7 @@ class Sample:
         for x in self._spread(region, lo, hi):
             point = mpf(int(mpmath.nint(x))) if lattice else mpf(float(x))
             inside = lo <= point <= hi if lattice else lo < point < hi
-            if inside and point not in seen and self._log_mass(region, point) > DEEPEST:
+            if inside and point not in seen and self._log_mass(region, point) > -MOST_LOG:
                 seen.add(point)
                 yield point
 

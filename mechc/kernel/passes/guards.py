@@ -16,7 +16,7 @@ from mechc.kernel import ir
 from mechc.kernel.ir import Block, Expr
 from mechc.kernel.prelude import PRIMITIVES
 
-MAX_ARMS = 4
+MAX_ARMS = 4  # choices in a row that become statements
 
 
 def lift(block: Block, arms: int = MAX_ARMS) -> Block:

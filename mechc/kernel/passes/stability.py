@@ -16,7 +16,7 @@ from typing import Any
 from mechc.kernel import ir
 from mechc.kernel.ir import Expr
 
-LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}
+LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}  # and the power of two they stand for
 Rule = Callable[[Any], Expr | None]
 
 # logs of one plus so many times an exponential

@@ -39,11 +39,12 @@ from mechc.loss.quadrature.rule import (
     off_lines,
 )
 from mechc.numeric.allowance import DENSITY, spend
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
 GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share of the sum
+# of the density and of the sums; then those of a law of which the mass is asked for as well
 GOALS, MASS_GOALS = np.array([MASS_GOAL, GOAL]), np.array([1e-14, GOAL])
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
@@ -582,6 +583,6 @@ def misplaced(quadrature: Quadrature, log_mass: float) -> float:
     """The share of a mass that rounded nodes may move: an ulp times the total variation."""
     if log_mass == -math.inf:
         return 0.0
-    density = np.exp(np.minimum(quadrature.log_p - log_mass, 700.0))
+    density = np.exp(np.minimum(quadrature.log_p - log_mass, MOST_LOG))
     variation = np.abs(np.diff(density, axis=1)).sum(axis=1)
     return float((EPS * np.abs(quadrature.x).max(axis=1) * variation).sum())

@@ -21,6 +21,7 @@ import numpy as np
 from mechc.errors import NumericError
 from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, SILENT, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
 Density = Callable[[Floats], Floats]
@@ -81,9 +82,10 @@ def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: fl
     return np.where(cut, np.ceil(np.minimum(wanted, 1e6)), 1.0).astype(np.int64)
 
 
+# distances from an end at which a scale of the density is looked for, eight a decade; then in all
+# decades of doubles, one a decade
 OFFSETS = 10.0 ** np.linspace(-8, 12, 161)
 EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 161), np.arange(13, 308)])
-NOTHING = -700.0  # log of a mass below which no scale outside of OFFSETS is taken
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
 # the same, of a normal law down to e^-72; panels still wider are too rough to be cut by losses
 LADDER = np.concatenate([[-12.0, -8.0, -6.0], AROUND, [6.0, 8.0, 12.0]])
@@ -91,8 +93,7 @@ ALIKE = 100.0  # scales within this factor are found from one another by adaptat
 GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
 LOG_DISTANCES = np.log(DISTANCES)
-SIDES = np.array([[-1.0], [1.0]])
-NONE = np.empty(0)
+SIDES, NONE = np.array([[-1.0], [1.0]]), np.empty(0)  # ... sides; and no places
 CLEAR = 64.0 * FINEST  # share of an end that distances from it are at least: they are rounded
 COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)  # places in a bracket, which is an eighth as wide then
@@ -173,7 +174,7 @@ def _nearest_scale(
             continue
         logs = density(points) if every else logs
         top = int((logs + room).argmax())
-        if every and not logs[top] + room[top] > NOTHING:
+        if every and not logs[top] + room[top] > -MOST_LOG:
             break  # what falls that far from one double to the next is not resolved either
         found = points, float(nearest[top]), float(scales[top]), logs
         if OFFSETS[1] < scales[top] < OFFSETS[-2]:

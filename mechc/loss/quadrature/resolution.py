@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.loss.moments import LEAST, excess, exponentials, sum_tilted
+from mechc.loss.moments import excess, exponentials, sum_tilted
 from mechc.loss.quadrature.rule import NODES, ORDER, PROBE, WEIGHTS
 from mechc.numeric.jit import compiled
-from mechc.numeric.rounding import EPS, U
+from mechc.numeric.rounding import EPS, MOST_LOG, U
 from mechc.protocol import Floats, Integers
 
 Edges = dict[
@@ -157,9 +157,9 @@ def _judge(  # type: ignore[no-untyped-def]
             shallowest = max(shallowest, at)
             if at > -math.inf:
                 deepest = max(deepest, -at)
-            p[j] = math.exp(at) if at > LEAST else 0.0
+            p[j] = math.exp(at) if at > -MOST_LOG else 0.0
             # exp(-L) - 1 + L times p, or what is left of it where the first term alone counts
-            back[j] = p[j] * excess(-gain) if gain > -600.0 else math.exp(max(at - gain, LEAST))
+            back[j] = p[j] * excess(-gain) if gain > -600.0 else math.exp(max(at - gain, -MOST_LOG))
             highest = max(highest, at, at - gain)
         by = 0.25 * place / half
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
@@ -183,7 +183,7 @@ def _judge(  # type: ignore[no-untyped-def]
                 c0 = c1 = c2 = c3 = 0.0
                 for j in range(ORDER):
                     turn = z * loss[i, j]
-                    f = plain[j] if top[j] > LEAST else 0.0
+                    f = plain[j] if top[j] > -MOST_LOG else 0.0
                     lost = f
                     if chord:
                         at = p[j] * unit
@@ -485,7 +485,7 @@ def _misplaced(
     moved = 0.0
     for z, log_total in zip(tilts.tolist(), logs.tolist(), strict=True):
         exponents = log_p + z * loss - log_total
-        size = np.where(exponents > LEAST, np.exp(exponents), 0.0) @ WEIGHTS
+        size = np.where(exponents > -MOST_LOG, np.exp(exponents), 0.0) @ WEIGHTS
         moved = max(moved, float((EPS * place * size * (fall + abs(z) * rise)).sum()))
     return moved
 
@@ -497,9 +497,9 @@ def shaken(panels: Panels, noise: Floats, tilts: Floats, logs: Floats) -> float:
     log_weight = log_weights(panels.lo[seen], panels.hi[seen], panels.log_p[seen])
     log_weight = log_weight.reshape(loss.shape)
     for z, log_total in zip(tilts.tolist(), logs.tolist(), strict=True):
-        turned = np.exp(np.minimum(log_weight + z * loss - log_total, -LEAST))
+        turned = np.exp(np.minimum(log_weight + z * loss - log_total, MOST_LOG))
         if log_total > -1.0:  # the sums are those of the deviation from the chord, see `judge`
-            turned = np.abs(turned - np.exp(np.minimum(log_weight - loss - log_total, -LEAST)))
+            turned = np.abs(turned - np.exp(np.minimum(log_weight - loss - log_total, MOST_LOG)))
         moved = max(moved, abs(z) * float((turned * noise[seen, None]).sum()))
     return moved
 

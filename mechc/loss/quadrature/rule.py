@@ -21,7 +21,7 @@ from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel
 
-ORDER = 16
+ORDER = 16  # nodes of a panel: exact for polynomials to degree 31
 NODES, WEIGHTS = legendre.leggauss(ORDER)
 
 # _ANALYSIS[n, j]: f(x_j) -> n-th Legendre coefficient

@@ -24,7 +24,7 @@ from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
 STRETCH = 1.75  # half axis along the interval
-RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)
+RHO = STRETCH + math.sqrt(STRETCH * STRETCH - 1.0)  # sum of the half axes
 BOXES = (9, 3)  # balls that cover the upper half of the ellipse; the lower half mirrors it
 
 

@@ -115,6 +115,7 @@ GUARD_BITS = 12  # tails are cut this far below the working precision
 # log2 of distances at which a tail is looked at, from 2^-20 on, ever farther apart
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
 STRIDE = 6  # of places at which a tail is bounded
+# distances from an end, as powers of 1/2 of the interval, at which a law is looked at
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
 
 

@@ -50,6 +50,7 @@ KINDS = {
 }
 BRANCHES = {"branches", "pieces"}  # of a pair that is not a few outcomes
 NEEDED = KINDS.keys() - BRANCHES - {"cgf", "cdf", "unimodal"}
+# largest tolerance with which a certificate may have passed a check
 LOOSEST = {"values": 1e-13, "identity": 1e-12, "proof": 0.0}
 MOST_POINTS = 10**7  # that a check can have looked at
 

@@ -20,6 +20,7 @@ OUTWARD, INWARD = 80, 18  # powers of two, and of four, that panels reach out an
 MOST_PANELS, MOST_SUMMED = 600, 10_000  # of an integral; terms of a sum
 CANCELLED = 1e-7  # share of its terms below which a sum has lost too many digits
 DIGITS, INTEGRAL_DIGITS = 50, 25  # of mpmath, at points and in integrals
+# of a panel [0, 1], with logs of the weights: densities may underflow
 _ROOTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _NODES_AT, _LOG_WEIGHTS = [mpmath.mpf(float(t)) / 2 + 0.5 for t in _ROOTS], np.log(_WEIGHTS / 2)
 
