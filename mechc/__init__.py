@@ -86,9 +86,23 @@ def __getattr__(name: str) -> Any:
         return import_module(_MODULES[name])
     # Python adds what was meant, from the name and what `dir` says of the object
     here = modules[__name__]
-    known = name[:1] != "_" and name in here.available()
-    hint = f"; did you mean mechc.load({name!r})?" if known else ""
+    hint = "" if name[:1] == "_" else _meant(name, here)
     raise AttributeError(f"module 'mechc' has no attribute {name!r}{hint}", name=name, obj=here)
+
+
+def _meant(name: str, here: Any) -> str:
+    """What was meant by a name that there is not: a mechanism, a question, a word of others."""
+    named = name.lower().removesuffix("mechanism").rstrip("_")
+    if named in here.available():
+        return f"; did you mean mechc.load({named!r})?"
+    from mechc.composition.queries import MEANT_QUERIES
+    from mechc.errors import OF_PACKAGE
+
+    if name in OF_PACKAGE:
+        return f"; did you mean {OF_PACKAGE[name]}?"
+    asked = MEANT_QUERIES.get(name, name)
+    of_a_run = hasattr(here.Composition, asked)
+    return f"; it is asked of a run, such as mechc.dpsgd(...).{asked}" if of_a_run else ""
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,32 @@ MEANT = {  # words of other libraries, and what they are here
     "sample_probability": "sampling_rate", "subsampling_rate": "sampling_rate",
     "max_grad_norm": "sensitivity", "l2_norm_clip": "sensitivity", "clip_norm": "sensitivity",
     "rdp": "renyi", "normal": "gaussian", "geometric": "discrete_laplace",
-    "substitution": "replace",
+    "rr": "randomized_response",
+    **dict.fromkeys(("others", "releases", "besides", "alongside"), "beside"),
+    **dict.fromkeys(("neighbors", "neighbours", "neighbouring", "neighboring_relation", "relation",
+                     "neighbouring_relation"), "adjacency"),
+    **dict.fromkeys(("substitution", "substitute", "replacement", "replace_one", "swap", "bounded"),
+                    "replace"),
+    **dict.fromkeys(("add_or_remove_one", "add_or_remove", "unbounded", "replace_special"),
+                    "add_remove"),
+}  # fmt: skip
+ASKED = {**MEANT, "alpha": "fpr"}  # of queries and targets
+OF_PACKAGE = {  # names of other libraries, and what the package has for them
+    **dict.fromkeys(("dpsgd", "dp_sgd", "compute_dp_sgd_privacy"),
+                    "mechc.dpsgd(...), or mechc dpsgd on the command line"),
+    **dict.fromkeys(("sampled_gaussian", "subsampled_gaussian", "poisson_gaussian"),
+                    "mechc.poisson('gaussian', sampling_rate=...)"),
+    **dict.fromkeys(("sparse_vector", "above_threshold", "svt"), "pure_dp, a bound for it"),
+    **dict.fromkeys(("get_noise_multiplier", "find_noise_multiplier", "calibrate_noise",
+                     "compute_noise"), "mechc.calibrate(mechc.dpsgd, solve_for=...)"),
+    **dict.fromkeys(("from_event", "from_dp_accounting", "to_dp_accounting"),
+                    "mechc.integrations.dp_accounting"),
+    **dict.fromkeys(("load_run", "open_run", "read"), "mechc.open(path)"),
+    **dict.fromkeys(("subsample", "poisson_sample", "subsampled"), "mechc.poisson(...)"),
+    "compare": "run.plot(methods=[...]), or mechc compare on the command line",
+    "record": "run.save(path, append=True), or mechc record on the command line",
+    "optimize": "mechc.optimise(...)", "verify": "mechc.load(...).verify()",
+    "explain": "mechc.load(...).explain()", "report": "mechc.load(...).report(path)",
 }  # fmt: skip
 
 
@@ -39,6 +64,8 @@ def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT
     from difflib import get_close_matches
 
     known = list(known)
+    same = word.lower().replace("-", "_")
+    word = word if word in meant or word in known else same
     close = [meant[word]] if meant.get(word) in known else get_close_matches(word, known, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -192,6 +219,7 @@ def _misfit(function: Callable[..., Any], given: tuple[Any, ...], named: dict[st
         owner = type(given[0]).__name__ if owner == "__init__" else owner
         given = given[1:]
     places = [p.name for p in known.values() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
     marks: dict[Any, str] = {Parameter.VAR_KEYWORD: "**{}", Parameter.KEYWORD_ONLY: "{}="}
     form = ", ".join(marks.get(p.kind, "{}").format(p.name) for p in known.values())
     said = f"expected {owner}({form})"
@@ -202,7 +230,7 @@ def _misfit(function: Callable[..., Any], given: tuple[Any, ...], named: dict[st
         word = "has no name" if len(surplus) == 1 else "have no names"
         return f"{owner}: {shown} {word}{hint} ({said})"
     for word in named:
-        if word not in known:
+        if word not in known and not takes_any:
             return f"{owner}: {word}={named[word]!r} is not known{suggestion(word, known)} ({said})"
         if word in places[: len(given)]:
             first = given[places.index(word)]

@@ -231,14 +231,16 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     event = as_event(f"{name}: event", event)
     law = binom(m, 1.0 / n)
     rate = float(law.sf(0))
-    first, last = (int(end) for end in (law.ppf(UNLIKELY), law.isf(UNLIKELY * rate)))
-    times = range(max(first, 1), max(last, 1) + 1)
-    if len(times) > MOST_PARTS:
+    first = max(int(law.ppf(UNLIKELY)), 1)
+    # by the tail itself: its inverse is off where the tail is below a rounding error of one
+    beyond = law.sf(np.arange(first, first + MOST_PARTS)) <= UNLIKELY * rate
+    if not beyond.any():
         raise UnsupportedError(
-            f"{name}: a record occurs {times[0]} to {times[-1]} times with batch_size={m} and "
-            f"dataset_size={n}, and each number of times is a mechanism of its own (at most "
-            f"{MOST_PARTS})"
+            f"{name}: a record occurs {first} to more than {first + MOST_PARTS - 1} times with "
+            f"batch_size={m} and dataset_size={n}, and each number of times is a mechanism of its "
+            f"own (at most {MOST_PARTS})"
         )
+    times = range(first, first + int(beyond.argmax()) + 1)
     weights = [float(law.pmf(k)) / rate for k in times]
     rest = max(1.0 - math.fsum(weights), UNLIKELY)
     parts = [subset_of_groups(group(event, k), rate) for k in times]

@@ -40,12 +40,16 @@ def number_of(text: str) -> float:
         ) from None
 
 
-def _number(text: str) -> float:
-    """`number_of` as a parser of options."""
-    try:
-        return number_of(text)
-    except DeclarationError as error:
-        raise typer.BadParameter(str(error)) from None
+def parser(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return what reads a word as a parser of options, whose errors name the option."""
+
+    def parsed(text: str) -> T:
+        try:
+            return read(text)
+        except DeclarationError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parsed
 
 
 def word_of(text: str) -> str:
@@ -93,12 +97,13 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
 
 def word(help: str, table: str, *more: str, **how: Any) -> Any:
     """Return the option for a word that stands in a table, or is one of more."""
+    how = {"parser": word_of, "metavar": "WORD", **how}
     return typer.Option(help=help, autocompletion=among(table, *more), **how)
 
 
 def amount(help: str, *names: str) -> Any:
     """Return the option for a number."""
-    return typer.Option(*names, metavar="NUMBER", parser=_number, help=help)
+    return typer.Option(*names, metavar="NUMBER", parser=parser(number_of), help=help)
 
 
 NAME = "Name of a mechanism, or path of a mechanism file."
@@ -119,7 +124,10 @@ Set = Annotated[
 Poisson = Annotated[Number, amount("Poisson sampling rate, such as 0.01 or 256/60000.")]
 Adjacency = Annotated[str | None, word(RELATION, "mechc.adjacency:SAMPLED")]
 Count = Annotated[
-    int, typer.Option("--count", "-k", metavar="NUMBER", parser=count_of, help="Number of steps.")
+    int,
+    typer.Option(
+        "--count", "-k", metavar="NUMBER", parser=parser(count_of), help="Number of steps."
+    ),
 ]
 Method = Annotated[
     str,

@@ -69,6 +69,11 @@ ELSEWHERE = {  # words that are no options of a command, and where they are
     "plot": "mechc curve, compare and tournament take --plot",
     "mechanisms": "names of mechanisms follow the command, as in mechc tournament laplace",
 }
+COMMANDS = {  # words that are no commands, and what they are here
+    "help": "--help", "version": "--version", "explain": "show", "datasheet": "report",
+    "plot": "curve, compare or tournament with --plot", "train": "dpsgd", "kernel": "emit",
+    "compile": "warm NAME, or list --compile", "sample": "epsilon --poisson RATE",
+}  # fmt: skip
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
 
@@ -84,20 +89,41 @@ def _meant(word: str, ctx: Any) -> str:
     for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
-    if word in mechc.available() and "name" in options:
-        return "; several mechanisms are steps of a run file: mechc record, then mechc open"
+    for option in ctx.command.params:  # a value without the option it is of
+        listed = option.opts[0].startswith("--") and word.isidentifier()
+        for item in option.shell_complete(ctx, word) if listed else ():
+            if item.type == "plain" and item.value.startswith(word):
+                return f"; did you mean {option.opts[0]} {item.value}?"
+    if word in mechc.available():
+        return (
+            "; several mechanisms are steps of a run file: mechc record, then mechc open"
+            if "name" in options
+            else f"; of other noise than Gaussian ask mechc epsilon {word} --poisson RATE"
+        )
     is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
     if is_parameter and "settings" in options:
         return "; a parameter of a mechanism is given by --set NAME=VALUE"
+    if word in training.WORDS:
+        return "; a training run in its own words is asked by mechc dpsgd"
+    if not word.isidentifier():
+        return "; a value follows the name of its option"
     return _in_python(word)
 
 
 def _in_python(word: str) -> str:
     """Where Python has what the command line has not."""
     from mechc.composition.events import Composition
+    from mechc.composition.queries import MEANT_QUERIES
 
-    owner = "mechc" if word in mechc.__all__ else "run" if hasattr(Composition, word) else ""
-    return f"; that is {owner}.{word}, in Python" if owner else ""
+    if word in ("group_size", *mechc.__all__):
+        return f"; that is mechc.{word.removesuffix('_size')}, in Python"
+    asked = MEANT_QUERIES.get(word, word)
+    return f"; that is run.{asked}, in Python" if hasattr(Composition, asked) else ""
+
+
+def _meant_command(word: str, ctx: Any) -> str:
+    """What was meant by a command that there is not: another one, or a call in Python."""
+    return f"; that is mechc {COMMANDS[word]}" if word in COMMANDS else _in_python(word)
 
 
 class _Group(TyperGroup):
@@ -113,7 +139,7 @@ class _Group(TyperGroup):
                 r"No such (?:(option):?|command) '?-*([\w-]+)|(extra) arg.*\(([^ )]+)", words
             )
             wrong = (option[2] or option[4]).replace("-", "_") if option else ""
-            meant = _meant if option and (option[1] or option[3]) else lambda w, _: _in_python(w)
+            meant = _meant if option and (option[1] or option[3]) else _meant_command
             if wrong and (hint := meant(wrong, error.ctx)):
                 words = re.split(r" \(Possible|\. Did", words)[0] + hint
             at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
@@ -339,7 +365,6 @@ def dpsgd(
         args.word(
             "Find it for a target: noise_multiplier, batch_size, epochs or steps.",
             "mechc.composition.training:SOLVABLE",
-            parser=args.word_of,
         ),
     ] = "",
 ) -> Answer:
@@ -416,15 +441,22 @@ def calibrate(
         str,
         typer.Option(
             help="Parameter to find, sampling_rate or count.",
+            metavar="WORD",
             parser=args.word_of,
             autocompletion=args.parameters("count", "sampling_rate"),
         ),
-    ],
+    ] = "",
 ) -> Answer:
     """Find the parameter value whose proven upper bound meets the target."""
     if (aim.epsilon is None or aim.delta is None) and aim.advantage is None and aim.tpr is None:
         raise DeclarationError(
-            "calibrate: --epsilon and --delta are needed, or --advantage, or --tpr and --fpr"
+            "calibrate: --epsilon and --delta (0 of pure noise) are needed, or --advantage, or "
+            "--tpr and --fpr"
+        )
+    if not solve_for:
+        known = ", ".join(p.name for p in what.mechanism().declaration.parameters)
+        raise DeclarationError(
+            f"calibrate: --solve-for is needed (one of {known}, sampling_rate, count)"
         )
     args.question(aim.method, delta=aim.delta, epsilon=aim.epsilon)
     mechanism, values = what.open(solve_for)

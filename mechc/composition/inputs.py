@@ -176,9 +176,13 @@ def bind(
     unknown = [name for name in values if all(p.name != name for p in parameters)]
     if unknown:
         listed = ", ".join(p.name for p in parameters) or "none"
+        hint = suggestion(unknown[0], (p.name for p in parameters))
+        if unknown[0] in ("epsilon", "delta"):
+            hint = "; noise for a guarantee is found by mechc.calibrate"
+            if mechanism == "exponential":
+                hint = "; did you mean exponential_mechanism?"
         raise DeclarationError(
-            f"{mechanism}: unknown parameter {unknown[0]!r}"
-            f"{suggestion(unknown[0], (p.name for p in parameters))} (parameters: {listed})"
+            f"{mechanism}: unknown parameter {unknown[0]!r}{hint} (parameters: {listed})"
         )
     theta = []
     for info in parameters:

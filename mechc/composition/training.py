@@ -60,7 +60,9 @@ MEANT = {  # words of other libraries, and what they are here
     "iterations": "steps",
     "count": "steps",
     "num_epochs": "epochs",
-    "neighboring_relation": "adjacency",
+    **{word: ours for word, ours in errors.MEANT.items() if ours == "adjacency"},
+    **dict.fromkeys(("shuffle", "shuffled"), "sampler='shuffled'"),
+    "poisson_sampling": "sampler",
     **dict.fromkeys(
         ("sampling_rate", *(w for w, ours in errors.MEANT.items() if ours == "sampling_rate")),
         "batch_size, which divided by dataset_size is the rate",
@@ -209,8 +211,11 @@ class Training:
 
 def _given(name: str, value: Any) -> Any:
     if value is None:
-        how = f"mechc.calibrate(mechc.dpsgd, solve_for={name!r}, ...) finds it"
-        raise DeclarationError(f"dpsgd: {name} is needed" + f"; {how}" * (name != "dataset_size"))
+        how = (
+            f"; mechc.calibrate(mechc.dpsgd, solve_for={name!r}, ...) finds it, "
+            f"or mechc dpsgd --solve-for {name}"
+        )
+        raise DeclarationError(f"dpsgd: {name} is needed" + how * (name != "dataset_size"))
     return value
 
 

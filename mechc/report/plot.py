@@ -44,6 +44,14 @@ CHORD = 8  # points of each chord of a profile
 MARKED = 32  # counts of a curve that are marked
 
 
+MEANT_KINDS = {  # words for kinds
+    **dict.fromkeys(("epsilon", "epochs", "curve", "composition"), "steps"),
+    **dict.fromkeys(("delta", "privacy_profile", "privacy_curve"), "profile"),
+    **dict.fromkeys(("roc", "fnr", "beta", "tpr", "f"), "tradeoff"),
+    **dict.fromkeys(("pld", "prv", "losses", "privacy_loss"), "loss"),
+    **dict.fromkeys(("density", "noise", "pdf", "pair"), "densities"),
+}
+
 How: TypeAlias = dict[str, Any]
 
 
@@ -71,7 +79,7 @@ def run(
     **how: Any,
 ) -> Figure:
     """Draw one aspect of events or compositions; arguments as for the method `plot`."""
-    check_one_of("kind", kind, KINDS)
+    check_one_of("kind", kind, KINDS, "plot", MEANT_KINDS)
     if not LEAST_DELTA <= look.smallest < 0.1:
         raise DeclarationError(
             f"smallest={look.smallest!r} (expected {LEAST_DELTA:g} <= smallest < 0.1)"

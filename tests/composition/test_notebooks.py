@@ -91,6 +91,18 @@ def test_the_home_folder_and_spaces_in_paths(gaussian, tmp_path, monkeypatch):
         (lambda m: mechc.calibrate(mechc.poisson(m), solve_for="sample_rate", epsilon=1,
                                    delta=1e-5, sigma=1.0), "sampling_rate"),
         (lambda m: mechc.poisson(m, sampling_probability=0.1), "sampling_rate"),
+        (lambda m: m(sigma=2.0).tpr(alpha=0.1), "fpr"),
+        (lambda m: mechc.calibrate(m, solve_for="sigma", tpr=0.1, alpha=0.01), "fpr"),
+        (lambda m: mechc.calibrate(m, solve_for="sigma", tpr=0.1, fpr=0.01, others=m(sigma=9)),
+         "beside"),
+        (lambda m: mechc.poisson(m, 0.1, adjacency="substitute"), "replace"),
+        (lambda m: mechc.poisson(m, 0.1, adjacency="ADD_OR_REMOVE_ONE"), "add_remove"),
+        (lambda m: mechc.dpsgd(dataset_size=9, neighbors="replace"), "adjacency"),
+        (lambda m: mechc.dpsgd(dataset_size=9, shuffle=True), "sampler='shuffled'"),
+        (lambda m: m(sigma=2.0).plot(kind="epochs"), "steps"),
+        (lambda m: mechc.load("subsampled_gaussian"), "mechc.poisson"),
+        (lambda m: mechc.load("rr"), "randomized_response"),
+        (lambda m: mechc.load("exponential")(epsilon=0.1), "exponential_mechanism"),
     ],
 )  # fmt: skip
 def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
@@ -108,8 +120,24 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: (2 * m(sigma=1.0)).group(5), r"did you mean mechc.group\(...\)"),
         (lambda m: m(sigma=1.0).explain(), r"asked of a mechanism, mechc.load\(...\).explain"),
         (lambda m: m.poisson(0.1), r"did you mean mechc.poisson\(...\)"),
+        (lambda m: m(sigma=1.0).rdp([2]), "did you mean renyi"),
+        (lambda m: mechc.GaussianMechanism, r"did you mean mechc.load\('gaussian'\)"),
+        (lambda m: mechc.compute_epsilon, r"asked of a run, such as mechc.dpsgd\(...\).epsilon"),
+        (lambda m: mechc.get_noise_multiplier, r"did you mean mechc.calibrate\("),
+        (lambda m: mechc.optimize, "did you mean mechc.optimise"),
     ],
 )
 def test_what_there_is_not_names_what_is_meant(gaussian, ask, meant):
     with pytest.raises(AttributeError, match=meant):
         ask(gaussian)
+
+
+def test_words_are_not_refused_where_any_may_be_given():
+    words = {"dataset_size": 60_000, "batch_size": 256, "epochs": 60}
+    with pytest.raises(DeclarationError, match="solve_for is missing"):
+        mechc.calibrate(mechc.dpsgd, epsilon=2.0, delta=1e-5, **words)
+
+
+def test_calibration_takes_a_mechanism_by_its_name(gaussian):
+    target = {"solve_for": "sigma", "epsilon": 1.0, "delta": 1e-5}
+    assert mechc.calibrate("gaussian", **target).value == mechc.calibrate(gaussian, **target).value

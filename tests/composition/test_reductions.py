@@ -242,9 +242,10 @@ def test_a_curve_cannot_be_mixed():
 
 
 @pytest.mark.slow
-def test_drawing_with_replacement_has_the_profile_of_the_theorem():
+@pytest.mark.parametrize(("n", "m"), [(100, 4), (60_000, 256)])
+def test_drawing_with_replacement_has_the_profile_of_the_theorem(n, m):
     """Balle, Barthe, Gaboardi 2018, Theorem 10, with the closed profiles of Gaussian groups."""
-    n, m, sigma, epsilon = 100, 4, 2.0, 1.5
+    sigma, epsilon = 2.0, 1.5
     weights = binom(m, 1 / n).pmf(range(m + 1))
     inner = math.log1p(math.expm1(epsilon) / (1 - weights[0]))
 
@@ -258,6 +259,8 @@ def test_drawing_with_replacement_has_the_profile_of_the_theorem():
     found = event.delta(epsilon)
     assert found.upper >= truth and found.upper == pytest.approx(truth, rel=1e-7)
     assert event.mechanism.claim["status"] == "proven"
+    if m > 4:
+        return
     # all other records at -1: one data set against another, which no bound may miss
     moves = [2 * k / sigma for k in range(m + 1)]
     seen, _ = quad(

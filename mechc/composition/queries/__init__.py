@@ -65,7 +65,8 @@ MEANT_QUERIES = {  # words of other libraries, and what they are here
     "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "beta",
     "get_epsilon": "epsilon", "get_delta": "delta", "get_epsilon_for_delta": "epsilon",
     "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon", "tpr_at_fpr": "tpr",
-    "fpr": "tpr", "get_beta": "beta", "get_advantage": "advantage",
+    "fpr": "tpr", "get_beta": "beta", "get_advantage": "advantage", "f": "tradeoff",
+    "roc": "tradeoff", "get_epsilon_curve": "epsilon_curve", "epsilons": "epsilon_curve",
 }  # fmt: skip
 
 
@@ -101,7 +102,7 @@ class Queries(SetOnce, ABC):
         hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
         if name in OF_MECHANISMS:
             hint = f"; it is asked of a mechanism, mechc.load(...).{name}"
-        hint = of_package(name) or hint
+        hint = hint if name in MEANT_QUERIES else of_package(name) or hint
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
     def log_delta(self, epsilon: Any = None, **how: Any) -> Bound:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import scipy
@@ -21,12 +22,12 @@ from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
-from mechc.composition.mechanism import Mechanism
+from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.queries.divergences import true_positive
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import (
+    ASKED,
     LONGEST_NAME,
-    MEANT,
     DeclarationError,
     UnsupportedError,
     as_named,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mechc.composition.queries.evaluation import Evaluation
 
 
-WORDS = {**MEANT, "steps": "count"}
+WORDS = {**ASKED, "steps": "count"}
 TOLERANCE = 1e-9  # of a parameter, relative
 MAX_TURNS = 200  # of a bracket or a search
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
@@ -112,7 +113,7 @@ class Calibration(Recorded):
 
 @public
 def calibrate(
-    mechanism: Mechanism | Callable[..., Composition],
+    mechanism: Mechanism | str | PathLike[str] | Callable[..., Composition],
     *,
     solve_for: str,
     epsilon: float | None = None,
@@ -134,8 +135,8 @@ def calibrate(
     rate, for all that is composed: the mechanism and what is beside it.
 
     Args:
-        mechanism: the mechanism, possibly sampled; or `mechc.dpsgd`, whose words are then the
-            parameters.
+        mechanism: the mechanism, possibly sampled, or what `mechc.load` takes for it; or
+            `mechc.dpsgd`, whose words are then the parameters.
         solve_for: name of a parameter, or "count" for the largest number of steps; of `dpsgd`
             "noise_multiplier", or the largest whole "batch_size", "epochs" or "steps".
         epsilon: target epsilon.
@@ -157,6 +158,8 @@ def calibrate(
             proves no upper bound.
     """
     training = mechanism is dpsgd
+    if isinstance(mechanism, (str, PathLike)):
+        mechanism = load(mechanism)
     if not isinstance(mechanism, Mechanism) and not training:
         raise DeclarationError(
             f"calibrate: {mechanism!r} is not a mechanism (expected mechc.load(name), not yet "
@@ -167,7 +170,7 @@ def calibrate(
     own = KNOWN
     if isinstance(mechanism, Mechanism):
         own = frozenset(p.name for p in mechanism.parameters)
-    for word in sorted(MEANT.keys() & fixed.keys() - own):
+    for word in sorted(WORDS.keys() & fixed.keys() - own):
         raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?")
     counting = isinstance(mechanism, Mechanism) and solve_for == "count"
     taken = count if counting and count != 1 else others.get(solve_for)
