@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,10 +22,12 @@ from mechc.composition.operations import UNLIKELY, group, poisson, subset_of_gro
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
+from mechc.numeric.rounding import EPS
 
 PATTERNS = ("single", "every", "apart")
 SPACED = PATTERNS[1:]
 DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poisson")
+FEW_BITS, EXACT = 2.0**15, 2.0**53  # entries that are multiples of one over it; sums up to here
 MOST_PARTS = 200  # of a mixture that is made here
 
 
@@ -61,12 +64,13 @@ def matrix_mechanism(
         UnsupportedError: steps drawn at random, which no theorem reduces to one mechanism where
             noise is correlated.
     """
-    matrix = _matrix("matrix_mechanism", encoder)
+    matrix, unit = _matrix("matrix_mechanism", encoder)
     gram = np.abs(matrix.T @ matrix)
+    made = partial(_gaussian, "matrix_mechanism", sigma=sigma, unit=unit)
     named = participations if isinstance(participations, str) else None
     if named == "allocation" and (np.count_nonzero(matrix, axis=1) <= 1).all():
         norms = np.sqrt(np.diag(gram)).tolist()
-        schedule = [_gaussian("matrix_mechanism", norm, sigma) for norm in norms]
+        schedule = [made(norm, terms=_terms(matrix, 1)) for norm in norms]
         return cast(Event, allocation.random_allocation(schedule))
     if named in DRAWN:
         raise UnsupportedError(
@@ -87,13 +91,24 @@ def matrix_mechanism(
         apart = inputs.size("matrix_mechanism", "separation", given)
         if named != "every":
             times = None if most is None else inputs.size("matrix_mechanism", "most", most)
-            return _gaussian("matrix_mechanism", _norm_apart(gram, apart, times), sigma)
+            most_steps = -(-matrix.shape[1] // apart)
+            return made(_norm_apart(gram, apart, times), terms=_terms(matrix, most_steps))
         steps = range(matrix.shape[1])
         participations = [list(steps[first::apart]) for first in steps[:apart]]
     patterns = _patterns(None if named == "single" else participations, matrix.shape[1])
     # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
     square = max(float(gram[np.ix_(pattern, pattern)].sum()) for pattern in patterns)
-    return _gaussian("matrix_mechanism", math.sqrt(square), sigma)
+    return made(math.sqrt(square), terms=_terms(matrix, max(map(len, patterns))))
+
+
+def _terms(matrix: Any, columns: int) -> int:
+    """Roundings in the norm of a sum of so many columns; none where its square is a sum of bits."""
+    few = matrix * FEW_BITS
+    if (few == np.rint(few)).all() and columns**2 * int(matrix.shape[0]) < EXACT / FEW_BITS**2:
+        return 0
+    # |<C_i, C_j>| is off by rows * U |C_i| |C_j|, and the sum of the norms is at most sqrt(columns)
+    # times the root of the sum of their squares
+    return columns * (int(matrix.shape[0]) + 2 * columns)
 
 
 def _norm_apart(gram: NDArray[np.float64], separation: int, most: int | None) -> float:
@@ -173,14 +188,14 @@ def banded_matrix(encoder: Any, sigma: float, *, sampling_rate: float) -> Compos
     Raises:
         DeclarationError: nan or infinite entries, or a matrix that is not lower triangular.
     """
-    matrix = _matrix("banded_matrix", encoder)
+    matrix, unit = _matrix("banded_matrix", encoder)
     steps = matrix.shape[1]
     if matrix.shape[0] != steps or np.triu(matrix, 1).any():
         raise DeclarationError("banded_matrix: the matrix is not square and lower triangular")
     row, column = np.nonzero(matrix)
     bands = int((row - column).max()) + 1 if row.size else 1
     norm = float(np.linalg.norm(matrix, axis=0).max())
-    step = poisson(_gaussian("banded_matrix", norm, sigma), sampling_rate)
+    step = poisson(_gaussian("banded_matrix", norm, sigma, _terms(matrix, 1), unit), sampling_rate)
     return Composition(((step, -(-steps // bands)),))
 
 
@@ -247,14 +262,19 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     return mixture(parts, weights, adjacency="replace", revealing=rest)
 
 
-def _matrix(name: str, encoder: Any) -> Any:
+def _matrix(name: str, encoder: Any) -> tuple[Any, int]:
+    """A matrix in units of a power of two, so that squares neither vanish nor overflow."""
     matrix = as_array(f"{name}: matrix", encoder)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise DeclarationError(f"{name}: the matrix is not two-dimensional with finite entries")
-    return matrix
+    unit = math.frexp(float(np.abs(matrix).max()))[1]
+    return np.ldexp(matrix, -unit), unit
 
 
-def _gaussian(name: str, norm: float, sigma: float) -> Event:
+def _gaussian(name: str, norm: float, sigma: float, terms: int = 0, unit: int = 0) -> Event:
+    """Gaussian noise on a move by a norm, known up to so many roundings, in a unit 2^unit."""
     if not norm > 0:
         raise DeclarationError(f"{name}: the matrix is zero, so that nothing is published")
-    return load("gaussian")(sigma=sigma, sensitivity=norm)
+    with np.errstate(over="ignore"):
+        distance = float(np.ldexp(norm * (1.0 + terms * EPS), unit))
+    return load("gaussian")(sigma=sigma, sensitivity=distance)

@@ -120,6 +120,10 @@ class Bound(Recorded):
         return self.lower if self.quantity.safe is Side.LOWER else self.upper
 
     @property
+    def _is_upper(self) -> bool:
+        return self.quantity.safe is Side.UPPER
+
+    @property
     def width(self) -> float | NDArray[np.float64]:
         """Return upper minus lower."""
         return self.upper - self.lower
@@ -158,8 +162,16 @@ class Bound(Recorded):
         return float(self.safe)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the safe side as an array, for NumPy and for figures."""
-        return np.array(self.safe, dtype=dtype)
+        """Return the safe side as an array, for NumPy and for figures, rounded outward."""
+        side, wanted = np.array(self.safe, np.float64), np.dtype(dtype or np.float64)
+        if wanted.kind in "biu":
+            self._no_number(wanted)
+        with np.errstate(over="ignore"):
+            made = side.astype(wanted)
+        if wanted.kind != "f":
+            return made
+        short, end = (made < side, math.inf) if self._is_upper else (made > side, -math.inf)
+        return np.where(short, np.nextafter(made, wanted.type(end)), made)
 
     def __getitem__(self, place: Any) -> Bound:
         """Return one of several answers, or some of them."""
@@ -212,6 +224,7 @@ class Bound(Recorded):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_number
     __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __neg__ = __abs__ = __round__ = _no_number
+    __floor__ = __ceil__ = __trunc__ = __int__ = _no_number
 
     def __format__(self, spec: str) -> str:
         """Format the safe side, rounded outward: "2.382" for an epsilon of 2.3813.
@@ -221,7 +234,6 @@ class Bound(Recorded):
         """
         if not spec:
             return str(self)
-        up = self.quantity.safe is Side.UPPER
         try:
             format(Decimal(1), spec)
         except ValueError:
@@ -231,7 +243,7 @@ class Bound(Recorded):
             if not math.isfinite(value):
                 return format(float(value), spec)
             with localcontext() as context:
-                context.rounding = ROUND_CEILING if up else ROUND_FLOOR
+                context.rounding = ROUND_CEILING if self._is_upper else ROUND_FLOOR
                 return format(Decimal(repr(float(value))), spec)  # what reads back as it
 
         if np.ndim(self.safe) == 0:

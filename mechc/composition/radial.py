@@ -77,7 +77,7 @@ class RadialEvent(NumericEvent):
         name = f"{NAME}({base}, dimension={dimension})"
         distance = _distance(base, name)
         claim = replace(
-            _claim(base.claim), assumptions=(f"the move has l2 norm at most {distance:g}",)
+            _claim(base.claim), assumptions=(f"the move has l2 norm at most {distance!r}",)
         )
         key = named(f"{NAME} {base.key!r} {dimension} {claim}")
         references = tuple(base.mechanism.references)

@@ -254,7 +254,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     laws = [_sampled(event.loss(d), rate, d == "add") for d in ("remove", "add")]
     name = f"poisson({event}, sampling_rate={rate:g})"
     known = event.mechanism.claim
-    assumption = f"every record enters the sample independently with probability {rate:g}"
+    assumption = f"every record enters the sample independently with probability {rate!r}"
     claim = replace(known, theorem="T6", adjacency=Adjacency.ADD_REMOVE,
                     assumptions=(*known.assumptions, assumption))  # fmt: skip
     table = Table(name, digest("sampled", claim, *laws), False, claim, upper_only=event.upper_only)
@@ -334,7 +334,7 @@ def _law(
             "from above (expected a pessimistic or exact one)"
         )
     law = PrivacyLoss.from_atoms(loss, mass, infinite_mass, max(0.0, 1.0 - under_q), label=name)
-    if step is None:
+    if step is None or not law.atom_loss.size:
         return law
     return replace(law, lattice=(float(law.atom_loss[0]), step))
 

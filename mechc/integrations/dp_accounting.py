@@ -64,6 +64,7 @@ def from_dp_accounting(
     """
     try:
         remove, add = pld._pmf_remove, pld._pmf_add
+        steps = {float(pmf._discretization) for pmf in (remove, add)}
     except AttributeError:
         raise DeclarationError(
             f"from_dp_accounting: {type(pld).__name__} is not a PrivacyLossDistribution"
@@ -78,8 +79,12 @@ def from_dp_accounting(
     else:
         named = adjacency.name if isinstance(adjacency, Enum) else ""
         relation = RELATIONS.get(named, adjacency)
-    step = float(remove._discretization)
-    same = remove is add
+    if len(steps) > 1:
+        raise DeclarationError(
+            f"from_dp_accounting: the directions have losses on multiples of {steps} (expected one "
+            "discretization)"
+        )
+    (step,), same = steps, remove is add
     laws, gaps = zip(*map(_repaired, [remove] if same else [remove, add]), strict=True)
     because = "a pessimistic distribution of dp_accounting, which is above the mechanism's"
     for gap in filter(None, gaps):
@@ -127,6 +132,8 @@ def _repaired(pmf: Any) -> tuple[tuple[Any, Any, float], float]:
     dense = pmf.to_dense_pmf()
     masses = np.asarray(dense._probs, np.float64)
     kept = masses > 0
+    if not kept.any():  # all of it may stand at infinity
+        kept[:1] = True
     steps, masses = (dense._lower_loss + np.arange(masses.size))[kept], masses[kept]
     infinite = float(dense._infinity_mass)
     missing = 1.0 - math.fsum([*masses.tolist(), infinite])
@@ -135,7 +142,8 @@ def _repaired(pmf: Any) -> tuple[tuple[Any, Any, float], float]:
     # Cutting the lower tail leaves slightly too much mass under Q: a little of P goes from the
     # lowest losses to the one next to 0, until Q has mass one; larger losses are on the safe side.
     # More than a little is left where it is, for the check behind this one to refuse.
-    ratios = np.exp(-steps * dense._discretization)
+    with np.errstate(over="ignore"):  # too much mass under Q, which is refused
+        ratios = np.exp(-steps * dense._discretization)
     excess = math.fsum((masses * ratios).tolist()) - 1.0
     if 0 < excess < MOST_LIFTED:
         target = int(np.argmin(np.abs(steps)))
@@ -153,7 +161,10 @@ def _rounded(event: Event, direction: str, step: float) -> tuple[dict[int, float
     """Masses on multiples of the step, from above, and the mass at infinity."""
     from mechc.loss.discretise import rounded_up
 
-    law = rounded_up(event.loss(direction), step)
+    law = event.loss(direction)
+    if law.log_finite == -math.inf:  # every output tells
+        return {0: 0.0}, 1.0
+    law = rounded_up(law, step)
     index = np.round(law.atom_loss / step).astype(int).tolist()
     masses = np.exp(law.atom_log_mass).tolist()
     return dict(zip(index, masses, strict=True)), math.exp(law.log_infinite)

@@ -859,13 +859,14 @@ def _beside(row: Floats, inner: Floats) -> Floats:
     if not inner.size:
         return inner.ravel()
     ends, sides = row[:2].tolist(), (float(inner.min()), float(inner.max()))
-    steps = [
-        (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
-        if math.isfinite(end)
-        else math.copysign(float(np.ptp(inner)), end) * BESIDES
-        for end, at in zip(ends, sides, strict=True)
-    ]
-    x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
+    with np.errstate(over="ignore"):  # far outputs of wide noise are no doubles, and not kept
+        steps = [
+            (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
+            if math.isfinite(end)
+            else math.copysign(float(np.ptp(inner)), end) * BESIDES
+            for end, at in zip(ends, sides, strict=True)
+        ]
+        x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
     kept: Floats = x[(ends[0] < x) & (x < ends[1])]
     return kept
 

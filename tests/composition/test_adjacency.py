@@ -175,6 +175,19 @@ def test_a_bound_compares_and_formats_as_its_safe_side():
     assert str(missed) == "false negative rate 0.74561 (proven, auto)"
 
 
+def test_a_bound_in_fewer_digits_is_rounded_outward():
+    for quantity, side in ((Quantity.EPSILON, 1.0), (Quantity.FALSE_NEGATIVE_RATE, -1.0)):
+        exact = np.array([0.1, 0.3, 1 / 3, 2.70003, 1e-50, 1e300, math.nan])
+        bound = Bound(exact, exact, exact, "auto", "proven", {}, quantity)
+        for kind in (np.float16, np.float32):
+            short = np.asarray(bound, kind).astype(float)
+            assert (side * (short - exact)[:-1] >= 0.0).all() and math.isnan(short[-1])
+        assert np.array_equal(np.asarray(bound), exact, equal_nan=True)
+        for cut in (lambda b: np.asarray(b, int), lambda b: int(b[1]), lambda b: math.floor(b[1])):
+            with pytest.raises(DeclarationError, match="without arithmetic"):
+                cut(bound)
+
+
 def test_arrays_print_and_compare(gaussian):
     answer = (10 * gaussian(sigma=20.0)).delta([0.1, 0.2, math.inf])
     assert f"{answer:.2e}".startswith("[") and f"{answer:.2e}".count(",") == 2

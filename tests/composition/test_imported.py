@@ -150,6 +150,25 @@ def test_an_optimistic_distribution_is_refused():
         from_dp_accounting(3)
 
 
+def test_directions_on_two_meshes_are_refused():
+    """The add direction was read on the mesh of the other: losses ten times too small."""
+    theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    fine, rough = (
+        theirs.from_laplace_mechanism(1.0, value_discretization_interval=step)._pmf_remove
+        for step in (1e-3, 1e-2)
+    )
+    with pytest.raises(DeclarationError, match="expected one discretization"):
+        from_dp_accounting(theirs.PrivacyLossDistribution(fine, rough))
+
+
+def test_all_of_a_law_at_infinity_goes_both_ways():
+    pytest.importorskip("dp_accounting")
+    told = mechc.load("approximate_dp")(epsilon=1.0, delta=1.0)
+    exported = to_dp_accounting(told)
+    assert exported.get_delta_for_epsilon(30.0) == 1.0
+    assert (2 * from_dp_accounting(exported)).delta(30.0).lower > 1.0 - 1e-12
+
+
 @pytest.mark.parametrize("count", [1, 20])
 def test_to_dp_accounting_stays_above_and_close(count):
     pytest.importorskip("dp_accounting")

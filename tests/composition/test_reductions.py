@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import operator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -269,3 +271,22 @@ def test_drawing_with_replacement_has_the_profile_of_the_theorem(n, m):
     )  # fmt: skip
     in_the_middle = mechc.with_replacement(mechc.load("gaussian"), dataset_size=n, batch_size=m)
     assert in_the_middle(sigma=sigma).delta(epsilon).upper < 0.1 * seen < 0.1 * found.upper
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-162, 1e150])
+def test_the_norm_of_a_matrix_is_not_less_than_it_is(unit):
+    """Squares of small entries vanish: the sensitivity was a third too small at 1e-162."""
+    matrix = np.random.default_rng(3).normal(size=(7, 5)) * unit
+    columns = [[Fraction(float(x)) for x in matrix[:, j]] for j in (0, 2, 3)]
+    square = sum(abs(sum(map(operator.mul, a, b))) for a in columns for b in columns)
+    largest = max(sum(x * x for x in map(Fraction, map(float, c))) for c in matrix.T)
+    banded = np.tril(np.random.default_rng(3).normal(size=(5, 5)) * unit)
+    norm = max(sum(x * x for x in map(Fraction, map(float, c))) for c in banded.T)
+    found = [
+        (matrix_mechanism(matrix, unit, [[0, 2, 3]]), square),
+        (matrix_mechanism(matrix, unit), largest),
+        (banded_matrix(banded, unit, sampling_rate=0.5).parts[0][0], norm),
+    ]
+    for event, exact in found:
+        reach = Fraction(event.parameters["sensitivity"]) ** 2
+        assert exact <= reach <= exact * (1 + Fraction(1, 10**12))

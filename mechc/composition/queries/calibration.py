@@ -88,8 +88,8 @@ class Calibration(Recorded):
         return iter((self.value, self.bound))
 
     def __str__(self) -> str:
-        """One line: the value, and what it leads to."""
-        return f"{self.name or 'value'} = {self.value:.10g}: {self.bound}"
+        """One line: the value with all its digits, and what it leads to."""
+        return f"{self.name or 'value'} = {self.value!r}: {self.bound}"
 
     def __float__(self) -> float:
         """Return the value."""
