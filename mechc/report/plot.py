@@ -41,6 +41,7 @@ LEAST_DELTA = 1e-300  # smallest delta of a profile
 SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
 CHORD = 8  # points of each chord of a profile
+DRAWN, DRAWN_ALONE = 240, 16  # counts of a curve; by methods that share nothing between counts
 MARKED = 32  # counts of a curve that are marked
 
 
@@ -244,6 +245,10 @@ def _profile(axes: Axes, what: Asked, how: How, look: Look, label: str, index: i
     )
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
     axes.set_xlim(look.smallest, 1.0)
+    if logs[0] < -50.0 * math.log(10.0):  # matplotlib's own are powers such as -37 and -74
+        every = 10 * math.ceil(-logs[0] / math.log(10.0) / 80.0)
+        axes.set_xticks([10.0**-power for power in range(0, count - 80 + 1, every)])
+        axes.minorticks_off()
 
 
 def _tradeoff(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
@@ -277,7 +282,8 @@ def _steps(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int
     run, counts, each = what.composition(), look.counts, 1
     if counts is None:  # of a run that repeats itself, from its first step to its last
         unit, times = run.unit()
-        counts = np.unique(np.linspace(1, times, 240).round().astype(int)).tolist()
+        points = DRAWN if how.get("method", "auto") in ("auto", "contour") else DRAWN_ALONE
+        counts = np.unique(np.linspace(1, times, points).round().astype(int)).tolist()
         run, counts = (unit, counts) if times > 1 else (run, list(range(1, 101)))
         each = max(run.count, 1)
     bound = run.epsilon_curve(delta=look.delta, counts=counts, **how)
@@ -314,7 +320,9 @@ def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int)
         )
     axes.vlines(places[kept], 0.0, masses[kept], color=_colour(index), linewidth=3,
                 label=label if only else "")  # fmt: skip
-    axes.set(xlabel=f"privacy loss of one run ({direction})", ylabel="mass" if only else "density")
+    beside = "; of lines, mass" if kept.any() else ""
+    axes.set(xlabel=f"privacy loss of one run ({direction})")
+    axes.set(ylabel="mass" if only else f"density{beside}")
     if seen:
         low, high = min(seen) - 2.0 * width[0], max(seen) + 2.0 * width[0]
         old = axes.get_xlim() if index else (low, high)
@@ -341,7 +349,7 @@ def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index:
             width = 0.004 * (x[-1] - x[0])
             axes.vlines(place + shift * width, 0, height, color=_colour(index + i), linewidth=3)
     axes.set(xlabel="output", ylabel="density" if kernel.MEASURE == Measure.DENSITY else "mass")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # room for what is drawn next
 
 
 def curve(axes: Axes, kernel: Kernel, x: Floats, y: Floats, label: str, index: int) -> None:

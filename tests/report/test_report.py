@@ -108,6 +108,25 @@ def test_a_run_is_drawn_from_its_first_step_to_its_last(gaussian):
     assert y[-1] == pytest.approx(run.epsilon(1e-5).upper, rel=1e-9)
 
 
+def test_a_method_that_is_asked_for_every_count_is_asked_at_few(gaussian):
+    run = 4000 * mechc.poisson(gaussian, 0.01)(sigma=2.0)
+    ours, theirs = run.plot(kind="steps", methods=["auto", "renyi"]).axes[0].lines
+    assert len(theirs.get_xdata()) <= 20 < len(ours.get_xdata())
+    assert ours.get_xdata()[-1] == theirs.get_xdata()[-1] == 4000
+
+
+def test_densities_beside_others_are_drawn_whole(gaussian, laplace):
+    (axes,) = gaussian(sigma=1.0).plot(kind="densities", beside={"l": laplace(scale=0.5)}).axes
+    low, high = axes.get_ylim()
+    assert low == 0.0 and high >= 1.0  # the peak of Laplace noise is 1 / (2 scale)
+
+
+def test_a_deep_profile_is_marked_at_round_powers(gaussian):
+    (axes,) = (30 * gaussian(sigma=20.0)).plot(smallest=1e-300).axes
+    powers = np.log10(axes.get_xticks())
+    assert np.allclose(powers % 10, 0.0) and 5 <= powers.size <= 12
+
+
 def test_cite_names_mechanisms_and_the_methods_that_answered(laplace):
     run = 3 * laplace(scale=7.0)
     assert "gopi2021numerical" not in run.cite()
@@ -170,7 +189,9 @@ def test_point_masses_of_one_step_are_drawn_as_masses(laplace):
     for place, mass in ((0.5, share), (-0.5, 1 - share)):
         assert any(np.allclose(top, (place, mass), rtol=1e-12) for top in tops)
     assert not axes.lines and axes.get_ylabel() == "mass"
-    (curve,) = laplace(scale=1.0).plot(kind="loss").axes[0].lines  # exp(-(1 + loss)/2)/4 between
+    (axes,) = laplace(scale=1.0).plot(kind="loss").axes
+    assert axes.get_ylabel() == "density; of lines, mass"
+    (curve,) = axes.lines  # exp(-(1 + loss)/2)/4 between
     x, y = curve.get_xdata(), curve.get_ydata()
     inside = np.abs(x) < 0.9
     assert np.allclose(y[inside], np.exp(0.5 * (x[inside] - 1)) / 4, rtol=1e-3)

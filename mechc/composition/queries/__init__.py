@@ -298,7 +298,9 @@ class Queries(SetOnce, ABC):
                 points that were evaluated the first three are on the safe side too.
             delta: target for "steps".
             counts: repetitions of the whole run for "steps"; by default its own repetitions, from
-                the first to the last, or 1 to 100 of a run that repeats nothing.
+                the first to the last (240 of them, or 16 where `methods` or `method` name an
+                accountant that shares nothing between counts), or 1 to 100 of a run that repeats
+                nothing.
             ax: matplotlib axes to draw into, of a figure with `layout="constrained"` at best; a
                 figure of its own by default.
             label: name of this run, written next to its curve.
