@@ -125,11 +125,12 @@ class Sweep(Columns):
         if left.size:
             after = out[1, few[-1] + 1] if few[-1] + 1 < counts.size else math.nan
             near = found[1, left[-1] + 1] if left[-1] + 1 < few.size else after
-            if math.isnan(near):
-                near = self._saddle(float(counts[few[left[-1]]])).epsilon
+            if math.isnan(near) and (saddle := self._known_saddle(counts[few[left[-1]]])):
+                near = saddle.epsilon
             now, level = counts[few[left]], level[:, left]
             widest = WIDER * self._widest
-            found[:, left] = recursion.epsilons(self._steps[0], now, level, near, widest)
+            if not math.isnan(near):
+                found[:, left] = recursion.epsilons(self._steps[0], now, level, near, widest)
         out[:, few] = found
         self.methods |= {"direct"} if np.isfinite(found).any() else set()
 
@@ -137,7 +138,10 @@ class Sweep(Columns):
         """Counts for which the Chernoff bound (numerics, 3.1) proves delta small at `known`."""
         if not np.isfinite(known).any():
             return np.zeros(counts.size, np.bool_)
-        ends = [self._saddle(float(n)).t for n in (counts[0], counts[-1])]
+        saddles = [self._known_saddle(n) for n in (counts[0], counts[-1])]
+        ends = [saddle.t for saddle in saddles if saddle]
+        if len(ends) < len(saddles):
+            return np.zeros(counts.size, np.bool_)
         t = np.geomspace(0.3 * min(ends), max(ends), TILTS)
         k, _, _, rounding = self.law.roughly(*t).T
         size = np.outer(k + rounding, counts) - np.outer(t, known) + log_peak(t)[:, None]
@@ -180,6 +184,13 @@ class Sweep(Columns):
         found = self.saddle_of_delta(self._target, n, self._near)
         self._near = found.t
         return found._replace(epsilon=max(found.epsilon, 0.0))
+
+    def _known_saddle(self, n: float) -> Saddle | None:
+        """The same, None where nodes do not settle: next to a largest loss it runs off."""
+        try:
+            return self._saddle(float(n))
+        except (NumericError, UnsupportedError):
+            return None
 
     def _in_the_last_step(self, counts: Floats) -> Floats:
         """Answers where only the largest loss exceeds epsilon: P(L = top) (1 - exp(epsilon - top)).

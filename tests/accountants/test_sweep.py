@@ -80,3 +80,12 @@ def test_counts_where_the_saddle_point_leads_astray():
     one = (10_000 * event).epsilon(1e-8, direction="remove")
     assert one.lower <= upper[2] and lower[2] <= one.upper
     assert ((upper - lower) <= 1e-6 * upper).all()
+
+
+def test_a_curve_next_to_the_largest_losses_is_answered():
+    """Delta of n steps there is 2^-n (1 - exp(epsilon - n / 3)), and saddle points run off."""
+    counts = np.arange(1, 31)
+    found = mechc.load("laplace")(scale=3.0).epsilon_curve(1e-30, counts, direction="remove")
+    exact = counts / 3.0 + np.log1p(-1e-30 * 2.0**counts)
+    assert (found.lower <= exact * (1 + 1e-15)).all() and (exact * (1 - 1e-15) <= found.upper).all()
+    assert (found.width <= 1e-9).all()
