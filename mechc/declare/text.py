@@ -28,7 +28,7 @@ from mechc.symbolic.functions import shape
 from mechc.symbolic.parameters import ParameterSymbol, integer, parameter, positive, real
 
 MAX_LENGTH = 4000  # characters of a formula
-MAX_DEPTH = 60  # of expressions inside one another
+MAX_DEPTH = 60  # of expressions inside one another, and comparisons in a row
 MAX_DIGITS = 60  # characters of a number, more than the 50 digits that checks are made with
 MAX_EXPONENT = 400  # of ten in a number; doubles end at 308
 MAX_POWER = 100  # that a formula raises to
@@ -311,6 +311,8 @@ class _Parser:
         if isinstance(node, ast.BoolOp):
             parts = [self.condition(value, depth + 1) for value in node.values]
             return sp.And(*parts) if isinstance(node.op, ast.And) else sp.Or(*parts)
+        if len(node.ops) > MAX_DEPTH:  # each of which SymPy tries to decide
+            self._refuse(node, f"compares more than {MAX_DEPTH} times in a row")
         terms = [self.expression(t, depth + 1) for t in (node.left, *node.comparators)]
         if any(type(op) not in _RELATIONS for op in node.ops):
             self._refuse(node, "uses a comparison other than < <= > >= == !=")

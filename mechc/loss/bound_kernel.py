@@ -99,6 +99,8 @@ class KernelSource:
         self._most_points = MAX_LATTICE
         self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
         self._missing: dict[bool, float] = {}
+        # by branch: nodes, and what `branches` has found of the loss between and beyond them
+        self.followed: dict[int, tuple[Floats, Any]] = {}
         self._held = False  # masses against one
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]

@@ -38,6 +38,7 @@ from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
+Followed = tuple[Floats, Floats, Floats, list[float]]
 
 HALVINGS = 200  # turns of false position and halving at the most
 SECTIONS = 120  # golden ones, to 1e-25 of a bracket: no two doubles are left in it
@@ -376,9 +377,17 @@ def _crossed(
     return rows, hidden
 
 
-def _followed(
-    source: KernelSource, index: int, panels: Quadrature
-) -> tuple[Floats, Floats, Floats, list[float]]:
+def _followed(source: KernelSource, index: int, panels: Quadrature) -> Followed:
+    """What `_follow` finds, which every epsilon asks for, kept for the nodes of these panels."""
+    nodes, found = source.followed.get(index, (None, None))
+    if found is None or nodes is not panels.x:
+        with apart():
+            found = _follow(source, index, panels)
+        source.followed[index] = panels.x, found
+    return found
+
+
+def _follow(source: KernelSource, index: int, panels: Quadrature) -> Followed:
     """Outputs of a branch up to its ends, losses there, their rounding, and where the loss turns.
 
     Panels end where mass is negligible for the tilts they cover, and a deep tail may lie outside:

@@ -228,17 +228,19 @@ def test_weights_of_zero_leave_the_tails_of_the_rest(law):
     """A mixture without some of its parts is the pair that is declared without them."""
     shares, x, parts = probabilities("w", 3), real("x"), [law(s) for s in (sp.S.Half, 1, 3)]
 
-    def told(p, *weights):
-        """The strip, and limits of the loss at both infinities where a formula says them."""
+    def calculus_of(p):
         names = [s for s in shares if s in p.free_symbols]
-        calculus = derive(normalise(mechanism("p", variable=x, p=p, q=law(2), parameters=names)))
+        return derive(normalise(mechanism("p", variable=x, p=p, q=law(2), parameters=names)))
+
+    def told(calculus, *weights):
+        """The strip, and limits of the loss at both infinities where a formula says them."""
         given = dict(zip((p.symbol for p in calculus.pair.parameters), weights, strict=True))
         (case,) = (c for c in calculus.cases if c.condition.xreplace(given) == sp.true)
         ends = (case.regions[0].loss_lo, case.regions[-1].loss_hi)
         return [e if e is None else evaluate(e, given) for e in (*calculus.strip, *ends)]
 
-    mixture = sum(w * p for w, p in zip(shares, parts, strict=True))
-    alone = [told(p) for p in parts]
+    mixture = calculus_of(sum(w * p for w, p in zip(shares, parts, strict=True)))
+    alone = [told(calculus_of(p)) for p in parts]
     heaviest = 0 if law is _student else 2
     for weights, leads in (
         *(([int(i == place) for i in range(3)], place) for place in range(3)),

@@ -20,9 +20,9 @@ from mechc.verify import agreement
 def test_methods_agree_on_a_run_of_two_mechanisms():
     gaussian = mechc.load("gaussian")
     run = 30 * mechc.poisson(gaussian)(sigma=1.0, sampling_rate=0.1) + 3 * gaussian(sigma=5.0)
-    report = run.check(epsilons=(1.0, 2.0))
+    report = run.check(epsilons=(1.0,))
     assert report.ok, str(report)
-    assert report.comparisons > 50
+    assert report.comparisons > 25
 
 
 def test_a_contradiction_is_reported_with_its_reproduction(monkeypatch):

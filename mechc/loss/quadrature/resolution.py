@@ -481,12 +481,14 @@ def _misplaced(
     # next to an end where q vanishes the loss changes by its own size from a double to the next
     least = np.where(log_p > -math.inf, log_p, math.inf).min(axis=1)
     fall = np.maximum(log_p.max(axis=1) - least, 0.0)
-    rise = loss.max(axis=1) - loss.min(axis=1)
-    moved = 0.0
+    top, low, high, moved = log_p.max(axis=1), loss.min(axis=1), loss.max(axis=1), 0.0
     for z, log_total in zip(tilts.tolist(), logs.tolist(), strict=True):
-        exponents = log_p + z * loss - log_total
+        # far from the tilted law all is nothing, most of the time where laws are far apart
+        seen = ~(top + np.maximum(z * low, z * high) - log_total <= -MOST_LOG)
+        exponents = log_p[seen] + z * loss[seen] - log_total
         size = np.where(exponents > -MOST_LOG, np.exp(exponents), 0.0) @ WEIGHTS
-        moved = max(moved, float((EPS * place * size * (fall + abs(z) * rise)).sum()))
+        rise = fall[seen] + abs(z) * (high - low)[seen]
+        moved = max(moved, float((EPS * place[seen] * size * rise).sum()))
     return moved
 
 
