@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import spend
@@ -32,6 +32,20 @@ from mechc.numeric.rounding import U
 from mechc.protocol import Complexes, Floats
 
 TRANSFORM, PAYOFF = 10.0, 1.0  # work for one point of a transform or of a power, and of a payoff
+BYTES = 200  # of memory per mesh point, at the peak of a composition
+
+
+def check_memory(what: str, points: float, max_bytes: float, each: int = BYTES) -> None:
+    """Refuse a mesh of so many points that takes more memory than is allowed.
+
+    Raises:
+        UnsupportedError: it does; the message begins with `what`.
+    """
+    if points * each > max_bytes:
+        raise UnsupportedError(
+            f"{what} needs a mesh of {points:.3g} points or {points * each:.2g} bytes, more than "
+            f"max_bytes={max_bytes}"
+        )
 
 
 def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:

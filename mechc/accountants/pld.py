@@ -39,7 +39,7 @@ from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition
-from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.fft import BYTES, TiltedSum, check_memory, distinct
 from mechc.accountants.registry import ALIKE, KEPT, Accountant
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
@@ -50,7 +50,6 @@ from mechc.numeric.logs import log1mexp, log_add, log_of, log_peak, log_subtract
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
-_BYTES = 200  # of memory per mesh point, at the peak of a composition
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand
 _LEAST = 2**10  # smallest transform
 _COARSER = 16  # times fewer points of a first mesh, an answer if work does not suffice for more
@@ -94,11 +93,7 @@ class PldAccountant(Accountant):
             )
         if grid is not None and (grid < 2 or grid & (grid - 1)):
             raise DeclarationError(f"pld: grid={grid!r}: expected a power of two")
-        if grid is not None and grid * _BYTES > max_bytes:
-            raise UnsupportedError(
-                f"pld: grid={grid} needs about {grid * _BYTES} bytes, more than max_bytes="
-                f"{max_bytes}"
-            )
+        check_memory(f"pld: grid={grid}", grid or 0, max_bytes)
         self._rtol, self._max_bytes, self._grid = rtol, max_bytes, grid
         self._laws, self._counts = distinct(steps)
         self._composed = ComposedLoss(steps)
@@ -215,7 +210,7 @@ class PldAccountant(Accountant):
 
     def _largest(self) -> int:
         work = _PART * min(allowed(), 100.0 * MAX_WORK) / (_POINT * len(self._laws))
-        room = int(min(self._max_bytes // _BYTES, max(work, _LEAST)))
+        room = int(min(self._max_bytes // BYTES, max(work, _LEAST)))
         return min(_USUAL, 1 << max(room.bit_length() - 1, 1))
 
     def _size(self, window: Window) -> int:
@@ -246,11 +241,11 @@ class PldAccountant(Accountant):
             first = math.floor((lo - offset) / mesh.step) - 1
             ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))
         points = max(last - first for first, last in ranges) + 1
-        if predicted > _COARSE or max(points, size) * _BYTES > self._max_bytes:
+        if predicted > _COARSE or max(points, size) * BYTES > self._max_bytes:
             needed = max(size, points, window.period * math.sqrt(curvature))
             raise UnsupportedError(
                 f"pld: {self._composed.count} steps at epsilon={window.epsilon:g} need a mesh of "
-                f"{needed:.2g} points or {needed * _BYTES:.2g} bytes (max_bytes={self._max_bytes},"
+                f"{needed:.2g} points or {needed * BYTES:.2g} bytes (max_bytes={self._max_bytes},"
                 f" grid={self._grid})"
             )
         upper, lower = (TiltedSum(window.tilt, size, window.probes) for _ in range(2))
@@ -266,11 +261,8 @@ class PldAccountant(Accountant):
 
     def _on_lattice(self, window: Window, step: float) -> _Pair:
         size = 1 << max(math.ceil(math.log2(window.period / step + 1.0)), 4)
-        if size * _BYTES > self._max_bytes:
-            raise UnsupportedError(
-                f"pld: the lattice of step {step:g} has {size} points in a period of "
-                f"{window.period:g}, more than max_bytes={self._max_bytes} allows"
-            )
+        what = f"pld: the lattice of step {step:g} in a period of {window.period:g}"
+        check_memory(what, size, self._max_bytes)
         laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
             return self._coarsest(window)

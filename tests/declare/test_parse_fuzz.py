@@ -134,6 +134,11 @@ def test_bombs_are_cheap(text):
     read_or_refused(text)
 
 
+def test_long_chains_of_comparisons_are_refused_unread():
+    with pytest.raises(DeclarationError, match="compares more than 60 times in a row"):
+        parse("where(" + "1<" * 61 + "2, x, 0)", SYMBOLS)
+
+
 WORDS = st.sampled_from(
     ["x", "b", "pi", "oo", "y", "where", *FUNCTIONS, *ESCAPES, "9**99", "1e300", "0.1", "(", ")"]
 )

@@ -133,6 +133,19 @@ def test_losses_far_beyond_the_nodes(mean, s, t, rate):
         assert answer.upper - answer.lower < 1e-9 * max(1.0, abs(exact))
 
 
+def test_turns_of_the_loss_are_looked_for_once(monkeypatch):
+    """Golden sections take 120 looks at the loss, whatever epsilon is."""
+    law = mechc.load(FAMILIES["lognormals"].declare())(mean=0.3, s=1.9, t=0.4).loss("remove")
+    kernel, looks = law.source.kernel, []
+    ask = kernel.loss_many
+    monkeypatch.setattr(kernel, "loss_many", lambda *given: looks.append(1) or ask(*given))
+    law.hockey_stick_log(0.1)
+    assert len(looks) > 120
+    looks.clear()
+    law.hockey_stick_log(0.2)
+    assert 0 < len(looks) < 60
+
+
 def test_logs_that_cancel_next_to_an_end_make_few_turns():
     """g(z) = log(z K_1(z)) is finite at 0 and has g' = -K_0/K_1, which falls: the loss rises."""
     noise = declaration_from_text("gamma_difference", noise="abs(x)*besselk(1,abs(x))/pi")

@@ -21,14 +21,13 @@ from collections.abc import Sequence
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.fft import TiltedSum, check_memory, distinct
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log1mexp, log_add, log_of
 
-_BYTES = 200  # of memory per mesh point, at the peak
 _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window leaves out
 _SMALLEST_WINDOW = 1e-3  # nats
 
@@ -57,11 +56,7 @@ class FourierAccountant(Accountant):
             raise DeclarationError(f"fourier: n={n!r}: expected an even number, at least 4")
         if window is not None and not 0 < window < math.inf:
             raise DeclarationError(f"fourier: window={window!r}: expected a positive number")
-        if 2 * n * _BYTES > max_bytes:
-            raise UnsupportedError(
-                f"fourier: n={n} needs about {2 * n * _BYTES} bytes, more than max_bytes="
-                f"{max_bytes}"
-            )
+        check_memory(f"fourier: n={n}", 2 * n, max_bytes)
         self._laws, self._counts = distinct(steps)
         for law in self._laws:
             if law.atom_loss.size:

@@ -25,7 +25,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, distinct
+from mechc.accountants.fft import TiltedSum, check_memory, distinct
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, mesh
@@ -107,12 +107,8 @@ class PrvAccountant(Accountant):
         self._window = self._choose_window(tails, steps)
         width = self._eps_error / math.sqrt(0.5 * steps * math.log(12 / self._delta_error))
         points = 2 * self._window / width
-        if points * _BYTES > self._max_bytes:
-            raise UnsupportedError(
-                f"prv: eps_error={self._eps_error:g} over {steps:g} steps needs a mesh of "
-                f"{points:.2g} points or {points * _BYTES:.2g} bytes, more than max_bytes="
-                f"{self._max_bytes}"
-            )
+        what = f"prv: eps_error={self._eps_error:g} over {steps:g} steps"
+        check_memory(what, points, self._max_bytes, _BYTES)
         size = 1 << max(math.ceil(math.log2(points)), 4)
         laws = [self._discretise(j, size, tails) for j in range(len(self._laws))]
         self._drift = float(counts @ [drift for _, drift in laws])
