@@ -28,7 +28,6 @@ from mechc.accountants.contours.put import (
     CAP,
     CLOSE_CONTOURS,
     EDGE,
-    FLOOR,
     LASTING,
     WIDTH,
     Factors,
@@ -141,10 +140,8 @@ class Ratio:
     def chernoff(self, c: float) -> float:
         """Log of an upper bound on a put."""
         c *= math.exp(self.off)
-        size, rows = self.whole.rows(1)
-        k, t = rows[:, 0], float(self.shares.steps)
-        off = t * (2.0 * self.shares.error + FLOOR * np.exp(np.minimum(-k / t, 600.0)))
-        return float(np.min(k + off + size * c - np.log(size) - 1.0)) + 1e-12
+        size, log_phi = self.whole.above
+        return float(np.min(log_phi + size * c - np.log(size) - 1.0)) + 1e-12
 
     def call(self, c: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""

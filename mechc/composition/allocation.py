@@ -16,7 +16,7 @@ from typing import Any
 
 from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
 from mechc.accountants.bound import ESTIMATED, Bound, Place
-from mechc.accountants.classical.renyi import RenyiAccountant
+from mechc.accountants.classical.renyi import RenyiAccountant, of_epoch
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
@@ -376,15 +376,19 @@ class AllocationEvaluation(Evaluation):
         return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def renyi(self, direction: str, order: float) -> Bound:
-        """Return that of the law; if it is not known that of a step, no smaller (Jensen)."""
-        exact = self._epochs[direction].exact
+        """Return that of the law; if it is not known moments of W, or that of a step (Jensen)."""
+        epoch = self._epochs[direction]
+        exact = epoch.exact
         laws = [step.loss for step in self.steps[direction]] if exact is None else [exact.fork()]
         each = [RenyiAccountant([Step(law, 1)]).renyi(order) for law in laws]
         found = max(each, key=lambda bound: float(bound.upper))
         found.detail["direction"] = direction
         if any(law.estimated for law in laws):
             found = replace(found, status=ESTIMATED)
-        if exact is None:
+        if exact is None and len(laws) == 1 and 1.0 < order < math.inf:
+            lower, upper = of_epoch(laws[0], epoch.steps, order, direction == "add")
+            found = replace(found, lower=lower, estimate=upper, upper=upper)
+        elif exact is None:
             why = self.no_lower or "upper bound only: the Rényi divergence of one step (T11)"
             return replace(found, lower=math.nan, estimate=math.nan, status=why)
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))

@@ -145,7 +145,7 @@ class KernelSource:
         # P(L = inf) and Q(L = -inf)
         self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
         self.early = LogMass(), LogMass()  # at infinite loss, of P and Q, though their loss is not
-        self.above: tuple[Any, ...] = ()  # laws of which one has no smaller Rényi divergence
+        self.above: tuple[Any, ...] = ()  # steps of which one has no smaller Rényi divergence
         self._atom_error = 0.0
         self._find_ends()
         return rows

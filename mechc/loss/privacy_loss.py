@@ -192,10 +192,10 @@ class PrivacyLoss:
         return self.early[0]
 
     @property
-    def above(self) -> tuple[PrivacyLoss, ...]:
-        """Laws, one of which has no smaller Rényi divergence, whatever the order, if known."""
-        found = self.source.above if self.source is not None else ()
-        return tuple(law.reversed() for law in found) if self.is_reversed else found
+    def above(self) -> tuple[Step, ...]:
+        """Steps of which a record, or a sample of it, takes part in one, drawn at random."""
+        found: tuple[Step, ...] = self.source.above if self.source is not None else ()
+        return tuple(Step(w.reversed(), n) for w, n in found) if self.is_reversed else found
 
     @property
     def estimated(self) -> bool:

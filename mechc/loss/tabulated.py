@@ -22,7 +22,7 @@ from mechc import protocol
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.infinite_mass import LogMass
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, halved
 from mechc.loss.window import Offered
@@ -332,7 +332,7 @@ class Tabulated(Offered):
 def tabulated_loss(
     log_q: Table, masses: tuple[float, float], cut: tuple[float, float], error: float, label: str,
     top: float = math.inf, jumps: Floats = NONE, points: tuple[Floats, Floats] = (NONE, NONE),
-    above: tuple[PrivacyLoss, ...] = (),
+    above: tuple[Step, ...] = (),
 ) -> PrivacyLoss:  # fmt: skip
     """Return the law of a loss by its density, of which the error is estimated, not proven.
 
@@ -346,7 +346,7 @@ def tabulated_loss(
         top: as of `Tabulated`.
         jumps: likewise.
         points: likewise.
-        above: laws of which one has no smaller Rényi divergence, whatever the order.
+        above: steps of which a record takes part in one, drawn at random.
     """
     both = [float(np.logaddexp(*pair)) for pair in zip(masses, cut, strict=True)]
     kernel = Tabulated(log_q, (both[0], both[1]), label, top=top, jumps=jumps, points=points)
@@ -402,7 +402,7 @@ def sampled_loss(law: PrivacyLoss, rate: float) -> PrivacyLoss | None:
 
 
 def _bound(
-    kernel: Tabulated, cut: tuple[float, float], error: float, above: tuple[PrivacyLoss, ...]
+    kernel: Tabulated, cut: tuple[float, float], error: float, above: tuple[Step, ...]
 ) -> PrivacyLoss:
     source = KernelSource(cast(Any, kernel), np.empty(0), estimated=True)
     source.above = above  # of which a sample has no larger divergence

@@ -27,6 +27,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum
+from mechc.accountants.classical.means import mean_divergence, mean_divergence_of_adding
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
@@ -155,7 +156,9 @@ class RenyiAccountant(Accountant):
         if self._early:
             moved = sides / t if alpha < math.inf else np.array([math.inf, -math.inf])
             lower, upper = lower + float(moved.min()), upper + float(moved.max())
-            upper = min(upper, math.fsum(n * _largest(law, alpha) for law, n in self._steps))
+            known = [(n, _about(law, alpha)) for law, n in self._steps]
+            lower = max(lower, math.fsum(n * least for n, (least, _) in known))
+            upper = min(upper, math.fsum(n * most for n, (_, most) in known))
         if not lower > 0.0 and alpha > 2.0:  # they grow with it
             lower = self._bounded(min(0.5 * alpha, FAR_TILT))[0]
         lower = min(max(lower, 0.0), upper)
@@ -169,31 +172,41 @@ class RenyiAccountant(Accountant):
         if alpha < 1.0:
             return (alpha * p + (1.0 - alpha) * q,) * 2
         found = []
-        for moment in (lambda a: (a - 1.0) * _largest(law, a), lambda a: _on_nodes(law, a)):
+        for moment in (lambda a: (a - 1.0) * _about(law, a)[1], lambda a: _on_nodes(law, a)):
             each = [moment(s * alpha) / s + (1.0 - 1.0 / s) * q for s in POWERS]
             found.append(min(each))
         return found[0], found[1]
 
 
-def _largest(law: PrivacyLoss, alpha: float) -> float:
-    """The Renyi divergence of what is above a law, inf where that is not known."""
-    if max(law.early) == -math.inf:
-        above: Sequence[PrivacyLoss] = (law,)
-    else:
-        above = law.above
-    try:
-        return max((_of_step(each, alpha) for each in above), default=math.inf)
-    except (NumericError, UnsupportedError):
-        return math.inf
+def _about(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
+    """Bounds on the Renyi divergence by the steps that a law is of, 0 and inf where none is."""
+    above = law.above if max(law.early) > -math.inf else (Step(law, 1),)
+    if len(above) == 1 and above[0].count > 1 and 1.0 < alpha < math.inf:
+        lower, upper = of_epoch(*above[0], alpha, law.is_reversed)
+        sampled = getattr(law.source and law.source.kernel, "rate", 1.0) < 1.0  # reveals less
+        return (0.0 if sampled else lower), upper
+    return 0.0, max((of_step(each, alpha)[1] for each, _ in above), default=math.inf)
 
 
-def _of_step(law: PrivacyLoss, alpha: float) -> float:
-    """An upper bound, without a quadrature where a closed form has its digits."""
+def of_step(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
+    """Return bounds, without a quadrature where a closed form has its digits; or 0 and inf."""
     inside = 1.0 < alpha < min(1.0 + law.strip[1], HIGHEST)
     closed = law.closed_cgf(alpha - 1.0) if inside else math.nan
     if closed >= SURE and law.log_infinite == -math.inf:
-        return closed * (1.0 + CLOSED) / (alpha - 1.0)
-    return float(RenyiAccountant([Step(law.first(), 1)]).renyi(alpha).upper)
+        each = closed / (alpha - 1.0)
+        return each * (1.0 - CLOSED), each * (1.0 + CLOSED)
+    try:
+        found = RenyiAccountant([Step(law.first(), 1)]).renyi(alpha)
+    except (NumericError, UnsupportedError):
+        return 0.0, math.inf
+    return float(found.lower), float(found.upper)
+
+
+def of_epoch(law: PrivacyLoss, steps: int, alpha: float, adding: bool) -> tuple[float, float]:
+    """Return bounds where a record takes part in one of so many steps; none from below in "add"."""
+    if adding:
+        return 0.0, mean_divergence_of_adding(law, steps, alpha, of_step)
+    return mean_divergence(law, steps, alpha, of_step)
 
 
 def _on_nodes(law: PrivacyLoss, alpha: float) -> float:

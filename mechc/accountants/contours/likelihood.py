@@ -36,7 +36,7 @@ from mechc.accountants.contours.put import CAP, EDGE, LASTING, WIDTH, Contour, S
 from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.rule import NODES, WEIGHTS
 from mechc.loss.tabulated import Table, convolve, fit, tabulated_loss
@@ -47,6 +47,7 @@ from mechc.protocol import Floats
 Values = Callable[[Floats], tuple[Floats, Floats]]
 
 MOST_JUMPS = 200  # of a density, or point masses
+KINDS = 50  # of steps, which are added one to the other; of more the halves are
 LARGE = 3  # of the t that are large, at most
 MOST_PRODUCTS = 2e7  # nodes times frequencies of a contour
 NARROW = 0.5  # range of large log X that is not worth a split
@@ -218,15 +219,25 @@ def by_doubling(*parts: Shares) -> Likelihood:
         points = math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size)
         if points > MOST_JUMPS:
             raise NumericError("a sum of steps that are not alike has too many point masses")
-    found, count = _of_sum(parts[0]), parts[0].steps
-    for shares in parts[1:]:
-        count += shares.steps
-        found = _together(found, _of_sum(shares), count)
+    found, count = _of_kinds(parts), sum(shares.steps for shares in parts)
     low = math.log(count)
     at, mass = (each[found.at > 0.0] for each in (found.at, found.mass))
     masses = np.log(at) - low, np.log(mass)
     beyond = np.sum([_unseen(shares) for shares in parts], axis=0)
     return Likelihood(found.table.moved(-low), found.errors, beyond, found.jumps - low, masses)
+
+
+def _of_kinds(parts: Sequence[Shares]) -> Term:
+    """The law of the sum over steps of several kinds."""
+    if len(parts) > KINDS:  # next to a sum of very many the density of one X is not resolved
+        half = len(parts) // 2
+        one, other = _of_kinds(parts[:half]), _of_kinds(parts[half:])
+        return _together(one, other, sum(shares.steps for shares in parts))
+    found, count = _of_sum(parts[0]), parts[0].steps
+    for shares in parts[1:]:
+        count += shares.steps
+        found = _together(found, _of_sum(shares), count)
+    return found
 
 
 def _of_sum(shares: Shares) -> Term:
@@ -554,7 +565,7 @@ def _checked(
     inner = found.jumps[~np.isin(found.jumps, ends)]
     made = tabulated_loss(
         table, infinite, (log_cut[1], log_cut[0]), error, label, jumps=inner, points=found.points,
-        above=tuple(s.law for s in parts),
+        above=tuple(Step(s.law, s.steps) for s in parts),
     )  # fmt: skip
     if made.source is not None and log_w.size:
         made.source.loss_error += 4.0 * law.loss_error + 8.0 * steps * EPS

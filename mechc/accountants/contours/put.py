@@ -503,7 +503,7 @@ SHORT = 5.0  # times c, or 1, that a period need not be shorter than
 LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
 IMAGES = 46.0  # nats by which images are smaller than the answer
 MOST_PERIODS = 60  # of a grid, tried one after the other
-MOST_WORK = 5e7  # nodes times frequencies of a contour
+MOST_WORK = 5e7  # nodes times frequencies of a contour, for each kind of steps
 
 
 class Term:
@@ -530,6 +530,16 @@ class Term:
             spend(1.5 * self.rough.loss.size * size.size)
             self._rows[sign] = size, self.rough.sums(sign * size)[:, :3]
         return self._rows[sign]
+
+    @property
+    def above(self) -> tuple[Floats, Floats]:
+        """Tilts s > 0, increasing, and upper bounds on the log of the transform there."""
+        size, rows = self.rows(1)
+        log_phi = rows[:, 0].copy()
+        for s, n in self.factors:
+            lacking = FLOOR * np.exp(np.minimum(-rows[:, 0] / n, 600.0))
+            log_phi += n * (2.0 * s.error + lacking)
+        return size, log_phi
 
     @property
     def log_mean(self) -> float:
@@ -583,10 +593,10 @@ class Term:
             if sign > 0:  # larger X contribute nothing
                 cap = math.log(most) + EDGE * WIDTH
                 used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in used]
-            self._contours[key] = None
+            self._contours[key], most_work = None, MOST_WORK * len(used)
             for blur in self.blurs:
                 try:
-                    self._contours[key] = Contour(used, sign * a, period, MOST_WORK, blur)
+                    self._contours[key] = Contour(used, sign * a, period, most_work, blur)
                     break
                 except NumericError:
                     continue
