@@ -334,7 +334,7 @@ class Contour:
         detail = {
             "contour": self.c, "period": self.period, "nodes": float(self.nodes),
             "right_images": right / share, "left_images": unknown / share,
-            "truncation": tail / share, "rounding": (rounding - tail) / share,
+            "truncation": tail / share, "rounding": float((rounding - tail) / share),
         }  # fmt: skip
         return Answer(lower, estimate, upper, detail)
 
