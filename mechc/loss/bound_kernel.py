@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,15 @@ AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known be
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
+
+
+class Course(NamedTuple):
+    """Outputs of a branch, losses there, what rounding moves these by, and where the loss turns."""
+
+    x: Floats
+    loss: Floats
+    rounding: Floats
+    turns: list[float]
 
 
 class KernelSource:
@@ -100,7 +109,7 @@ class KernelSource:
         self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
         self._missing: dict[bool, float] = {}
         # by branch: nodes, and what `branches` has found of the loss between and beyond them
-        self.followed: dict[int, tuple[Floats, Any]] = {}
+        self.followed: dict[int, tuple[Floats, Course]] = {}
         self._held = False  # masses against one
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
@@ -139,6 +148,8 @@ class KernelSource:
         self._atoms = (*_joined(atoms), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
+        if on_lattice:  # of a branch whose integers are all listed atoms tell more than limits
+            branches = branches[~(branches[:, 1] - branches[:, 0] <= MAX_LATTICE)]
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
         self.support = self._find_support(branches)
         closed = float(kernel.log_infinite_mass(theta))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
-from mechc.loss.bound_kernel import KernelSource, inside
+from mechc.loss.bound_kernel import Course, KernelSource, inside
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import Quadrature
 from mechc.loss.quadrature.rule import (
@@ -38,7 +38,6 @@ from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 Mask = NDArray[np.bool_]
-Followed = tuple[Floats, Floats, Floats, list[float]]
 
 HALVINGS = 200  # turns of false position and halving at the most
 SECTIONS = 120  # golden ones, to 1e-25 of a bracket: no two doubles are left in it
@@ -117,7 +116,7 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
             continue
         lo, hi = float(panels.lo[mine].min()), float(panels.hi[mine].max())
         split = row[2] != protocol.UNSPLIT
-        turns = [] if split else _followed(source, index, panels)[3]
+        turns = [] if split else _followed(source, index, panels).turns
         ends = [lo, *(turn for turn in turns if lo < turn < hi), hi]
         inner = losses_at(source, _inside(np.array(ends)))
         for i in range(len(ends) - 1):
@@ -377,7 +376,7 @@ def _crossed(
     return rows, hidden
 
 
-def _followed(source: KernelSource, index: int, panels: Quadrature) -> Followed:
+def _followed(source: KernelSource, index: int, panels: Quadrature) -> Course:
     """What `_follow` finds, which every epsilon asks for, kept for the nodes of these panels."""
     nodes, found = source.followed.get(index, (None, None))
     if found is None or nodes is not panels.x:
@@ -387,8 +386,8 @@ def _followed(source: KernelSource, index: int, panels: Quadrature) -> Followed:
     return found
 
 
-def _follow(source: KernelSource, index: int, panels: Quadrature) -> Followed:
-    """Outputs of a branch up to its ends, losses there, their rounding, and where the loss turns.
+def _follow(source: KernelSource, index: int, panels: Quadrature) -> Course:
+    """The loss on a branch, up to its ends.
 
     Panels end where mass is negligible for the tilts they cover, and a deep tail may lie outside:
     there the points are in geometric distance.
@@ -401,7 +400,7 @@ def _follow(source: KernelSource, index: int, panels: Quadrature) -> Followed:
     known = np.isfinite(loss := losses_at(source, x))
     x, loss = x[known], loss[known]
     if row[2] != protocol.UNSPLIT:
-        return x, loss, _ulps_of_logs(source, x, loss), []
+        return Course(x, loss, _ulps_of_logs(source, x, loss), [])
 
     def rounding(x: Floats, loss: Floats) -> Floats:
         noise = _ulps_of_logs(source, x, loss)
@@ -412,7 +411,7 @@ def _follow(source: KernelSource, index: int, panels: Quadrature) -> Followed:
     turns = extrema(source, x, loss, rounding(x, loss))
     place = np.searchsorted(x, turns)
     x, loss = np.insert(x, place, turns), np.insert(loss, place, losses_at(source, np.array(turns)))
-    return x, loss, rounding(x, loss), turns
+    return Course(x, loss, rounding(x, loss), turns)
 
 
 def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:

@@ -346,15 +346,27 @@ _ARRAY_NAMES: dict[str, Callable[..., Any]] = {
 
 
 def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
-    """Where `f` turns from negative to positive in the open interval (lo, hi), by bisection."""
+    """Where `f` turns from negative to positive in the open interval (lo, hi).
+
+    By false position (Illinois), halving at first and where that hardly narrows the interval.
+    """
+    low = high = mpmath.nan  # values at the ends, which those given need not have
+    side, widths = 0, [mpmath.inf]
     for _ in range(4 * mp.prec + 200):
-        middle = _between(lo, hi)
-        if middle in (lo, hi):
+        x = _between(lo, hi)
+        if x in (lo, hi):
             break
-        if f(middle) > 0:
-            hi = middle
-        else:
-            lo = middle
+        # an end that is the root to all digits is stepped over, lest the other one stays
+        least = 4 * mp.eps * (abs(lo) + abs(hi))
+        if mpmath.isfinite(high - low) and hi - lo > 2 * least and hi - lo < widths[0] / 2:
+            x = min(max(hi - high * (hi - lo) / (high - low), lo + least), hi - least)
+        value = f(x)
+        now = 1 if value > 0 else -1
+        low, high = (value, high) if now < 0 else (low, value)
+        if now == side:  # the other end stays: let it count half
+            low, high = (low, high / 2) if now < 0 else (low / 2, high)
+        side, widths = now, [*widths[-2:], hi - lo]
+        lo, hi = (x, hi) if now < 0 else (lo, x)
     return _between(lo, hi)
 
 

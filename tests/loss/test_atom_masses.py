@@ -3,16 +3,21 @@
 import mpmath
 import numpy as np
 import pytest
+from sympy import binomial as ways
+from sympy import gamma
 
 import mechc
+from mechc.declare import count, integer, mechanism, positive, rate
 from mechc.loss import atoms
 from mechc.loss.atoms import LossesFrom
 from mechc.loss.privacy_loss import PrivacyLoss
 
+N = integer("n")
+
 
 @pytest.mark.parametrize("trials", [20, 200, 2000])
-@pytest.mark.parametrize("count", [1, 2])
-def test_binomial_noise_is_inside_however_many_trials(trials, count):
+@pytest.mark.parametrize("steps", [1, 2])
+def test_binomial_noise_is_inside_however_many_trials(trials, steps):
     move, epsilon = 3, mpmath.mpf("0.3")
     with mpmath.workdps(40):
         mass = [mpmath.binomial(trials, k) / mpmath.mpf(2) ** trials for k in range(trials + 1)]
@@ -22,7 +27,7 @@ def test_binomial_noise_is_inside_however_many_trials(trials, count):
             weights[ratio] = weights.get(ratio, 0) + mass[x - move]
         lost = sum(mass[trials + 1 - move :])
         a = mpmath.exp(epsilon)
-        if count == 1:
+        if steps == 1:
             truth = lost + sum(w * max(0, 1 - a / r) for r, w in weights.items())
         elif trials > 200:
             pytest.skip("a million pairs")
@@ -30,9 +35,40 @@ def test_binomial_noise_is_inside_however_many_trials(trials, count):
             pairs = ((r * s, v * w) for r, v in weights.items() for s, w in weights.items())
             truth = 1 - (1 - lost) ** 2 + sum(w * max(0, 1 - a / r) for r, w in pairs)
         event = mechc.load("binomial")(trials=trials, sensitivity=move)
-        found = (count * event).delta(float(epsilon), direction="remove")
+        found = (steps * event).delta(float(epsilon), direction="remove")
         assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
         assert found.estimate == pytest.approx(float(truth), rel=1e-11)
+
+
+def test_integers_between_parameters_whose_loss_turns():
+    """A beta-binomial beside a binomial law: U-shaped loss, all of whose integers are listed."""
+    trials, a, b, share = count("trials"), positive("a"), positive("b"), rate("share")
+    drawn = gamma(N + a) * gamma(trials - N + b) * gamma(a + b)
+    drawn /= gamma(trials + a + b) * gamma(a) * gamma(b)
+    fixed = share**N * (1 - share) ** (trials - N)
+    declared = mechanism(
+        "shares_of_trials", variable=N, p=ways(trials, N) * drawn, q=ways(trials, N) * fixed,
+        parameters=(trials, a, b, share), support=(0, trials), lattice=True,
+    )  # fmt: skip
+    at = {"trials": 40, "a": 0.75, "b": 1.0, "share": 0.375}
+    event = mechc.load(declared)(**at)
+    with mpmath.workdps(40):
+        u, v = mpmath.mpf(at["a"]), mpmath.mpf(at["b"])
+        p = [mpmath.binomial(40, k) * mpmath.beta(k + u, 40 - k + v) for k in range(41)]
+        p = [mass / mpmath.beta(u, v) for mass in p]
+        log_q = [k * mpmath.log(0.375) + (40 - k) * mpmath.log(0.625) for k in range(41)]
+        q = [mpmath.binomial(40, k) * mpmath.exp(log) for k, log in enumerate(log_q)]
+        largest = mpmath.log(p[40] / q[40])
+        epsilon = mpmath.log((p[40] - mpmath.mpf("1e-6")) / q[40])  # where only that is above
+        found = event.epsilon(1e-6, direction="remove")
+        assert found.lower <= epsilon <= found.upper <= found.lower * (1 + 1e-12)
+        beyond = event.delta(float(largest) + 0.01, direction="remove")
+        assert beyond.upper == 0.0
+        two = (2 * event).delta(float(2 * largest - 1), direction="remove")
+        pairs = ((v, w) for v in zip(p, q, strict=True) for w in zip(p, q, strict=True))
+        scale = mpmath.exp(mpmath.mpf(float(2 * largest - 1)))
+        truth = sum(max(0, v[0] * w[0] - scale * v[1] * w[1]) for v, w in pairs)
+        assert two.lower <= truth <= two.upper <= two.lower * (1 + 1e-9)
 
 
 def test_masses_that_miss_one_widen_the_answer():
