@@ -24,6 +24,7 @@ from mechc.errors import ASKED, DeclarationError, public, suggestion
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
 
+OF_QUESTIONS = ("epsilon", "delta", "log_delta", "fpr", "alpha", "orders", "counts")  # their words
 KEPT = 4  # states of a method that are remembered for other epsilons
 ALIKE = 1.2  # times its own first width, at which what was made for one epsilon serves another
 
@@ -241,7 +242,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         if key not in accepted:
             listed = ", ".join(accepted) or "none but rtol"
             words = (*accepted, "method", "direction", "rtol", "max_work", "certified")
-            meant = f"; did you mean {ASKED[key]}=?" if key in ASKED else suggestion(key, words)
+            asked = ASKED.get(key) in OF_QUESTIONS
+            meant = f"; did you mean {ASKED[key]}=?" if asked else suggestion(key, words)
             raise DeclarationError(
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"

@@ -95,11 +95,12 @@ def _meant(word: str, ctx: Any) -> str:
             if item.type == "plain" and item.value.startswith(word):
                 return f"; did you mean {option.opts[0]} {item.value}?"
     if word in mechc.available():
-        return (
-            "; several mechanisms are steps of a run file: mechc record, then mechc open"
-            if "name" in options
-            else f"; of other noise than Gaussian ask mechc epsilon {word} --poisson RATE"
-        )
+        if "name" in options:
+            return "; several mechanisms are steps of a run file: mechc record, then mechc open"
+        if "dataset_size" in options:
+            other = f", of other noise ask mechc epsilon {word} --poisson RATE"
+            return "; its noise is Gaussian" + other * (word != "gaussian")
+        return ""
     is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
     if is_parameter and "settings" in options:
         return "; a parameter of a mechanism is given by --set NAME=VALUE"

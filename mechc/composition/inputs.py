@@ -175,14 +175,15 @@ def bind(
     """Return the parameter vector, checked, defaults filled in."""
     unknown = [name for name in values if all(p.name != name for p in parameters)]
     if unknown:
-        listed = ", ".join(p.name for p in parameters) or "none"
-        hint = suggestion(unknown[0], (p.name for p in parameters))
-        if unknown[0] in ("epsilon", "delta"):
+        known = [p.name for p in parameters]
+        hint = suggestion(unknown[0], known)
+        if unknown[0] in ("epsilon", "delta") and "epsilon" not in known:
             hint = "; noise for a guarantee is found by mechc.calibrate"
-            if mechanism == "exponential":
+            if (mechanism, unknown[0]) == ("exponential", "epsilon"):
                 hint = "; did you mean exponential_mechanism?"
         raise DeclarationError(
-            f"{mechanism}: unknown parameter {unknown[0]!r}{hint} (parameters: {listed})"
+            f"{mechanism}: unknown parameter {unknown[0]!r}{hint} (parameters: "
+            f"{', '.join(known) or 'none'})"
         )
     theta = []
     for info in parameters:

@@ -67,6 +67,8 @@ def test_densities_on_the_command_line(gaussian):
         (["emit", "gaussian", "--plot", "x.png"], "--plot; mechc curve"),
         (["dpsgd", "60000", "256"], "a value follows the name of its option"),
         (["dpsgd", "laplace"], "ask mechc epsilon laplace --poisson RATE"),
+        (["dpsgd", "gaussian"], "(gaussian); its noise is Gaussian; see"),
+        (["list", "laplace"], "(laplace); see"),
         (["dpsgd", "--shuffle"], "did you mean --sampler shuffled?"),
         (["dpsgd", "--group-size", "5"], "that is mechc.group, in Python"),
         (["calibrate", "dpsgd", "--dataset-size", "9"], "words is asked by mechc dpsgd"),

@@ -1,5 +1,6 @@
 """What notebooks show: everything escaped and balanced, numbers as they are."""
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -130,6 +131,21 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
 def test_what_there_is_not_names_what_is_meant(gaussian, ask, meant):
     with pytest.raises(AttributeError, match=meant):
         ask(gaussian)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m(sigma=2.0).epsilon(1e-5, bounded=True),
+        lambda m: m(sigma=2.0).delta(1.0, neighbors="replace"),
+        lambda m: mechc.calibrate(m, solve_for="sigma", epsilon=1, delta=1e-5, swap=True),
+        lambda m: mechc.load("pure_dp")(epsilon=1.0, delta=1e-5),
+    ],
+)
+def test_no_word_is_meant_that_would_be_refused_too(gaussian, call):
+    with pytest.raises(DeclarationError) as refused:
+        call(gaussian)
+    assert not re.search("did you mean|calibrate", str(refused.value))
 
 
 def test_words_are_not_refused_where_any_may_be_given():

@@ -12,6 +12,7 @@ import html
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,8 @@ def calibrate(
     own = KNOWN
     if isinstance(mechanism, Mechanism):
         own = frozenset(p.name for p in mechanism.parameters)
-    for word in sorted(WORDS.keys() & fixed.keys() - own):
+    known = own | signature(calibrate).parameters.keys()
+    for word in sorted(w for w in WORDS.keys() & fixed.keys() - own if WORDS[w] in known):
         raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?")
     counting = isinstance(mechanism, Mechanism) and solve_for == "count"
     taken = count if counting and count != 1 else others.get(solve_for)
