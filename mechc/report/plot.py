@@ -43,8 +43,6 @@ CELLS = 160  # of the law of the loss
 CHORD = 8  # points of each chord of a profile
 DRAWN, DRAWN_ALONE = 240, 16  # counts of a curve; by methods that share nothing between counts
 MARKED = 32  # counts of a curve that are marked
-
-
 MEANT_KINDS = {  # words for kinds
     **dict.fromkeys(("epsilon", "epochs", "curve", "composition"), "steps"),
     **dict.fromkeys(("delta", "privacy_profile", "privacy_curve"), "profile"),
@@ -232,8 +230,8 @@ def _line(axes: Axes, x: Any, y: Any, label: str, index: int, **how: Any) -> Non
 
 def _profile(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """Epsilon against delta."""
-    count = 80 - round(math.log10(look.smallest))  # chords over e^8 look like stairs
-    logs = np.linspace(math.log(look.smallest), math.log(0.2), count)
+    powers = -round(math.log10(look.smallest))
+    logs = np.linspace(math.log(look.smallest), math.log(0.2), 80 + powers)  # else like stairs
     answer = what.epsilon(log_delta=logs, **how)
     draw(
         axes,
@@ -245,9 +243,9 @@ def _profile(axes: Axes, what: Asked, how: How, look: Look, label: str, index: i
     )
     axes.set(xscale="log", xlabel=r"$\delta$", ylabel=r"$\varepsilon$")
     axes.set_xlim(look.smallest, 1.0)
-    if logs[0] < -50.0 * math.log(10.0):  # matplotlib's own are powers such as -37 and -74
-        every = 10 * math.ceil(-logs[0] / math.log(10.0) / 80.0)
-        axes.set_xticks([10.0**-power for power in range(0, count - 80 + 1, every)])
+    if powers > 50:  # matplotlib's own are powers such as -37 and -74
+        every = 10 * math.ceil(powers / 80)
+        axes.set_xticks([10.0**-power for power in range(0, powers + 1, every)])
         axes.minorticks_off()
 
 

@@ -124,7 +124,7 @@ def test_densities_beside_others_are_drawn_whole(gaussian, laplace):
 def test_a_deep_profile_is_marked_at_round_powers(gaussian):
     (axes,) = (30 * gaussian(sigma=20.0)).plot(smallest=1e-300).axes
     powers = np.log10(axes.get_xticks())
-    assert np.allclose(powers % 10, 0.0) and 5 <= powers.size <= 12
+    assert np.allclose(powers, 10.0 * np.rint(powers / 10.0)) and 5 <= powers.size <= 12
 
 
 def test_cite_names_mechanisms_and_the_methods_that_answered(laplace):
