@@ -33,9 +33,7 @@ from mechc.loss.discretise import rounded_up
 from mechc.protocol import ParameterInfo
 
 MOST_OCCURRENCES = 12  # with replacement: more occurrences of one record count as revealing all
-UNLIKELY = (
-    1e-16  # probability of what is not listed but taken to reveal everything, or not worth it
-)
+UNLIKELY = 1e-16  # probability of what is taken to reveal everything instead of being listed
 ROUNDING = 1e-9  # of the tail of a binomial law, relative
 CUT_STEP = 1e-3  # nats; 1000 steps at a tilt of 10 take delta up by 1 %, mostly less than telling
 LEAST = 2.3e-308  # normal double

@@ -59,8 +59,8 @@ def from_dp_accounting(
         name: name for people.
 
     Raises:
-        DeclarationError: it is optimistic, or not a PrivacyLossDistribution, or the relation is
-            not known.
+        DeclarationError: it is optimistic, or not a PrivacyLossDistribution, or its directions
+            are on two meshes, or the relation is not known.
     """
     try:
         remove, add = pld._pmf_remove, pld._pmf_add
@@ -81,8 +81,8 @@ def from_dp_accounting(
         relation = RELATIONS.get(named, adjacency)
     if len(steps) > 1:
         raise DeclarationError(
-            f"from_dp_accounting: the directions have losses on multiples of {steps} (expected one "
-            "discretization)"
+            f"from_dp_accounting: the directions have losses on multiples of {min(steps)!r} and of "
+            f"{max(steps)!r} (expected one discretization)"
         )
     (step,), same = steps, remove is add
     laws, gaps = zip(*map(_repaired, [remove] if same else [remove, add]), strict=True)

@@ -59,9 +59,8 @@ ERRORS: dict[str, Callable[[Noise], float]] = {
     "quantile_999": lambda noise: noise.error_quantile(0.999),
 }
 """The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
-# factor of the noise that calibration looks for
 STRETCH = ParameterInfo("stretch", 0.0, math.inf, True, True, False, None, (0.5, 8.0))
-"""How much wider than at the usual parameters, times the distance that the query moves."""
+"""What is solved for: noise against that at the usual parameters, by the distance of the query."""
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
