@@ -113,13 +113,22 @@ def test_between_laplace_and_gaussian(laplace, gaussian):
 @pytest.mark.slow
 def test_integer_shapes_are_tried_at_integers():
     x, scale = real("x"), positive("scale", typical=(0.5, 20))
-    k = count("k", typical=(1, 9))
-    noise = exp(-abs(x) / (k * scale)) / (2 * k * scale)
+    k, m = (count(name, typical=(1, 9)) for name in "km")
+    noise = exp(-abs(x) / (k * m * scale)) / (2 * k * m * scale)
     d = positive("d", default=1)
-    made = additive("wide", noise=noise, variable=x, sensitivity=d, parameters=(k, scale, d))
-    found = mechc.optimise(made, over={"k": (2, 5)}, target=TARGET, tolerance=0.5,
-                           minimise=lambda event: (event.parameters["k"] - 4.2) ** 2)  # fmt: skip
-    assert found.values == {"k": 4.0}
+    made = additive("wide", noise=noise, variable=x, sensitivity=d, parameters=(k, m, scale, d))
+    for ends, aim in (((2, 5), 4.2), ((1, 9), 2.2), ((1, 9), 7.6), ((1, 9), 9), ((2, 3), 2.1)):
+        found = mechc.optimise(
+            made, over={"k": ends}, target=TARGET, parameters={"m": 1},
+            minimise=lambda event, aim=aim: (event.parameters["k"] - aim) ** 2,
+        )  # fmt: skip
+        assert found.values == {"k": round(aim)}
+    best = {"k": 2, "m": 81}
+    found = mechc.optimise(
+        made, over={"k": (1, 9), "m": (1, 90)}, target=TARGET,
+        minimise=lambda event: sum((event.parameters[n] - best[n]) ** 2 for n in best),
+    )  # fmt: skip
+    assert found.values == best
 
 
 def test_mechanisms_of_one_name_are_told_apart_by_what_is_bound(laplace):

@@ -336,13 +336,14 @@ def optimise(
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
     tried: dict[tuple[float, ...], float] = {}
-    whole = {info.name for info in kept.parameters if info.integer}
+    integers = {info.name for info in kept.parameters if info.integer}
+    whole = [i for i, name in enumerate(names) if name in integers]
     why = ", the error is no number or infinite"
 
     def at(place: Any) -> float:
         nonlocal why
-        named = zip(names, np.ravel(place), strict=True)
-        shape = tuple(float(np.rint(v) if name in whole else v) for name, v in named)
+        given = enumerate(np.ravel(place).tolist())
+        shape = tuple(float(round(v)) if i in whole else v for i, v in given)
         if shape not in tried:
             bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
             try:
@@ -355,6 +356,7 @@ def optimise(
 
     if len(names) == 1:
         (lo, hi), xtol = ranges[0], tolerance * (ranges[0][1] - ranges[0][0])
+        xtol = max(xtol, 1.0) if whole else xtol
         while hi - lo > xtol and math.isinf(at(0.5 * (lo + hi))):  # towards shapes with an answer
             known = math.isfinite(at(lo)), math.isfinite(at(hi))
             if known[0] == known[1]:
@@ -374,12 +376,33 @@ def optimise(
         start = [0.5 * (lo + hi) for lo, hi in ranges]
         how = {"xatol": tolerance, "fatol": tolerance**2}
         minimize(at, start, method="Nelder-Mead", bounds=ranges, options=how)
+    if whole:  # the error is level between integers, where searches for numbers end
+        _stepped(at, min(tried, key=lambda values: tried[values]), ranges, whole)
     shape = min(tried, key=lambda values: tried[values])
     if not math.isfinite(tried[shape]):
         raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
     values = dict(zip(names, shape, strict=True))
     word = minimise if isinstance(minimise, str) else "error"
     return Optimum(values, tried[shape], *found[shape], len(tried), word)
+
+
+def _stepped(
+    at: Callable[[tuple[float, ...]], float], shape: tuple[float, ...],
+    ranges: Sequence[tuple[float, float]], whole: Sequence[int],
+) -> None:  # fmt: skip
+    """Move integers by steps, halved down to one, for as long as the error falls."""
+    step = max(max(ranges[i][1] - ranges[i][0] for i in whole) // 4, 1) if len(ranges) > 1 else 1
+    while step >= 1:
+        beside = [
+            (*shape[:i], float(np.clip(shape[i] + move, *ranges[i])), *shape[i + 1 :])
+            for i in whole
+            for move in (-step, step)
+        ]
+        better = min(beside, key=at)
+        if at(better) < at(shape):
+            shape = better
+        else:
+            step //= 2
 
 
 @dataclass(frozen=True)
