@@ -67,6 +67,7 @@ MEANT_QUERIES = {  # words of other libraries, and what they are here
     "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon", "tpr_at_fpr": "tpr",
     "fpr": "tpr", "get_beta": "beta", "get_advantage": "advantage", "f": "tradeoff",
     "roc": "tradeoff", "get_epsilon_curve": "epsilon_curve", "epsilons": "epsilon_curve",
+    "get_rdp": "renyi", "compute_rdp": "renyi",
 }  # fmt: skip
 
 
