@@ -89,11 +89,15 @@ def _meant(word: str, ctx: Any) -> str:
     for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
         if meant.get(word, "").partition(",")[0] in options:
             return f"; did you mean --{meant[word].replace('_', '-')}?"
-    for option in ctx.command.params:  # a value without the option it is of
-        listed = option.opts[0].startswith("--") and word.isidentifier()
-        for item in option.shell_complete(ctx, word) if listed else ():
-            if item.type == "plain" and item.value.startswith(word):
-                return f"; did you mean {option.opts[0]} {item.value}?"
+    without = [  # a value without the option it is of
+        (item.value != word, f"; did you mean {option.opts[0]} {item.value}?")
+        for option in ctx.command.params
+        if option.opts[0].startswith("--") and word.isidentifier() and len(word) > 2
+        for item in option.shell_complete(ctx, word)
+        if item.type == "plain" and item.value.startswith(word)
+    ]
+    if without:
+        return min(without, key=lambda found: found[0])[1]
     if word in mechc.available():
         if "name" in options:
             return "; several mechanisms are steps of a run file: mechc record, then mechc open"

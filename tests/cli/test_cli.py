@@ -67,6 +67,8 @@ def test_densities_on_the_command_line(gaussian):
         (["emit", "gaussian", "--plot", "x.png"], "--plot; mechc curve"),
         (["dpsgd", "60000", "256"], "a value follows the name of its option"),
         (["dpsgd", "laplace"], "ask mechc epsilon laplace --poisson RATE"),
+        (["calibrate", "gaussian", "sigma"], "did you mean --solve-for sigma?"),
+        (["epsilon", "gaussian", "d"], "(d); see"),
         (["dpsgd", "gaussian"], "(gaussian); its noise is Gaussian; see"),
         (["list", "laplace"], "(laplace); see"),
         (["dpsgd", "--shuffle"], "did you mean --sampler shuffled?"),
