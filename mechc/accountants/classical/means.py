@@ -28,6 +28,7 @@ from scipy.special import gammaln, logsumexp
 from mechc.accountants.contours.put import Shares, Term
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -53,7 +54,10 @@ def mean_divergence(
     n = math.floor(alpha)
     if n + 1 > MOST or upper == math.inf:
         return lower, upper
-    rows = _log_moments(law, steps, max(FEWEST, 1 << n.bit_length()), of_step)
+    try:
+        rows = _log_moments(law, steps, max(FEWEST, 1 << n.bit_length()), of_step)
+    except OutOfWorkError:
+        return lower, upper
     (_, before), (least, below), (_, above) = rows[n - 1 : n + 2].tolist()
     further, pad = alpha - n, 1.0 - 8.0 * EPS
     lower = max(lower, (least + further * (least - before)) * pad / (alpha - 1.0))
@@ -61,13 +65,14 @@ def mean_divergence(
     return lower, max(min(upper, most / pad / (alpha - 1.0)), lower)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # for all questions, so that no question pays for it
+@apart()
 def _log_moments(law: PrivacyLoss, steps: int, most: int, of_step: OfStep) -> Floats:
     """Rows a = 0 to `most` of bounds on log E_Q[W^a]."""
     k = np.arange(most + 1.0)
     each = [of_step(law, order) for order in k[2:].tolist()]
     moments = (k[2:] - 1.0)[:, None] * each  # log E_Q[X^k]
-    known = 2 + int(np.isfinite(moments[:, 1]).sum())  # those of lower orders are finite
+    known = 2 + int(np.append(np.isinf(moments[:, 1]), True).argmax())  # up to the first unknown
     k, log_x, error = k[:known], np.zeros(known), np.zeros(known)
     log_x[2:], error[2:] = moments[: known - 2].mean(axis=1), np.ptp(moments[: known - 2], axis=1)
     log_g = np.append(-math.inf, log_x[1:] - gammaln(k[1:] + 1.0))
@@ -102,7 +107,7 @@ def mean_divergence_of_adding(law: PrivacyLoss, steps: int, alpha: float, of_ste
     c = alpha - 1.0
     try:
         s, log_phi = _transform(law, steps)
-    except (NumericError, UnsupportedError):
+    except (NumericError, OutOfWorkError, UnsupportedError):
         return upper
     log_s = np.log(s)
     parts = c * log_s[1:] + np.log(-np.expm1(-c * np.diff(log_s))) + log_phi[:-1]
@@ -114,6 +119,7 @@ def mean_divergence_of_adding(law: PrivacyLoss, steps: int, alpha: float, of_ste
 
 
 @lru_cache(maxsize=16)
+@apart()
 def _transform(law: PrivacyLoss, steps: int) -> tuple[Floats, Floats]:
     """Increasing s, and upper bounds on log phi there."""
     s, log_phi = Term(((Shares(law.first().reversed(), steps), steps),)).above
