@@ -59,6 +59,7 @@ UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
 LOOSE = 0.01  # ... over t, in the proof of decay: a g of 80 / t is seen through it
 MOST_PARTS, MOST_NODES = 400, 400_000  # of one panel; of all panels
 ROUNDS = 6  # of cutting into eight before
+STEEP = 1.0  # nats of X in a panel: exp(-sX) is at most one as far as Im log X = pi/2, at any s > 0
 MOST_FREQUENCIES = 200_000  # of one contour
 FADED = -40.0  # log of |phi| at the last frequency, by an estimate ...
 DONE = -36.0  # ... and of what it makes of a term
@@ -213,10 +214,13 @@ class Shares:
         return self.steps * log_of(min(mass, 1.0))
 
     @np.errstate(divide="ignore")
-    def loss(self, reach: float, a: float = 0.0, uncut: float = UNCUT) -> tuple[PrivacyLoss, float]:
+    def loss(
+        self, reach: float, a: float = 0.0, uncut: float = UNCUT, steep: float = math.inf
+    ) -> tuple[PrivacyLoss, float]:
         """Return the law of -X/t under Q, resolved up to a frequency, and the mass that is not.
 
-        Panels with less mass than `uncut`, tilted at `a`, need not be resolved.
+        Panels with less mass than `uncut`, tilted at `a`, need not be resolved; in others log X
+        varies by `steep` at most.
         """
         law, t = self.law, float(self.steps)
         log_x, log_weight, spacing = np.empty(0), np.empty(0), np.empty(0)
@@ -229,7 +233,8 @@ class Shares:
                 tilted = log_mass + np.log(self.taken(log_x)) - a * x
                 tilted = np.exp(tilted - max(tilted.max(initial=-math.inf), -MOST_LOG))
                 mass = tilted.sum(axis=1) / max(float(tilted.sum()), 1e-300)
-                wanted = np.ptp(x, axis=1) * reach / TURN
+                wanted = np.ptp(np.clip(log_x, -CAP, CAP), axis=1) / steep
+                wanted = np.maximum(wanted, np.ptp(x, axis=1) * reach / TURN)
                 coarse = (mass >= uncut) & (wanted > MOST_PARTS)
                 if not coarse.any():
                     break
@@ -531,15 +536,17 @@ class Term:
             self._rows[sign] = size, self.rough.sums(sign * size)[:, :3]
         return self._rows[sign]
 
-    @property
+    @cached_property
     def above(self) -> tuple[Floats, Floats]:
         """Tilts s > 0, increasing, and upper bounds on the log of the transform there."""
-        size, rows = self.rows(1)
-        log_phi = rows[:, 0].copy()
-        for s, n in self.factors:
-            lacking = FLOOR * np.exp(np.minimum(-rows[:, 0] / n, 600.0))
-            log_phi += n * (2.0 * s.error + lacking)
-        return size, log_phi
+        size = self.rows(1)[0]
+        known = Law.of([Step(s.loss(0.0, steep=STEEP)[0], n) for s, n in self.factors])
+        log_phi = known.sums(size)[:, 0]
+        lacks = sum(
+            n * (2.0 * s.error + FLOOR * np.exp(np.minimum(-log_phi / n, 600.0)))
+            for s, n in self.factors
+        )
+        return size, log_phi + lacks
 
     @property
     def log_mean(self) -> float:
