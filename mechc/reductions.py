@@ -18,7 +18,7 @@ from mechc.composition import allocation, inputs
 from mechc.composition.events import Composition, Event, as_event
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import load
-from mechc.composition.operations import UNLIKELY, group, poisson, subset_of_groups
+from mechc.composition.operations import LEAST, UNLIKELY, group, poisson, subset_of_groups
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
@@ -70,7 +70,7 @@ def matrix_mechanism(
     named = participations if isinstance(participations, str) else None
     if named == "allocation" and (np.count_nonzero(matrix, axis=1) <= 1).all():
         norms = np.sqrt(np.diag(gram)).tolist()
-        schedule = [made(norm, terms=_terms(matrix, 1)) for norm in norms]
+        schedule = [made(norm, terms=_terms(matrix, 1, norm)) for norm in norms]
         return cast(Event, allocation.random_allocation(schedule))
     if named in DRAWN:
         raise UnsupportedError(
@@ -92,19 +92,22 @@ def matrix_mechanism(
         if named != "every":
             times = None if most is None else inputs.size("matrix_mechanism", "most", most)
             most_steps = -(-matrix.shape[1] // apart)
-            return made(_norm_apart(gram, apart, times), terms=_terms(matrix, most_steps))
+            norm = _norm_apart(gram, apart, times)
+            return made(norm, terms=_terms(matrix, most_steps, norm))
         steps = range(matrix.shape[1])
         participations = [list(steps[first::apart]) for first in steps[:apart]]
     patterns = _patterns(None if named == "single" else participations, matrix.shape[1])
     # |sum C_i g_i|^2 <= sum |<C_i, C_j>|, with equality when all products are >= 0
     square = max(float(gram[np.ix_(pattern, pattern)].sum()) for pattern in patterns)
-    return made(math.sqrt(square), terms=_terms(matrix, max(map(len, patterns))))
+    norm = math.sqrt(square)
+    return made(norm, terms=_terms(matrix, max(map(len, patterns)), norm))
 
 
-def _terms(matrix: Any, columns: int) -> int:
-    """Roundings in the norm of a sum of so many columns; none where its square is a sum of bits."""
-    few = matrix * FEW_BITS
-    if (few == np.rint(few)).all() and columns**2 * int(matrix.shape[0]) < EXACT / FEW_BITS**2:
+def _terms(matrix: Any, columns: int, norm: float) -> int:
+    """Roundings in the norm of a sum of so many columns; none where it is the root of a square."""
+    few = matrix * FEW_BITS  # of which the square is a sum of bits, with a root of half as many
+    is_exact = (few == np.rint(few)).all() and (norm * FEW_BITS).is_integer()
+    if is_exact and columns**2 * int(matrix.shape[0]) < EXACT / FEW_BITS**2:
         return 0
     # |<C_i, C_j>| is off by rows * U |C_i| |C_j|, and the sum of the norms is at most sqrt(columns)
     # times the root of the sum of their squares
@@ -167,7 +170,8 @@ def tree_aggregation(steps: int, sigma: float) -> Event:
         DeclarationError: not a positive number of steps.
     """
     levels = (inputs.size("tree_aggregation", "steps", steps) - 1).bit_length() + 1
-    return _gaussian("tree_aggregation", math.sqrt(levels), sigma)
+    norm = math.sqrt(levels)
+    return _gaussian("tree_aggregation", norm, sigma, terms=0 if norm.is_integer() else 1)
 
 
 @public
@@ -195,7 +199,8 @@ def banded_matrix(encoder: Any, sigma: float, *, sampling_rate: float) -> Compos
     row, column = np.nonzero(matrix)
     bands = int((row - column).max()) + 1 if row.size else 1
     norm = float(np.linalg.norm(matrix, axis=0).max())
-    step = poisson(_gaussian("banded_matrix", norm, sigma, _terms(matrix, 1), unit), sampling_rate)
+    terms = _terms(matrix, 1, norm)
+    step = poisson(_gaussian("banded_matrix", norm, sigma, terms, unit), sampling_rate)
     return Composition(((step, -(-steps // bands)),))
 
 
@@ -277,4 +282,6 @@ def _gaussian(name: str, norm: float, sigma: float, terms: int = 0, unit: int = 
         raise DeclarationError(f"{name}: the matrix is zero, so that nothing is published")
     with np.errstate(over="ignore"):
         distance = float(np.ldexp(norm * (1.0 + terms * EPS), unit))
+    if distance < LEAST:  # where doubles lose digits
+        distance = math.nextafter(distance, math.inf)
     return load("gaussian")(sigma=sigma, sensitivity=distance)

@@ -290,3 +290,13 @@ def test_the_norm_of_a_matrix_is_not_less_than_it_is(unit):
     for event, exact in found:
         reach = Fraction(event.parameters["sensitivity"]) ** 2
         assert exact <= reach <= exact * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("entry", [1.0, 0.1, 5e-324, 3e-320])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_roots_of_a_norm_and_its_last_digits_are_rounded_up(entry, rows):
+    """Of three ones it was the double below the root of 3; of two of 5e-324 one of them."""
+    found = matrix_mechanism([[entry]] * rows, 1.0).parameters["sensitivity"]
+    assert Fraction(found) ** 2 >= rows * Fraction(entry) ** 2
+    assert rows != 4 or entry < 1.0 or found == 2.0
+    assert Fraction(tree_aggregation(2 ** (rows - 1), 1.0).parameters["sensitivity"]) ** 2 >= rows
