@@ -195,7 +195,10 @@ class PrivacyLoss:
     def above(self) -> tuple[Step, ...]:
         """Steps of which a record, or a sample of it, takes part in one, drawn at random."""
         found: tuple[Step, ...] = self.source.above if self.source is not None else ()
-        return tuple(Step(w.reversed(), n) for w, n in found) if self.is_reversed else found
+        if found and self.is_reversed:  # always the same ones, of which much is kept
+            made = tuple(Step(w.reversed(), n) for w, n in found)
+            found = self._memo.setdefault("above", made)
+        return found
 
     @property
     def estimated(self) -> bool:
