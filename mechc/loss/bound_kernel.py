@@ -195,7 +195,7 @@ class KernelSource:
     def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
         self.rows, self._panels, self._first_panels = rows, panels, panels
-        self._missing = {}
+        self._missing, self.followed = {}, {}
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._find_ends()
