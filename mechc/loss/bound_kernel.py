@@ -111,6 +111,7 @@ class KernelSource:
         # by branch: nodes, and what `branches` has found of the loss between and beyond them
         self.followed: dict[int, tuple[Floats, Course]] = {}
         self._held = False  # masses against one
+        self._gaps = False  # integers of unknown mass
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
@@ -148,7 +149,7 @@ class KernelSource:
         self._atoms = (*_joined(atoms), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
-        if on_lattice:  # of a branch whose integers are all listed atoms tell more than limits
+        if on_lattice and not self._gaps:  # of integers all listed atoms tell more than limits
             branches = branches[~(branches[:, 1] - branches[:, 0] <= MAX_LATTICE)]
         self._unsplit = bool((branches[:, 2] == protocol.UNSPLIT).any())
         self.support = self._find_support(branches)
@@ -454,6 +455,7 @@ class KernelSource:
         (log_p, log_q), loss = log_densities(self.kernel, self.theta, x), np.empty(x.size)
         self.kernel.loss_many(x, self.theta, loss)
         if first:
+            self._gaps = bool((np.isnan(log_p) | np.isnan(log_q)).any())
             apart, self.digits = formulas_apart(log_p, log_q, loss, self.label)
             self.loss_error += apart
             self.defect += apart
