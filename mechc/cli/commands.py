@@ -62,6 +62,7 @@ EXIT_CODES = (
     "Exit codes: 0 answered; 1 a check failed or something could not be computed, read or written; "
     "2 bad input; 130 interrupted."
 )
+OF_NOISE = {"gaussian": ""}  # of the noise of `dpsgd` itself nothing is to be asked elsewhere
 ELSEWHERE = {  # words that are no options of a command, and where they are
     "epsilon": "mechc delta takes --epsilon",
     "delta": "mechc epsilon takes --delta",
@@ -103,7 +104,7 @@ def _meant(word: str, ctx: Any) -> str:
             return "; several mechanisms are steps of a run file: mechc record, then mechc open"
         if "dataset_size" in options:
             other = f", of other noise ask mechc epsilon {word} --poisson RATE"
-            return "; its noise is Gaussian" + other * (word != "gaussian")
+            return "; its noise is Gaussian" + OF_NOISE.get(word, other)
         return ""
     is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
     if is_parameter and "settings" in options:

@@ -163,6 +163,8 @@ def check_count(value: int, event: object = None, name: str = "count") -> None:
         raise DeclarationError(f"{where}{name}={value} {problem} (expected 0 <= {name} <= 10**12)")
 
 
+# by a parameter that it does not have: mechanisms that do
+MEANT_MECHANISMS = {("exponential", "epsilon"): "exponential_mechanism"}
 LARGEST_SIZE = 1e15  # size of anything counted: doubles hold all integers up to it
 
 
@@ -179,8 +181,8 @@ def bind(
         hint = suggestion(unknown[0], known)
         if unknown[0] in ("epsilon", "delta") and "epsilon" not in known:
             hint = "; noise for a guarantee is found by mechc.calibrate"
-            if (mechanism, unknown[0]) == ("exponential", "epsilon"):
-                hint = "; did you mean exponential_mechanism?"
+            meant = MEANT_MECHANISMS.get((mechanism, unknown[0]))
+            hint = f"; did you mean {meant}?" if meant else hint
         raise DeclarationError(
             f"{mechanism}: unknown parameter {unknown[0]!r}{hint} (parameters: "
             f"{', '.join(known) or 'none'})"
