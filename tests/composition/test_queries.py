@@ -324,7 +324,7 @@ def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
         mechc.calibrate(gaussian, solve_for="sigma", epsilon=-1.0, delta=1e-5)
     with pytest.raises(UnsupportedError, match=r"epsilon=1e\+308 is no target"):
         mechc.calibrate(gaussian, solve_for="sigma", epsilon=1e308, delta=1e-5)
-    for wrong in ("gaussian", gaussian(sigma=1.0)):
+    for wrong in (3.0, gaussian(sigma=1.0)):
         with pytest.raises(DeclarationError, match="is not a mechanism"):
             mechc.calibrate(wrong, solve_for="sigma", epsilon=1.0, delta=1e-5)
     with pytest.raises(
