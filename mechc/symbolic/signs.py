@@ -541,6 +541,8 @@ def _by_discriminant(expr: Expr, facts: Facts) -> int | None:
 
 def _by_values_at_ends(expr: Expr, facts: Facts) -> int | None:
     """A polynomial that rises or falls, by one end of an interval; one that is bent, by both."""
+    if monomials(expr) > MOST_MONOMIALS:  # its degree alone takes SymPy minutes
+        return None
 
     def place(symbol: Expr) -> tuple[bool, str]:
         return symbol != facts.variable, str(symbol)
