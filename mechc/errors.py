@@ -39,7 +39,7 @@ MEANT = {  # words of other libraries, and what they are here
     **dict.fromkeys(("add_or_remove_one", "add_or_remove", "unbounded", "replace_special"),
                     "add_remove"),
 }  # fmt: skip
-ASKED = {**MEANT, "alpha": "fpr"}  # of queries and targets
+MEANT_TARGETS = {**MEANT, "alpha": "fpr"}  # of queries and targets
 OF_PACKAGE = {  # names of other libraries, and what the package has for them
     **dict.fromkeys(("dpsgd", "dp_sgd", "compute_dp_sgd_privacy"),
                     "mechc.dpsgd(...), or mechc dpsgd on the command line"),

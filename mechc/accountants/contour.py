@@ -64,7 +64,7 @@ PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this i
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FITS = 4  # refinements of a smoothed payoff
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
-NONE = math.log(EPS) - 1.0  # share of delta that changes no digit
+UNSEEN = math.log(EPS) - 1.0  # share of delta that changes no digit
 LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
 ROUNDED = 1e-9  # blocks that rounding may add to a division
 CROWD = 100_000  # nodes of a step's tilted law beyond which no higher frequency is asked for
@@ -113,7 +113,7 @@ class Side(Columns):
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:
-            if rest > -math.inf and self.is_below(epsilon, rest + NONE):
+            if rest > -math.inf and self.is_below(epsilon, rest + UNSEEN):
                 return None, self._chernoff(epsilon, "finite losses are negligible")
             return self._fresh(epsilon)
         except NumericError as error:

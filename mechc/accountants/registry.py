@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.errors import ASKED, DeclarationError, public, suggestion
+from mechc.errors import MEANT_TARGETS, DeclarationError, public, suggestion
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
@@ -242,8 +242,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         if key not in accepted:
             listed = ", ".join(accepted) or "none but rtol"
             words = (*accepted, "method", "direction", "rtol", "max_work", "certified")
-            asked = ASKED.get(key) in OF_QUESTIONS
-            meant = f"; did you mean {ASKED[key]}=?" if asked else suggestion(key, words)
+            asked = MEANT_TARGETS.get(key) in OF_QUESTIONS
+            meant = f"; did you mean {MEANT_TARGETS[key]}=?" if asked else suggestion(key, words)
             raise DeclarationError(
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"

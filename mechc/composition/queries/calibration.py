@@ -27,8 +27,8 @@ from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.queries.divergences import true_positive
 from mechc.composition.training import KNOWN, dpsgd, solvable
 from mechc.errors import (
-    ASKED,
     LONGEST_NAME,
+    MEANT_TARGETS,
     DeclarationError,
     UnsupportedError,
     as_named,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mechc.composition.queries.evaluation import Evaluation
 
 
-WORDS = {**ASKED, "steps": "count"}
+WORDS = {**MEANT_TARGETS, "steps": "count"}
 TOLERANCE = 1e-9  # of a parameter, relative
 MAX_TURNS = 200  # of a bracket or a search
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
