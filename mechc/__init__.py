@@ -92,17 +92,16 @@ def __getattr__(name: str) -> Any:
 
 def _meant(name: str, here: Any) -> str:
     """What was meant by a name that there is not: a mechanism, a question, a word of others."""
+    from mechc.hints import PACKAGE, QUESTIONS, meaning
+
     named = name.lower().removesuffix("mechanism").rstrip("_")
     if named in here.available():
         return f"; did you mean mechc.load({named!r})?"
-    from mechc.composition.queries import MEANT_QUERIES
-    from mechc.errors import OF_PACKAGE
-
-    if name in OF_PACKAGE:
-        return f"; did you mean {OF_PACKAGE[name]}?"
-    asked = MEANT_QUERIES.get(name, name)
-    of_a_run = hasattr(here.Composition, asked)
-    return f"; it is asked of a run, such as mechc.dpsgd(...).{asked}" if of_a_run else ""
+    if elsewhere := meaning(name, (), PACKAGE):
+        return f"; did you mean {elsewhere}?"
+    questions = dir(here.Composition)
+    asked = name if name in questions else meaning(name, questions, QUESTIONS)
+    return f"; it is asked of a run, such as mechc.dpsgd(...).{asked}" if asked else ""
 
 
 def __dir__() -> list[str]:

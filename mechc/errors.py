@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from importlib import import_module
-from sys import modules
 from types import FunctionType
 from typing import Any, TypeVar
+
+from mechc.hints import VALUES, suggestion
 
 EXTRAS = {  # of the package, that have optional libraries; "dask" has the others
     "dp_accounting": "dp_accounting", "flint": "verify", "jinja2": "report", "matplotlib": "plot",
@@ -20,59 +21,6 @@ LONGEST_NAME = 200  # characters of a name
 LONGEST_MESSAGE = 2000  # characters of an error: all lists of names fit, a list of events does not
 
 T = TypeVar("T", bound=Callable[..., Any])
-
-MEANT = {  # words of other libraries, and what they are here
-    "target_delta": "delta", "target_epsilon": "epsilon", "eps": "epsilon",
-    "log_target": "log_delta", "fpr": "alpha", "alphas": "orders", "alpha": "orders",
-    "steps": "counts", "num_steps": "count", "noise_multiplier": "sigma", "std": "sigma",
-    "noise_scale": "scale", "b": "scale", "sample_rate": "sampling_rate",
-    "sampling_probability": "sampling_rate", "sampling_prob": "sampling_rate",
-    "sample_probability": "sampling_rate", "subsampling_rate": "sampling_rate",
-    "max_grad_norm": "sensitivity", "l2_norm_clip": "sensitivity", "clip_norm": "sensitivity",
-    "rdp": "renyi", "normal": "gaussian", "geometric": "discrete_laplace",
-    "rr": "randomized_response",
-    **dict.fromkeys(("others", "releases", "besides", "alongside"), "beside"),
-    **dict.fromkeys(("neighbors", "neighbours", "neighbouring", "neighboring_relation", "relation",
-                     "neighbouring_relation"), "adjacency"),
-    **dict.fromkeys(("substitution", "substitute", "replacement", "replace_one", "swap", "bounded"),
-                    "replace"),
-    **dict.fromkeys(("add_or_remove_one", "add_or_remove", "unbounded", "replace_special"),
-                    "add_remove"),
-}  # fmt: skip
-MEANT_TARGETS = {**MEANT, "alpha": "fpr"}  # of queries and targets
-OF_PACKAGE = {  # names of other libraries, and what the package has for them
-    **dict.fromkeys(("dpsgd", "dp_sgd", "compute_dp_sgd_privacy"),
-                    "mechc.dpsgd(...), or mechc dpsgd on the command line"),
-    **dict.fromkeys(("sampled_gaussian", "subsampled_gaussian", "poisson_gaussian"),
-                    "mechc.poisson('gaussian', sampling_rate=...)"),
-    **dict.fromkeys(("sparse_vector", "above_threshold", "svt"), "pure_dp, a bound for it"),
-    **dict.fromkeys(("get_noise_multiplier", "find_noise_multiplier", "calibrate_noise",
-                     "compute_noise"), "mechc.calibrate(mechc.dpsgd, solve_for=...)"),
-    **dict.fromkeys(("from_event", "from_dp_accounting", "to_dp_accounting"),
-                    "mechc.integrations.dp_accounting"),
-    **dict.fromkeys(("load_run", "open_run", "read"), "mechc.open(path)"),
-    **dict.fromkeys(("subsample", "poisson_sample", "subsampled"), "mechc.poisson(...)"),
-    "compare": "run.plot(methods=[...]), or mechc compare on the command line",
-    "record": "run.save(path, append=True), or mechc record on the command line",
-    "optimize": "mechc.optimise(...)", "verify": "mechc.load(...).verify()",
-    "explain": "mechc.load(...).explain()", "report": "mechc.load(...).report(path)",
-}  # fmt: skip
-
-
-def suggestion(word: str, known: Iterable[str], meant: Mapping[str, str] = MEANT) -> str:
-    """Return "; did you mean ...?" for a word near a known one, or of another library, else ""."""
-    from difflib import get_close_matches
-
-    known = list(known)
-    same = word.lower().replace("-", "_")
-    word = word if word in meant or word in known else same
-    close = [meant[word]] if meant.get(word) in known else get_close_matches(word, known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def of_package(name: str) -> str:
-    """Return what was meant by an attribute that is a function of the package, else ""."""
-    return f"; did you mean mechc.{name}(...)?" if name in modules["mechc"].__all__ else ""
 
 
 class MechcError(Exception):
@@ -113,16 +61,12 @@ class CacheError(MechcError, OSError):
     """The kernel cache cannot be read or written."""
 
 
-def check_one_of(
-    name: str, value: object, known: Iterable[str], owner: str = "",
-    meant: Mapping[str, str] = MEANT,
-) -> None:  # fmt: skip
-    """Refuse what is none of the known words (of `owner`), with the one that is near or `meant`."""
+def check_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> None:
+    """Refuse what is none of the known words (of `owner`), with the one that is near or meant."""
     known = list(known)
     if isinstance(value, str) and value in known:
         return
-    near = known if meant is MEANT else [*known, *meant.values()]
-    hint = suggestion(value, near, meant) if isinstance(value, str) else ""
+    hint = suggestion(value, known, VALUES) if isinstance(value, str) else ""
     about = f"{owner}: {name}" if owner else name
     raise DeclarationError(
         f"{about}={value!r} is not known{hint} (expected one of {', '.join(known)})"

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.errors import MEANT_TARGETS, DeclarationError, public, suggestion
+from mechc.errors import DeclarationError, public
+from mechc.hints import VALUES, meaning, suggestion
 
 if TYPE_CHECKING:
     from mechc.loss.privacy_loss import Step
@@ -229,10 +230,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     """
     name, colon, value = str(method).partition(":")
     if name not in NAMES:
-        listed = ", ".join(NAMES)
-        raise DeclarationError(
-            f"method={method!r} is not known{suggestion(name, NAMES)} (expected one of {listed})"
-        )
+        hint, listed = suggestion(name, NAMES, VALUES), ", ".join(NAMES)
+        raise DeclarationError(f"method={method!r} is not known{hint} (expected one of {listed})")
     accepted = BY_NAME[name].options if name != "auto" else ()
     if colon:
         if not accepted:
@@ -242,8 +241,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
         if key not in accepted:
             listed = ", ".join(accepted) or "none but rtol"
             words = (*accepted, "method", "direction", "rtol", "max_work", "certified")
-            asked = MEANT_TARGETS.get(key) in OF_QUESTIONS
-            meant = f"; did you mean {MEANT_TARGETS[key]}=?" if asked else suggestion(key, words)
+            asked = meaning(key, OF_QUESTIONS)
+            meant = f"; did you mean {asked}?" if asked else suggestion(key, words)
             raise DeclarationError(
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"

@@ -87,9 +87,10 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
 
     def beginning(ctx: typer.Context, incomplete: str) -> list[str]:
         known: list[str] = []
-        for name in (ctx.params.get("name"), *ctx.args):  # left there by an option without a value
-            with suppress(MechcError):
-                known += [p.name for p in mechc.load(name).parameters] if name else []
+        for name in ctx.meta.get("typed", ()):
+            if name.endswith(".py") or name in mechc.available():
+                with suppress(MechcError):
+                    known += [p.name for p in mechc.load(name).parameters]
         return [word + end for word in (*known, *more) if word.startswith(incomplete)]
 
     return beginning
@@ -117,7 +118,7 @@ MaybeName = Annotated[str, typer.Argument(help=NAME, show_default=False, autocom
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="A parameter; repeatable.",
+        "--set", metavar="NAME=VALUE", help="A parameter, or list as 0,1,2; repeatable.",
         autocompletion=parameters(end="="),
     ),
 ]  # fmt: skip
@@ -142,6 +143,10 @@ Direction = Annotated[str, word("both, remove or add.", "mechc.composition.event
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DELTA = amount("Target delta, or 1/60000.", "--delta", "-d")
 Delta = Annotated[Number, _DELTA]
+_TARGET = typer.Option(
+    "--target", "-t", metavar="NUMBER NUMBER", help="EPSILON DELTA for all releases.",
+    callback=lambda given: tuple(map(parser(number_of), given)),
+)  # fmt: skip
 GivenDelta = Annotated[float, _DELTA]
 Epsilon = Annotated[Number, amount("Epsilon.", "--epsilon", "-e")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
@@ -206,7 +211,7 @@ class Settings(Sample):
 
     settings: Set = None
 
-    def open(self, missing: str | None = "") -> tuple[Mechanism, dict[str, float]]:
+    def open(self, missing: str | None = "") -> tuple[Mechanism, dict[str, Any]]:
         """Return the mechanism, compiled, and its parameters: all but a missing one (None: any)."""
         from mechc.cli.progress import compiling
 
@@ -217,8 +222,9 @@ class Settings(Sample):
             kept = mechc.poisson(self.mechanism(), None, self.adjacency or "add_remove")
         else:
             raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
-        kept.check({**kept.bound, **values}, missing)
-        compiling(kept, Console(stderr=True, emoji=False))
+        if not any(isinstance(value, list) for value in values.values()):  # of another mechanism
+            kept.check({**kept.bound, **values}, missing)
+            compiling(kept, Console(stderr=True, emoji=False))
         return kept, values
 
     def run(self, count: int = 1) -> Composition:
@@ -289,9 +295,7 @@ class Training:
 class Search:
     """What a search over noises is for."""
 
-    target: Annotated[
-        tuple[float, float], typer.Option("--target", "-t", help="EPSILON DELTA for all releases.")
-    ] = (1.0, 1e-6)
+    target: Annotated[tuple[str, str], _TARGET] = ("1", "1e-6")
     count: Count = 1
     poisson: Poisson = None
     sensitivity: Annotated[float, amount("How far the query moves.")] = 1.0
@@ -352,10 +356,8 @@ def question(
         inputs.share("tpr", "fpr", fpr)
 
 
-def writable(path: Path | None) -> None:
-    """Refuse a file to write, if there is one, where it could not be written at the end."""
-    if path is None:
-        return
+def writable(path: Path) -> Path:
+    """Return a file to write, in the home it names; refuse one that could not be written."""
     why = ""
     try:
         path = path.expanduser()
@@ -367,6 +369,7 @@ def writable(path: Path | None) -> None:
         why = getattr(error, "strerror", str(error))
     if why:
         raise DeclarationError(f"cannot write {path}: {why}")
+    return path
 
 
 def drawable(path: Path | None) -> None:
@@ -375,12 +378,16 @@ def drawable(path: Path | None) -> None:
         from mechc.report import plot
 
         plot.check(path)
-    writable(path)
+        writable(path)
 
 
-def values_of(settings: Iterable[str] | None) -> dict[str, float]:
-    """Return parameters from "name=value" words, each name once."""
-    return _named("--set", settings or (), "value", "NUMBER", number_of)
+def values_of(settings: Iterable[str] | None) -> dict[str, Any]:
+    """Return parameters from "name=value" words, each name once; values may be lists, "0,1,2"."""
+
+    def value(text: str) -> Any:
+        return [number_of(part) for part in text.split(",")] if "," in text else number_of(text)
+
+    return _named("--set", settings or (), "value", "NUMBER", value)
 
 
 def ranges_of(words: Iterable[str]) -> dict[str, tuple[float, float]]:
@@ -416,7 +423,7 @@ def counts_of(text: str) -> list[int]:
     if ":" not in text:
         return [count_of(part) for part in text.split(",")]
     try:
-        counts = range(*(int(part) for part in text.split(":")))
+        counts = range(*map(count_of, text.split(":")))
     except (ValueError, TypeError):
         raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
     if not counts:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console, ConsoleRenderable
@@ -25,13 +25,13 @@ from typer.core import TyperGroup
 import mechc
 from mechc.cli import arguments as args
 from mechc.errors import (
-    MEANT,
     CacheError,
     DeclarationError,
     LoweringError,
     MechcError,
     UnsupportedError,
 )
+from mechc.hints import COMMANDS, OPTIONS, QUESTIONS, meaning
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -62,19 +62,6 @@ EXIT_CODES = (
     "Exit codes: 0 answered; 1 a check failed or something could not be computed, read or written; "
     "2 bad input; 130 interrupted."
 )
-OF_NOISE = {"gaussian": ""}  # of the noise of `dpsgd` itself nothing is to be asked elsewhere
-ELSEWHERE = {  # words that are no options of a command, and where they are
-    "epsilon": "mechc delta takes --epsilon",
-    "delta": "mechc epsilon takes --delta",
-    "without_replacement": "that is mechc dpsgd --sampler fixed, or mechc.without_replacement",
-    "plot": "mechc curve, compare and tournament take --plot",
-    "mechanisms": "names of mechanisms follow the command, as in mechc tournament laplace",
-}
-COMMANDS = {  # words that are no commands, and what they are here
-    "help": "--help", "version": "--version", "explain": "show", "datasheet": "report",
-    "plot": "curve, compare or tournament with --plot", "train": "dpsgd", "kernel": "emit",
-    "compile": "warm NAME, or list --compile", "sample": "epsilon --poisson RATE",
-}  # fmt: skip
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings
 
 
@@ -83,13 +70,11 @@ def _meant(word: str, ctx: Any) -> str:
     from mechc.composition import training
 
     options = {option.name for option in ctx.command.params}
-    if word in ELSEWHERE:
+    if word in OPTIONS:
         targets = "target" in options and word in ("epsilon", "delta")
-        return "; did you mean --target EPSILON DELTA?" if targets else f"; {ELSEWHERE[word]}"
-    sampled = dict.fromkeys(("sample_rate", "sampling_rate"), "poisson")
-    for meant in ({"steps": "count", "count": "counts", **sampled}, MEANT, training.MEANT):
-        if meant.get(word, "").partition(",")[0] in options:
-            return f"; did you mean --{meant[word].replace('_', '-')}?"
+        return "; did you mean --target EPSILON DELTA?" if targets else f"; {OPTIONS[word]}"
+    if ours := meaning(word, options):
+        return f"; did you mean --{ours.replace('_', '-')}?"
     without = [  # a value without the option it is of
         (item.value != word, f"; did you mean {option.opts[0]} {item.value}?")
         for option in ctx.command.params
@@ -102,14 +87,13 @@ def _meant(word: str, ctx: Any) -> str:
     if word in mechc.available():
         if "name" in options:
             return "; several mechanisms are steps of a run file: mechc record, then mechc open"
-        if "dataset_size" in options:
-            other = f", of other noise ask mechc epsilon {word} --poisson RATE"
-            return "; its noise is Gaussian" + OF_NOISE.get(word, other)
-        return ""
-    is_parameter = word in MEANT or word in MEANT.values() or not word.isidentifier()
+        gaussian = "; its noise is Gaussian, others are asked by mechc epsilon NAME --poisson RATE"
+        return gaussian if "dataset_size" in options else ""
+    known = args.parameters()(ctx, "")
+    is_parameter = word in known or meaning(word, known) or not word.isidentifier()
     if is_parameter and "settings" in options:
         return "; a parameter of a mechanism is given by --set NAME=VALUE"
-    if word in training.WORDS:
+    if word in training.WORDS or meaning(word, training.WORDS):
         return "; a training run in its own words is asked by mechc dpsgd"
     if not word.isidentifier():
         return "; a value follows the name of its option"
@@ -119,43 +103,44 @@ def _meant(word: str, ctx: Any) -> str:
 def _in_python(word: str) -> str:
     """Where Python has what the command line has not."""
     from mechc.composition.events import Composition
-    from mechc.composition.queries import MEANT_QUERIES
 
     if word in ("group_size", *mechc.__all__):
         return f"; that is mechc.{word.removesuffix('_size')}, in Python"
-    asked = MEANT_QUERIES.get(word, word)
-    return f"; that is run.{asked}, in Python" if hasattr(Composition, asked) else ""
+    questions = dir(Composition)
+    asked = word if word in questions else meaning(word, questions, QUESTIONS)
+    return f"; that is run.{asked}, in Python" if asked else ""
 
 
 def _meant_command(word: str, ctx: Any) -> str:
     """What was meant by a command that there is not: another one, or a call in Python."""
-    return f"; that is mechc {COMMANDS[word]}" if word in COMMANDS else _in_python(word)
+    known = COMMANDS.get(word)
+    return f"; that is mechc {known}" if known else _in_python(word)
 
 
 class _Group(TyperGroup):
     """The commands, with errors shown as one line."""
+
+    def make_context(self, *given: Any, **how: Any) -> Any:
+        """Read what stands before the name of a command."""
+        try:
+            return super().make_context(*given, **how)
+        except UsageError as error:
+            _fail(_refusal(error), 2)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and keep what was typed."""
+        ctx.meta["typed"] = tuple(args)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command and turn errors into exit codes."""
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            words = str(error.format_message()).rstrip(".")
-            option = re.search(
-                r"No such (?:(option):?|command) '?-*([\w-]+)|(extra) arg.*\(([^ )]+)", words
-            )
-            wrong = (option[2] or option[4]).replace("-", "_") if option else ""
-            meant = _meant if option and (option[1] or option[3]) else _meant_command
-            if wrong and (hint := meant(wrong, error.ctx)):
-                words = re.split(r" \(Possible|\. Did", words)[0] + hint
-            at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
-            if not words:  # of a command without arguments, of which the help has been printed
-                ctx.exit(2)
-            about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
-            _fail(ctx, f"{about}: {words}; see {about} --help", 2)
+            _fail(_refusal(error), 2)
         except MechcError as error:
             bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
-            _fail(ctx, f"mechc: {error}", 2 if bad_input else 1)
+            _fail(f"mechc: {error}", 2 if bad_input else 1)
         except SystemError as error:
             cause: BaseException | None = error
             while isinstance(cause, SystemError):  # one for each call that machine code was in
@@ -165,9 +150,25 @@ class _Group(TyperGroup):
             raise
 
 
-def _fail(ctx: Any, words: str, code: int) -> None:
-    err.print(words, markup=False, highlight=False, soft_wrap=True)
-    ctx.exit(code)
+def _refusal(error: Any) -> str:
+    """What is wrong with the words of a command; nothing of one without any, which shows help."""
+    words = str(error.format_message()).rstrip(".")
+    option = re.search(
+        r"No such (?:(option):?|command) '?-*([\w-]+)|(extra) arg.*\(([^ )]+)", words
+    )
+    wrong = (option[2] or option[4]).replace("-", "_") if option else ""
+    meant = _meant if option and (option[1] or option[3]) else _meant_command
+    if wrong and (hint := meant(wrong, error.ctx)):
+        words = re.split(r" \(Possible|\. Did", words)[0] + hint
+    at = error.ctx if error.ctx is not None and error.ctx.parent is not None else None
+    about = f"mechc {at.command_path.partition(' ')[2]}" if at else "mechc"
+    return f"{about}: {words}; see {about} --help" if words else ""
+
+
+def _fail(words: str, code: int) -> NoReturn:
+    if words:
+        err.print(words, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
 
 
 app = typer.Typer(
@@ -543,7 +544,7 @@ def verify(
     from mechc.kernel.build import write_atomically
     from mechc.verify.certificate import table, verify
 
-    args.writable(output)
+    output = None if output is None else args.writable(output)
     mechanism, kernel = subject.find(what.name)
     mechanism = what.under((), mechanism)
     certificate = verify(mechanism, level, kernel, again=again or against is not None)
@@ -587,7 +588,7 @@ def record(
     """Add steps to a run file, one line that is on disk when the command ends."""
     from mechc.composition import run_record
 
-    args.writable(path)
+    path = args.writable(path)
     args.question(delta=delta)
     run = what.run(what.count)
     begun = path.exists() and path.stat().st_size
@@ -689,7 +690,7 @@ def demo(
     """Compile a new noise distribution and account for published training runs."""
     from mechc.cli import demonstration
 
-    demonstration.run(out, folder)
+    demonstration.run(out, args.writable(folder / demonstration.KERNEL_FILE).parent)
 
 
 def _under(bound: Bound, adjacency: str | None) -> Bound:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import Bound
-from mechc.errors import DeclarationError, suggestion
+from mechc.errors import DeclarationError
+from mechc.hints import OF_MECHANISM, suggestion
 from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
@@ -163,8 +164,6 @@ def check_count(value: int, event: object = None, name: str = "count") -> None:
         raise DeclarationError(f"{where}{name}={value} {problem} (expected 0 <= {name} <= 10**12)")
 
 
-# by a parameter that it does not have: mechanisms that do
-MEANT_MECHANISMS = {("exponential", "epsilon"): "exponential_mechanism"}
 LARGEST_SIZE = 1e15  # size of anything counted: doubles hold all integers up to it
 
 
@@ -180,9 +179,9 @@ def bind(
         known = [p.name for p in parameters]
         hint = suggestion(unknown[0], known)
         if unknown[0] in ("epsilon", "delta") and "epsilon" not in known:
-            hint = "; noise for a guarantee is found by mechc.calibrate"
-            meant = MEANT_MECHANISMS.get((mechanism, unknown[0]))
-            hint = f"; did you mean {meant}?" if meant else hint
+            other = OF_MECHANISM.get((mechanism, unknown[0]))
+            calibrated = "; noise for a guarantee is found by mechc.calibrate"
+            hint = f"; did you mean {other}?" if other else calibrated
         raise DeclarationError(
             f"{mechanism}: unknown parameter {unknown[0]!r}{hint} (parameters: "
             f"{', '.join(known) or 'none'})"

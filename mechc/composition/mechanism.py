@@ -26,7 +26,8 @@ from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
-from mechc.errors import DeclarationError, UnsupportedError, as_flag, of_package, public
+from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
+from mechc.hints import of_package
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.numeric.jit import uncollected

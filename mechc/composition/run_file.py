@@ -26,7 +26,8 @@ from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, public, suggestion
+from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, public
+from mechc.hints import suggestion
 from mechc.verify.agreement import EPSILONS
 
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one

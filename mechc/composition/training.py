@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from mechc import errors
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.operations import poisson, truncated_poisson, without_replacement
 from mechc.declare.transforms import Shuffled
-from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public, suggestion
+from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
+from mechc.hints import TRAINING, suggestion
 from mechc.protocol import ParameterInfo
 
 ASKED = ("delta", "epsilon", "target_delta", "target_epsilon", "eps")  # not words of a run
@@ -37,39 +37,6 @@ WORDS = (
     "dataset_size", "batch_size", "epochs", "steps", "noise_multiplier", "sampler", "adjacency",
     "clip_norm", "batch_cap",
 )  # fmt: skip
-DRAWN = {  # words for samplers
-    "truncated_poisson": "truncated", "capped": "truncated", "cut": "truncated",
-    "without_replacement": "fixed", "balls_and_bins": "allocation", "shuffle": "shuffled",
-    "random_allocation": "allocation",
-    "with_replacement": "mechc.with_replacement(mechanism, dataset_size=, batch_size=)",
-}  # fmt: skip
-MEANT = {  # words of other libraries, and what they are here
-    "max_grad_norm": "clip_norm",
-    "l2_norm_clip": "clip_norm",
-    "clipping_norm": "clip_norm",
-    "sensitivity": "clip_norm",
-    "sigma": "noise_multiplier",
-    "noise": "noise_multiplier",
-    "sample_size": "dataset_size",
-    "n": "dataset_size",
-    "num_examples": "dataset_size",
-    "lot_size": "batch_size",
-    "max_batch_size": "batch_cap",
-    "truncated_batch_size": "batch_cap",
-    "num_steps": "steps",
-    "iterations": "steps",
-    "count": "steps",
-    "num_epochs": "epochs",
-    **{word: ours for word, ours in errors.MEANT.items() if ours == "adjacency"},
-    **dict.fromkeys(("shuffle", "shuffled"), "sampler='shuffled'"),
-    "poisson_sampling": "sampler",
-    **dict.fromkeys(
-        ("sampling_rate", *(w for w, ours in errors.MEANT.items() if ours == "sampling_rate")),
-        "batch_size, which divided by dataset_size is the rate",
-    ),
-    "group_size": "mechc.group(run, size), of what dpsgd returns",
-}
-KNOWN = frozenset({*WORDS, *MEANT})  # what is taken, or refused with the word that is meant
 
 
 @public
@@ -129,12 +96,12 @@ def dpsgd(
         UnsupportedError: the sampler has no pair for the relation.
     """
     for word in unknown:
-        hint = suggestion(word, (*WORDS, *MEANT.values()), MEANT)
+        hint = suggestion(word, WORDS, TRAINING)
         if word in ASKED:
             hint = "; the run that is returned is asked: .epsilon(delta=...), .delta(epsilon=...)"
         listed = "" if hint else f"; expected {', '.join(WORDS)}"
         raise DeclarationError(f"dpsgd: {word}={unknown[word]!r} is not known{hint}{listed}")
-    check_one_of("sampler", sampler, SAMPLERS, "dpsgd", DRAWN)
+    check_one_of("sampler", sampler, SAMPLERS, "dpsgd")
     if (sampler == "truncated") != (batch_cap is not None):
         raise DeclarationError(
             f"dpsgd: sampler={sampler!r} with batch_cap={batch_cap!r} (expected a largest batch "
@@ -159,7 +126,7 @@ def dpsgd(
 def solvable(name: str, words: Mapping[str, Any]) -> ParameterInfo:
     """Return the domain of a word of `dpsgd` that can be solved for."""
     if name not in SOLVABLE:
-        hint = f"; did you mean {MEANT[name]}?" if name in MEANT else ""
+        hint = suggestion(name, SOLVABLE)
         raise DeclarationError(
             f"dpsgd: solve_for={name!r} cannot be solved for{hint} (expected {', '.join(SOLVABLE)})"
         )

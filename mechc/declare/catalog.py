@@ -19,7 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from mechc.errors import OF_PACKAGE, DeclarationError, MechcError, suggestion
+from mechc.errors import DeclarationError, MechcError
+from mechc.hints import PACKAGE, VALUES, suggestion
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -46,8 +47,7 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
         return _file(Path(text).stem, Path(os.path.expanduser(text)))  # of no user as it is
     known = _known()
     if text not in known:
-        elsewhere = OF_PACKAGE.get(text.lower().replace("-", "_"))
-        hint = f"; did you mean {elsewhere}?" if elsewhere else suggestion(text, known)
+        hint = suggestion(text, known, VALUES | PACKAGE)
         raise DeclarationError(
             f"no mechanism {text!r}{hint}; there are "
             f"{', '.join(sorted(known))}, or give a path ending in .py, or add a folder to "

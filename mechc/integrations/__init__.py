@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import Any
 
 __all__ = ["dp_accounting", "opacus"]
-OF_DP_ACCOUNTING = ("from_dp_accounting", "from_event", "to_dp_accounting")
 
 
 def __getattr__(name: str) -> Any:
-    """Import an adaptor, or what there is one of, on first use."""
-    if name in OF_DP_ACCOUNTING:
-        return getattr(import_module(f"{__name__}.dp_accounting"), name)
-    if name not in __all__:
+    """Import an adaptor, or what that of dp_accounting exports, on first use."""
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    adaptor = import_module(f"{__name__}.dp_accounting")
+    if name not in adaptor.__all__ or name == "MechcAccountant":  # each adaptor has one
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    return getattr(adaptor, name)
 
 
 def __dir__() -> list[str]:

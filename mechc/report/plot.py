@@ -43,13 +43,6 @@ CELLS = 160  # of the law of the loss
 CHORD = 8  # points of each chord of a profile
 DRAWN, DRAWN_ALONE = 240, 16  # counts of a curve; by methods that share nothing between counts
 MARKED = 32  # counts of a curve that are marked
-MEANT_KINDS = {  # words for kinds
-    **dict.fromkeys(("epsilon", "epochs", "curve", "composition"), "steps"),
-    **dict.fromkeys(("delta", "privacy_profile", "privacy_curve"), "profile"),
-    **dict.fromkeys(("roc", "fnr", "beta", "tpr", "f"), "tradeoff"),
-    **dict.fromkeys(("pld", "prv", "losses", "privacy_loss"), "loss"),
-    **dict.fromkeys(("density", "noise", "pdf", "pair"), "densities"),
-}
 
 How: TypeAlias = dict[str, Any]
 
@@ -78,7 +71,7 @@ def run(
     **how: Any,
 ) -> Figure:
     """Draw one aspect of events or compositions; arguments as for the method `plot`."""
-    check_one_of("kind", kind, KINDS, "plot", MEANT_KINDS)
+    check_one_of("kind", kind, KINDS, "plot")
     if not LEAST_DELTA <= look.smallest < 0.1:
         raise DeclarationError(
             f"smallest={look.smallest!r} (expected {LEAST_DELTA:g} <= smallest < 0.1)"

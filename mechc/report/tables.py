@@ -44,7 +44,7 @@ def bound(answer: Bound) -> Table:
         table.add_row("direction", str(answer.detail["direction"]))
     if answer.claim is not None:
         table.add_row("adjacency", answer.claim.adjacency.words)
-        table.add_row("claim", f"{answer.claim.about}: {answer.claim.heading}")
+        table.add_row("claim", _of(answer.claim))
         for words in answer.claim.assumptions:
             table.add_row("assumed", words)
     return table
@@ -52,8 +52,12 @@ def bound(answer: Bound) -> Table:
 
 def under(table: Table, claim: Claim | None) -> Group:
     """Return a table of answers and, below it, what they stand for: the weakest claim."""
-    about = f"{claim.about}: " if claim is not None and claim.about else ""
-    return Group(table, Text("" if claim is None else f"\n{about}{claim.heading}"))
+    return Group(table, Text("" if claim is None else f"\n{_of(claim)}"))
+
+
+def _of(claim: Claim) -> str:
+    """A claim, and what it is about if that is a mechanism."""
+    return f"{claim.about}: {claim.heading}" if claim.about else claim.heading
 
 
 def curve(counts: Sequence[int], answer: Bound) -> Group:

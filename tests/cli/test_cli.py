@@ -42,6 +42,24 @@ def test_a_method_without_proof_prints_no_bounds():
     assert answer["lower"] is None and answer["upper"] is None and answer["estimate"] > 0
 
 
+def test_lists_fractions_and_homes_on_the_command_line(tmp_path, monkeypatch):
+    words = ["--set", "sigma=2", "--set", "sensitivities=0,1,2", "--set", "weights=.5,1/4,25%"]
+    answer = json.loads(run("epsilon", "mixture_of_gaussians", *words, "-d", "1%", "--json").stdout)
+    mixture = mechc.load("mixture_of_gaussians")
+    event = mixture(sigma=2.0, sensitivities=[0, 1, 2], weights=[0.5, 0.25, 0.25])
+    assert answer["upper"] == event.epsilon(0.01).upper
+    target = json.loads(run("tournament", "laplace", "-t", "1", "1/64", "--json").stdout)["inputs"]
+    assert target["target"] == [1.0, 1 / 64]
+    assert (
+        run("curve", "gdp", "--set", "mu=.1", "--counts", "1:2e2:100").stdout.count("\n 101 ") == 1
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for total in (1, 2):
+        said = run("record", "~/run.json", "gdp", "--set", "mu=1").stdout
+        assert f"{total} steps in all" in said.replace("\n", " ")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
 def test_densities_on_the_command_line(gaussian):
     words = ["--p", "exp(-(x-1)**2/2)/sqrt(2*pi)", "--q", "exp(-x**2/2)/sqrt(2*pi)"]
     answer = json.loads(run("delta", *words, "-e", "1", "--json").stdout)
@@ -66,10 +84,10 @@ def test_densities_on_the_command_line(gaussian):
         (["bayes-risk", "gaussian"], "'bayes-risk'; that is run.bayes_risk, in Python"),
         (["emit", "gaussian", "--plot", "x.png"], "--plot; mechc curve"),
         (["dpsgd", "60000", "256"], "a value follows the name of its option"),
-        (["dpsgd", "laplace"], "ask mechc epsilon laplace --poisson RATE"),
+        (["dpsgd", "laplace"], "others are asked by mechc epsilon NAME --poisson RATE"),
         (["calibrate", "gaussian", "sigma"], "did you mean --solve-for sigma?"),
         (["epsilon", "gaussian", "d"], "(d); see"),
-        (["dpsgd", "gaussian"], "(gaussian); its noise is Gaussian; see"),
+        (["dpsgd", "gaussian"], "(gaussian); its noise is Gaussian, others"),
         (["list", "laplace"], "(laplace); see"),
         (["dpsgd", "--shuffle"], "did you mean --sampler shuffled?"),
         (["dpsgd", "--group-size", "5"], "that is mechc.group, in Python"),
@@ -135,6 +153,12 @@ def test_densities_on_the_command_line(gaussian):
         (["record", "~no user/x.json", "laplace", "--set", "scale=1"], "home directory"),
         (["report", "laplace", "-o", "x" * 300 + ".html"], "name too long"),
         (["optimise", "subbotin", *2 * ["--over", "beta=1:2"]], "has a range already"),
+        (["epsilon", "gdp", "--mu", "1"], "--set NAME=VALUE"),
+        (["epsilon", "gaussian", "--lot-size", "9"], "asked by mechc dpsgd"),
+        (["tournament", "--rank", "std"], "did you mean standard_deviation?"),
+        (["tournament", "--target", "1", "few"], "'few' is not a number"),
+        (["demo", "--folder", "none"], "not a folder to write in"),
+        (["--json"], "No such option: --json"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(words, message):

@@ -94,7 +94,7 @@ def test_noise_of_a_training_run():
         ({"solve_for": "epochs", "tpr": 0.1, "advantage": 0.2}, DeclarationError, "one target"),
         ({"solve_for": "epochs", "advantage": 2.0}, DeclarationError, "advantage=2 is too large"),
         ({"solve_for": "epochs", "advantage": 0.1, "beside": 3}, DeclarationError, "beside=3"),
-        ({"solve_for": "epochs", "target_epsilon": 3}, DeclarationError, "did you mean epsilon="),
+        ({"solve_for": "epochs", "target_epsilon": 3}, DeclarationError, "did you mean epsilon"),
         (
             {"solve_for": "epochs", "epochs": 2, "advantage": 0.1},
             DeclarationError,

@@ -42,10 +42,9 @@ from mechc.errors import (
     check_text,
     library,
     listed,
-    of_package,
     public,
-    suggestion,
 )
+from mechc.hints import QUESTIONS, of_package, suggestion
 from mechc.numeric.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
@@ -61,14 +60,6 @@ SETTING = {"method", "direction", "rtol"}  # words that are not for the accounta
 CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
 
 OF_MECHANISMS = {"bind", "emit", "explain", "report", "source", "verify"}
-MEANT_QUERIES = {  # words of other libraries, and what they are here
-    "rho": "zcdp", "mu": "gdp", "eps": "epsilon", "rdp": "renyi", "fnr": "beta",
-    "get_epsilon": "epsilon", "get_delta": "delta", "get_epsilon_for_delta": "epsilon",
-    "get_delta_for_epsilon": "delta", "compute_epsilon": "epsilon", "tpr_at_fpr": "tpr",
-    "fpr": "tpr", "get_beta": "beta", "get_advantage": "advantage", "f": "tradeoff",
-    "roc": "tradeoff", "get_epsilon_curve": "epsilon_curve", "epsilons": "epsilon_curve",
-    "get_rdp": "renyi", "compute_rdp": "renyi",
-}  # fmt: skip
 
 
 @public
@@ -100,10 +91,10 @@ class Queries(SetOnce, ABC):
     def __getattr__(self, name: str) -> Any:
         """Refuse what there is not, with what was meant."""
         kind = type(self)
-        hint = "" if name.startswith("_") else suggestion(name, dir(kind), MEANT_QUERIES)
+        hint = "" if name.startswith("_") else suggestion(name, dir(kind), QUESTIONS)
         if name in OF_MECHANISMS:
             hint = f"; it is asked of a mechanism, mechc.load(...).{name}"
-        hint = hint if name in MEANT_QUERIES else of_package(name) or hint
+        hint = hint if name in QUESTIONS else of_package(name) or hint
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}")
 
     def log_delta(self, epsilon: Any = None, **how: Any) -> Bound:

@@ -25,17 +25,16 @@ from mechc.composition.events import Composition, Event
 from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.queries.divergences import true_positive
-from mechc.composition.training import KNOWN, dpsgd, solvable
+from mechc.composition.training import WORDS, dpsgd, solvable
 from mechc.errors import (
     LONGEST_NAME,
-    MEANT_TARGETS,
     DeclarationError,
     UnsupportedError,
     as_named,
     check_text,
     public,
-    suggestion,
 )
+from mechc.hints import ARGUMENTS, TRAINING, meaning, suggestion
 from mechc.numeric.allowance import MAX_WORK, limited
 from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp
 from mechc.numeric.roots import root
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from mechc.composition.queries.evaluation import Evaluation
 
 
-WORDS = {**MEANT_TARGETS, "steps": "count"}
 TOLERANCE = 1e-9  # of a parameter, relative
 MAX_TURNS = 200  # of a bracket or a search
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
@@ -168,12 +166,13 @@ def calibrate(
         )
     check_text("solve_for", solve_for, LONGEST_NAME)
     others = {**as_named("parameters", parameters), **fixed}
-    own = KNOWN
+    own, words = frozenset(WORDS), TRAINING
     if isinstance(mechanism, Mechanism):
-        own = frozenset(p.name for p in mechanism.parameters)
+        own, words = frozenset(p.name for p in mechanism.parameters), ARGUMENTS
     known = own | signature(calibrate).parameters.keys()
-    for word in sorted(w for w in WORDS.keys() & fixed.keys() - own if WORDS[w] in known):
-        raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {WORDS[word]}=?")
+    for word in sorted(fixed.keys() - own):
+        if meant := meaning(word, known, words):
+            raise DeclarationError(f"{word}={fixed[word]!r} is not known; did you mean {meant}?")
     counting = isinstance(mechanism, Mechanism) and solve_for == "count"
     taken = count if counting and count != 1 else others.get(solve_for)
     if taken is not None:
@@ -440,8 +439,8 @@ def _parameter(mechanism: Mechanism, name: str) -> ParameterInfo:
         if info.name == name:
             return info
     listed = [*(p.name for p in mechanism.parameters), "count"]
-    hint = suggestion(name, listed, WORDS)
-    if WORDS.get(name, name) == "sampling_rate" and not hint:
+    hint = suggestion(name, listed)
+    if not hint and "sampling_rate" in (name, *ARGUMENTS.get(name, ())):
         hint = "; did you mean mechc.poisson(mechanism), which has a sampling_rate?"
     raise DeclarationError(
         f"{mechanism.name}: solve_for={name!r} is not a parameter{hint} "

@@ -41,8 +41,8 @@ from mechc.errors import (
     check_one_of,
     listed,
     public,
-    suggestion,
 )
+from mechc.hints import VALUES, suggestion
 from mechc.numeric.roots import lowest
 from mechc.protocol import Measure, ParameterInfo
 
@@ -537,9 +537,10 @@ def _error(minimise: str | Callable[[Event], float]) -> Callable[[Event], float]
     if callable(minimise):
         return partial(_asked, minimise)
     if not isinstance(minimise, str) or minimise not in ("variance", *ERRORS):
+        hint = suggestion(str(minimise), ERRORS, VALUES)
         raise DeclarationError(
-            f"optimise: minimise={minimise!r} is not known{suggestion(str(minimise), ERRORS)} "
-            f"(expected variance, {', '.join(ERRORS)}, or a function of an event)"
+            f"optimise: minimise={minimise!r} is not known{hint} (expected variance, "
+            f"{', '.join(ERRORS)}, or a function of an event)"
         )
     word, power = ("standard_deviation", 2) if minimise == "variance" else (minimise, 1)
     return lambda event: ERRORS[word](event.noise) ** power
