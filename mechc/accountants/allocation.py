@@ -140,12 +140,14 @@ class Ratio:
     def chernoff(self, c: float) -> float:
         """Log of an upper bound on a put."""
         c *= math.exp(self.off)
-        size, log_phi = self.whole.above
+        size, log_phi = self.whole.above(1)
         return float(np.min(log_phi + size * c - np.log(size) - 1.0)) + 1e-12
 
     def call(self, c: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""
-        shares, t, none = self.shares, self.shares.steps, math.exp(DEEPEST)
+        shares, t = self.shares, self.shares.steps
+        p, q = shares.log_unlisted
+        none = math.exp(DEEPEST) + math.exp(p) + t * math.exp(q)  # with E[W; some X is unlisted]
         mean, off = shares.mean
         b = likelihood.cap(shares, RARE)[0]
         if b == math.inf:

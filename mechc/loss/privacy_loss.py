@@ -68,6 +68,7 @@ class PrivacyLoss:
             one use.
         loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
         digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
+        parts: without a source, steps of which a record takes part in one, drawn at random.
         source: the bound kernel, None for plain atoms; for the modules of this room.
         is_reversed: this is the law of the reversed pair of its source.
     """
@@ -93,6 +94,7 @@ class PrivacyLoss:
     density_error: float = 0.0
     loss_error: float = 0.0
     digits: float = 0.0
+    parts: tuple[Step, ...] = field(repr=False, default=())
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
@@ -166,8 +168,9 @@ class PrivacyLoss:
         early: tuple[float, float] = (-math.inf, -math.inf),
         bound: bool = False,
         digits: float = 0.0,
+        parts: tuple[Step, ...] = (),
     ) -> PrivacyLoss:
-        """As `from_atoms`, by the logs of all masses, with the errors that are fields.
+        """As `from_atoms`, by the logs of all masses, with the errors and parts that are fields.
 
         Of a `bound` on a law the masses under Q need not sum to one.
         """
@@ -176,7 +179,7 @@ class PrivacyLoss:
             **nodes._asdict(), log_infinite=log_infinite, log_minus_infinite=log_minus_infinite,
             strip=(-math.inf, math.inf), contour=0.0, frequency=math.inf, label=label,
             mass_errors=(density_error, density_error), density_error=density_error,
-            loss_error=loss_error, early=early, digits=digits,
+            loss_error=loss_error, early=early, digits=digits, parts=parts,
         )  # fmt: skip
 
     @classmethod
@@ -194,7 +197,7 @@ class PrivacyLoss:
     @property
     def above(self) -> tuple[Step, ...]:
         """Steps of which a record, or a sample of it, takes part in one, drawn at random."""
-        found: tuple[Step, ...] = self.source.above if self.source is not None else ()
+        found: tuple[Step, ...] = self.parts if self.source is None else self.source.above
         if found and self.is_reversed:  # always the same ones, of which much is kept
             made = tuple(Step(w.reversed(), n) for w, n in found)
             found = self._memo.setdefault("above", made)
@@ -517,7 +520,8 @@ class PrivacyLoss:
         return replace(
             self, **nodes._asdict(), log_infinite=self.log_minus_infinite,
             log_minus_infinite=self.log_infinite, label=self.label + " reversed",
-            early=self.early[::-1], mass_errors=self.mass_errors[::-1], _memo={},
+            early=self.early[::-1], mass_errors=self.mass_errors[::-1],
+            is_reversed=bool(self.parts) and not self.is_reversed, _memo={},
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import ive, logsumexp
 from scipy.stats import binom, norm
 
 import mechc
@@ -1047,6 +1047,54 @@ def test_divergences_of_large_orders_are_between_those_of_sums_over_the_outcomes
             assert lower == 0.0 < value <= upper < 1.1 * value
 
 
+@pytest.mark.parametrize(("scale", "epsilon"), [(0.15, 4.0), (0.2, 1.0), (0.14, 2.0)])
+def test_likelihood_ratios_smaller_than_any_double(scale, epsilon):
+    """Gumbel noise, two steps: under Q X is exp(1 / b - k z), z exponential, k = exp(1 / b) - 1."""
+    k, top, total = math.expm1(1.0 / scale), math.exp(1.0 / scale), 2.0 * math.exp(epsilon)
+
+    def call(level):  # of one X, of mean 1
+        z = np.log(top / np.clip(level, 1e-300, top)) / k
+        inside = -np.expm1(-(1.0 + k) * z) + level * np.expm1(-z)
+        return np.where(level > 0.0, inside, 1.0 - level)
+
+    cuts = np.unique([0.0, max(math.log(top / total), 0.0), 60.0])  # of k z, of the other X
+    half = 0.5 * np.diff(cuts)[:, None]
+    y = cuts[:-1, None] + half * (NODES + 1.0)
+    others = call(total - top * np.exp(-y)) * np.exp(-y / k) / k * half * WEIGHTS
+    value = 0.5 * (others.sum() + float(call(total)) * math.exp(-60.0 / k))
+    bound = mechc.random_allocation(mechc.load("gumbel"), steps=2)(scale=scale).delta(
+        epsilon, direction="remove"
+    )
+    assert bound.lower * (1 - 1e-9) <= value <= bound.upper * (1 + 1e-9)
+    assert bound.upper - bound.lower < 1e-5 * value
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_integers_that_are_not_listed_may_take_part(direction):
+    """Skellam noise, losses of all integers; lists end where it has a mass of exp(-157)."""
+    k = np.arange(-140, 141)
+    mass, x = ive(abs(k), 4.0), ive(abs(k - 1), 4.0) / ive(abs(k), 4.0)
+    w, both_masses = 0.5 * np.add.outer(x, x), np.outer(mass, mass)
+    c, sign = math.exp(3.2), 1.0 if direction == "remove" else -1.0
+    gain = np.maximum(w - c, 0.0) if sign > 0.0 else np.maximum(1.0 - c * w, 0.0)
+    value = math.log((both_masses * gain).sum())
+    event = mechc.random_allocation(mechc.load("skellam"), steps=2)(rate=2.0)
+    bound = event.log_delta(3.2, direction=direction)
+    assert -250.0 < value - 1e-9 < bound.upper and bound.lower < value + 1e-9
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_divergences_of_an_epoch_are_no_smaller_than_of_a_step_less_the_log_of_steps(epochs):
+    """At a large order integers decide that no list of point masses has."""
+    step = mechc.load("discrete_gaussian")(sigma=1.0)
+    run = mechc.random_allocation(step, steps=2, epochs=epochs)
+    for order in (60.0, 200.0):
+        least = step.renyi(order).lower - math.log(2.0)
+        bound = run.renyi(order)
+        assert epochs * least * (1 - 1e-12) <= bound.upper < epochs * (least + 1.0)
+        assert bound.lower <= bound.upper
+
+
 def test_epochs_of_steps_that_are_not_alike_and_may_be_impossible_without_a_record():
     """Two kinds of truncated noise, by sampling: X may be 0 in one step and not in another."""
     kinds, n, rng = ((1.0, 2.0), (2.0, 3.0)), 400_000, np.random.default_rng(3)
@@ -1131,7 +1179,7 @@ def test_epsilons_whose_exponential_overflows(epsilon):
 def test_bounds_on_a_transform_are_above_it(sigma, exponent):
     """By nodes that do not resolve it they were up to 7e-3 below, at sigma = .2 and s = e^44."""
     law = mechc.load("gaussian")(sigma=sigma, sensitivity=1.0).loss("remove")
-    size, log_phi = put.Term(((Shares(law, 2), 2),)).above
+    size, log_phi = put.Term(((Shares(law, 2), 2),)).above(1)
     for at in np.searchsorted(np.log(size), exponent) + np.arange(3):
         turn = (0.5 / sigma - sigma * math.log(size[at] / 2.0), sigma)  # where sX/t is 1, and e
 

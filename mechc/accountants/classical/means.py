@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import wraps
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -36,6 +38,21 @@ OfStep = Callable[[PrivacyLoss, float], tuple[float, float]]
 FINER = 64  # points of an integral for one of phi
 FEWEST = 8  # orders, of which all below are found at once, and more by powers of two
 MOST = 128  # the most of them
+_FOUND: WeakKeyDictionary[PrivacyLoss, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _kept(find: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what is found of a law for as long as that is, so that no question pays for it."""
+
+    @wraps(find)
+    def found(law: PrivacyLoss, *rest: Any) -> Any:
+        known, key = _FOUND.setdefault(law, {}), (find, *rest)
+        if key not in known:
+            with apart():
+                known[key] = find(law, *rest)
+        return known[key]
+
+    return found
 
 
 def mean_divergence(
@@ -65,8 +82,7 @@ def mean_divergence(
     return lower, max(min(upper, most / pad / (alpha - 1.0)), lower)
 
 
-@lru_cache(maxsize=16)  # for all questions, so that no question pays for it
-@apart()
+@_kept
 def _log_moments(law: PrivacyLoss, steps: int, most: int, of_step: OfStep) -> Floats:
     """Rows a = 0 to `most` of bounds on log E_Q[W^a]."""
     k = np.arange(most + 1.0)
@@ -118,11 +134,10 @@ def mean_divergence_of_adding(law: PrivacyLoss, steps: int, alpha: float, of_ste
     return min(upper, float(np.logaddexp(below, beyond).min() + off) / c)
 
 
-@lru_cache(maxsize=16)
-@apart()
+@_kept
 def _transform(law: PrivacyLoss, steps: int) -> tuple[Floats, Floats]:
     """Increasing s, and upper bounds on log phi there."""
-    s, log_phi = Term(((Shares(law.first().reversed(), steps), steps),)).above
+    s, log_phi = Term(((Shares(law.first().reversed(), steps), steps),)).above(1)
     at = np.arange(0.0, s.size - 1.0, 1.0 / FINER)
     finer = np.exp(np.interp(at, np.arange(s.size), np.log(s)))
     return finer, np.interp(finer, s, log_phi)

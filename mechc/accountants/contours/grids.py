@@ -35,7 +35,7 @@ from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log1mexp, log_add, log_of
 from mechc.numeric.rounding import MOST_LOG, U
@@ -202,6 +202,8 @@ class Between:
                 far = log_add(far, last.log_mgf - last.tilt * (found.indices[-1] + 1.0)
                               + math.log(mean))  # fmt: skip
             lost.append((found.rest + log_ways, log_add(far, found.rest) + log_ways))
+        lost_p, lost_q = grid.lost
+        lost.append((lost_q + math.log(t), log_add(lost_p, lost_q + math.log(t))))
         # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
         more = _log_more(t, large.most, float(large.q.sum()), float(large.p.sum()))
         lost += [(lost[0][0], lost[0][0]), more]
@@ -236,6 +238,7 @@ class Between:
         grid = _Grid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
         q, p = grid.q.copy(), grid.p
         q[0] += grid.zero
+        q[[0, -1]] += math.exp(grid.lost[1])
         by_counts: dict[tuple[int, int], Sums] = {}
         rows = []
         for ratios, log_ways in grid.large.choices(t):
@@ -317,6 +320,7 @@ class _Grid(NamedTuple):
     zero: float  # Q(p = 0)
     log_above: float  # log of the mass under P beyond the grid and the large ones
     large: Large
+    lost: tuple[float, float]  # logs of masses under P and Q that are in no cell
 
     @classmethod
     def of(cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0) -> _Grid:
@@ -359,11 +363,12 @@ class _Grid(NamedTuple):
                 x = np.expm1(np.minimum(bend * x, MOST_LOG + math.log(min(bend, 1.0)))) / bend
         else:
             x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
-        with np.errstate(divide="ignore"):
-            edges = np.clip(np.log(x), -745.0, 745.0)
-        p, q = shares.law.cell_masses(edges)
+        with np.errstate(divide="ignore"):  # X may be smaller than any double
+            p, q = shares.law.cell_masses(np.log(x))
         zero = math.exp(shares.law.log_minus_infinite)
-        return cls(lo, step, q, p, zero, log_above, large)
+        both = shares.law, shares.law.reversed()
+        lost_p, lost_q = (log_add(law.log_lost, law.log_unlisted) for law in both)
+        return cls(lo, step, q, p, zero, log_above, large, (lost_p, lost_q))
 
 
 def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
@@ -389,15 +394,18 @@ def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
     none = w == 0.0
     loss = np.log(w[~none])
     order = np.argsort(loss, kind="stable")
+    some, other = shares.log_unlisted  # one of them may have any loss
+    early = (np.logaddexp(some + math.log(drawn), other + math.log(t)), other + math.log(t))
     error = 2.0 * (t + drawn - 1) * shares.error + law.mass_errors[0]
     error += 16.0 * U * (1.0 + math.lgamma(t + 2.0))
     rounding = 8.0 * t + 8.0 * (drawn - 1) * at.size
+    infinite = log1mexp(drawn * log_complement(law.log_infinite)) if drawn > 1 else law.log_infinite
     return PrivacyLoss.from_log_atoms(
-        loss[order], (mass[~none] + loss)[order],
-        log1mexp(drawn * log_complement(law.log_infinite)) if drawn > 1 else law.log_infinite,
-        float(np.logaddexp.reduce(mass[none])) if none.any() else -math.inf,
+        loss[order], (mass[~none] + loss)[order], log_add(infinite, early[0]),
+        log_add(float(np.logaddexp.reduce(mass[none], initial=-math.inf)), early[1]),
         f"random allocation of {law.label}", loss_error=4.0 * drawn * shares.error + rounding * U,
-        density_error=error + (rounding * U if drawn > 1 else 0.0),
+        density_error=error + (rounding * U if drawn > 1 else 0.0), early=early,
+        parts=(Step(law, t),) if drawn == 1 else (),
     )  # fmt: skip
 
 

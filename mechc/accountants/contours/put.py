@@ -198,14 +198,20 @@ class Shares:
         return math.exp(log_complement(log_infinite)), off
 
     @cached_property
+    def log_unlisted(self) -> tuple[float, float]:
+        """Logs of masses under P and Q of integers that no list of point masses has."""
+        p = self.law.log_unlisted
+        return p, self.law.reversed().log_unlisted if p > -math.inf else p
+
+    @cached_property
     def rough(self) -> Law:
         """The law of -W under Q, on nodes that resolve no frequency."""
         return Law.of((Step(self.plain, self.steps),))
 
     @cached_property
     def plain(self) -> PrivacyLoss:
-        """The law of -X/t under Q, on nodes that resolve no frequency."""
-        return self.loss(0.0)[0]
+        """The law of -X/t under Q, on nodes that resolve exp(-sX), s > 0, and no frequency."""
+        return self.loss(0.0, steep=STEEP)[0]
 
     @property
     def lasting(self) -> float:
@@ -409,6 +415,7 @@ class Contour:
         plain, first, centred, second = _cgf(loss, weight, a, float(n), mean, off, without, share)
         second = second if square < math.inf else math.inf
         k = plain if first <= second else centred
+        missed += math.exp(min(shares.log_unlisted[1] - k / n, 300.0))
         self.k += k
         self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
         self.turn -= drift * n
@@ -524,7 +531,7 @@ class Term:
         self.blurs = (0.0, *BLURS)[lasting > LASTING + float(self.rough.roughly(0.0)[0, 0]) :]
 
     def rows(self, sign: int) -> tuple[Floats, Floats]:
-        """Return |a|, increasing, and rows K, K', K'' there."""
+        """Return |a|, increasing, and rows K, K', K'' and rounding of K there."""
         if sign not in self._rows:
             if sign > 0:
                 spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
@@ -533,20 +540,18 @@ class Term:
                 size = CAP / max(-float(self.rough.loss.min()), 1e-300)
                 size = size * np.exp(np.arange(SMALLEST - LARGEST / 2.0, 0.0, CLOSE_CONTOURS))
             spend(1.5 * self.rough.loss.size * size.size)
-            self._rows[sign] = size, self.rough.sums(sign * size)[:, :3]
+            self._rows[sign] = size, self.rough.sums(sign * size)
         return self._rows[sign]
 
-    @cached_property
-    def above(self) -> tuple[Floats, Floats]:
-        """Tilts s > 0, increasing, and upper bounds on the log of the transform there."""
-        size = self.rows(1)[0]
-        known = Law.of([Step(s.loss(0.0, steep=STEEP)[0], n) for s, n in self.factors])
-        log_phi = known.sums(size)[:, 0]
+    def above(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and upper bounds on K there."""
+        size, rows = self.rows(sign)
+        k, rounding = rows[:, 0], rows[:, 3]
         lacks = sum(
-            n * (2.0 * s.error + FLOOR * np.exp(np.minimum(-log_phi / n, 600.0)))
+            n * (2.0 * s.error + np.logaddexp(0.0, math.log(FLOOR) - k / n))
             for s, n in self.factors
         )
-        return size, log_phi + lacks
+        return size, k + rounding + lacks
 
     @property
     def log_mean(self) -> float:
@@ -614,15 +619,11 @@ class Term:
         """A period for a place, and logs of bounds on images elsewhere."""
         k = float(self.rough.roughly(sign * a)[0, 0])
         depth = k + sign * a * at - 2.0 * math.log(a)  # of the answer, nearly
-        size, rows = self.rows(sign)
+        size, high = self.above(sign)
         mass, slope = self.rough.roughly(0.0)[0, :2].tolist()
         mass = math.exp(mass)
-        further = size > a
-        size, high = size[further], rows[further, 0] - np.log(size[further]) - 1.0
-        if sign > 0:  # what panels lack
-            for s, n in self.factors:
-                lacking = FLOOR * np.exp(np.minimum(-rows[further, 0] / n, 600.0))
-                high += n * np.log1p(s.error + lacking)
+        size, high = size[size > a], high[size > a]
+        high -= np.log(size) + 1.0
         high += 0.5 * (self.blurs[-1] * size / a) ** 2  # with what may be added to W
         least = depth - IMAGES
         period = _coarse(max(-least, 1.0) / a)
