@@ -108,9 +108,11 @@ def as_flag(name: str, value: Any) -> bool:
 
 def as_named(name: str, value: Any) -> dict[str, Any]:
     """Return names with their values as a dictionary of its own, an empty one of None."""
-    if not isinstance(value, (Mapping, type(None))):
-        raise DeclarationError(f"{name}={value!r} (expected names with their values)")
-    return dict(value or {})
+    if isinstance(value, (Mapping, type(None))):
+        found = dict(value or {})
+        if all(isinstance(word, str) for word in found):
+            return found
+    raise DeclarationError(f"{name}={value!r} (expected names with their values)")
 
 
 def listed(name: str, value: Any, expected: str, size: int | None = None) -> tuple[Any, ...]:

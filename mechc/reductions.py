@@ -215,7 +215,8 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
         sigma: standard deviation of the noise in each step.
         sensitivity: norm of the contribution D.
     """
-    turned = inputs.positive("random_allocation", "sensitivity", sensitivity) / math.sqrt(2.0)
+    distance = inputs.positive("random_allocation", "sensitivity", sensitivity)
+    turned = distance / math.sqrt(2.0) * (1.0 + 2.0 * EPS)
     return load("gaussian")(sigma=sigma, sensitivity=turned) + load("balanced_gaussian")(
         sigma=sigma, sensitivity=turned
     )

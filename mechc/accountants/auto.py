@@ -292,10 +292,6 @@ class Auto(registry.Accountant):
                 return None
         return None
 
-    def log_reversed(self, epsilon: float) -> float:
-        """Return a bound on log delta(epsilon) of the reversed pair, 0 where none is at hand."""
-        return min((a.log_reversed(epsilon) for a in self._built.values()), default=0.0)
-
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
         at_hand = self._at_hand(epsilon, rtol)
         if at_hand is not None:

@@ -35,8 +35,8 @@ from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
 from mechc.loss.privacy_loss import Step, sharp_tilt
-from mechc.numeric.logs import log1mexp, log_add
-from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.numeric.logs import log1mexp
+from mechc.numeric.rounding import EPS
 
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
@@ -397,22 +397,6 @@ class ContourAccountant(Accountant):
             return None
         lower, root, upper = found.tolist()
         return Bound(lower, root, upper, self.method, "proven", dict(answer.detail))
-
-    def log_reversed(self, epsilon: float) -> float:
-        """Return an upper bound on log delta of the reversed pair, 0 where no contour tells.
-
-        It is 1 - exp(epsilon) (1 - delta(-epsilon)), of which most digits cancel.
-        """
-        least, size = 0.0, math.exp(min(epsilon, MOST_LOG))
-        for known, _ in self._forward.contours:
-            if type(known) is not Contour or not isinstance(known.payoff, Smooth):
-                continue
-            answer = known.answer(-epsilon)
-            if answer is not None:
-                rest = -math.expm1(min(log_add(self._log_infinite, answer.upper), 0.0))
-                rounding = 4.0 * EPS * (1.0 + size)
-                least = min(least, math.log(max(1.0 - size * rest, 0.0) + rounding))
-        return least
 
 
 MAX_POINTS = 1e6  # finer than this share of a step, any two losses seem commensurate

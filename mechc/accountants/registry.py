@@ -54,10 +54,6 @@ class Accountant(ABC):
         """Return bounds as narrow as those computed for other epsilons, by these, if there are."""
         return None
 
-    def log_reversed(self, epsilon: float) -> float:
-        """Return an upper bound on log delta of the reversed pair by what was computed."""
-        return 0.0
-
 
 Accounts = Callable[..., Accountant]
 """The class of an accountant: steps, rtol and its options in."""

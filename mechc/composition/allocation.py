@@ -9,7 +9,7 @@ sides too, and else by a table that dominates one epoch, which proves upper boun
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -80,16 +80,17 @@ def random_allocation(
     Source: Feldman and Shenfeld (2025, 2026, arXiv 2602.17284); Chua et al. (2024); Choquette-Choo
     et al. (2025).
     """
-    schedule = list(what) if isinstance(what, (list, tuple)) else []
+    several = isinstance(what, Iterable) and not isinstance(what, (str, bytes, Composition))
+    schedule = list(what) if several else []
     if steps is None:
-        steps = len(schedule) if isinstance(what, (list, tuple)) else USUAL
+        steps = len(schedule) if several else USUAL
     numbers = zip(WORDS, (steps, selected, epochs), (MOST_STEPS,) * 2 + (MAX_COUNT,), strict=True)
     t, k, n = (inputs.size(NAME, *each) for each in numbers)
     if k > t:
         raise DeclarationError(
             f"{NAME}: selected={k} of steps={t} (expected 1 <= selected <= steps)"
         )
-    if isinstance(what, (list, tuple)):
+    if several:
         return _of_schedule(schedule, t, k, n)
     if isinstance(what, Composition):
         raise unsupported_on_composition(NAME)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -22,9 +22,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept
+from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept, shown
 from mechc.composition.queries import Queries
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, check_one_of, public
+from mechc.errors import (
+    DeclarationError,
+    NumericError,
+    UnsupportedError,
+    check_one_of,
+    listed,
+    public,
+)
 from mechc.numeric.allowance import OutOfWorkError, allowed, apart, spend
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 
 DIRECTIONS = ("both", "remove", "add")
+PAIR = "events, each with a count"
 
 
 @public
@@ -219,7 +227,7 @@ class Event(Queries):
 
     def __repr__(self) -> str:
         """Show the mechanism and its parameters."""
-        inside = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        inside = ", ".join(f"{name}={shown(value)}" for name, value in self.parameters.items())
         return f"{self.mechanism.name}({inside})" if inside else self.mechanism.name
 
 
@@ -243,11 +251,13 @@ class Composition(Queries):
         """Merge equal events and drop those that happen zero times or reveal nothing.
 
         Refused are too large a count, and events for different neighbouring relations. `parts` are
-        validated, and added to those of `beside`.
+        added to those of `beside`.
         """
         merged = [] if beside is None else list(beside.parts)
         claims = {} if beside is None else beside._claims.copy()
-        for event, count in sorted(parts, key=_key):
+        pairs = (listed("part", part, PAIR, 2) for part in listed("parts", parts, PAIR))
+        given = [(as_event("event", event), as_count(count)) for event, count in pairs]
+        for event, count in sorted(given, key=_key):
             if not count or event.is_identity:
                 continue
             at = bisect_left(merged, event.key, key=_key)
@@ -485,13 +495,18 @@ def _key(part: tuple[Event, int]) -> tuple[str, tuple[float, ...], str]:
     return part[0].key
 
 
+def _is_pair(part: Any) -> bool:
+    """Whether a part of a composition comes with its count."""
+    return isinstance(part, tuple) and len(part) == 2 and not isinstance(part[1], (Queries, tuple))
+
+
 @public
 def compose(*parts: Any) -> Composition:
     """Compose events, compositions, and (event, count) pairs.
 
     Args:
         parts: each an Event, a Composition, or a pair of one of these with a count; or one
-            iterable of such parts.
+            iterable of such parts, or a mapping to counts.
 
     Returns:
         The composition; the order of the parts is irrelevant.
@@ -501,10 +516,12 @@ def compose(*parts: Any) -> Composition:
     """
     flat: list[tuple[Event, int]] = []
     only = parts[0] if len(parts) == 1 else None
-    if isinstance(only, Iterable) and not isinstance(only, (Event, Composition, tuple, str)):
-        parts = tuple(only)
+    if isinstance(only, Mapping):
+        parts = tuple(only.items())
+    elif isinstance(only, Iterable) and not isinstance(only, Composition) and not _is_pair(only):
+        parts = listed("parts", only, PAIR)
     for part in parts:
-        what, count = part if isinstance(part, tuple) and len(part) == 2 else (part, 1)
+        what, count = part if _is_pair(part) else (part, 1)
         if not isinstance(what, (Event, Composition)):
             raise DeclarationError(
                 f"compose: {what!r} is neither an event nor a composition "

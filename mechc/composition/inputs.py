@@ -34,7 +34,9 @@ MOST_BYTES = 1 << 28  # of a file with a run
 LEAST_RTOL = 1e-30  # finer than any answer in doubles
 LEAST = math.ulp(0.0)  # positive double
 
-NO_NUMBERS = (bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64)
+NO_NUMBERS = (
+    bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64, np.ndarray,
+)  # fmt: skip
 
 
 class SetOnce:
@@ -65,18 +67,28 @@ def as_number(
     hi: float = math.inf,
 ) -> float:
     """A number in [lo, hi] as a float; nan and what is not a number are refused."""
-    try:
-        if value is None or isinstance(value, NO_NUMBERS):
-            raise TypeError
-        number = float(value)
-        if math.isnan(number):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})") from None
+    number = as_double(value)
+    if math.isnan(number):
+        raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
     if not lo <= number <= hi:
         problem = "is not positive" if lo == LEAST and number <= 0.0 else "is out of range"
         raise DeclarationError(f"{name}={number:g} {problem} (expected {accepted})")
     return number
+
+
+def as_double(value: Any) -> float:
+    """Return a number as a float, nan for what is none: words, flags, arrays, complex numbers."""
+    value = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    try:
+        return math.nan if isinstance(value, NO_NUMBERS) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def shown(value: float) -> str:
+    """Return the fewest digits from six on that say a number exactly."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
 
 
 def as_path(value: Any, name: str = "path") -> Path:
@@ -231,15 +243,12 @@ def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
 
 def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     """Return one value as a float inside its domain."""
-    try:
-        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = as_double(value)
     problem = _problem(info, number)
     if problem:
-        shown = f"{number:g}" if math.isfinite(number) else repr(value)
+        said = shown(number) if math.isfinite(number) else repr(value)
         raise DeclarationError(
-            f"{mechanism}: {info.name}={shown} {problem} (expected {domain(info)})"
+            f"{mechanism}: {info.name}={said} {problem} (expected {domain(info)})"
         )
     return number
 

@@ -395,8 +395,9 @@ class Mechanism(inputs.SetOnce):
         if self.bound:
             for name in values:
                 if name in self.bound:
+                    held = inputs.shown(self.bound[name])
                     raise DeclarationError(
-                        f"{self.name}: {name} is bound to {self.bound[name]:g} already (expected "
+                        f"{self.name}: {name} is bound to {held} already (expected "
                         f"it open{', as by mechc.poisson(mechanism)' * (name in self.rates)})"
                     )
             values = {**self.bound, **values}
@@ -463,7 +464,7 @@ class Mechanism(inputs.SetOnce):
 
     def __repr__(self) -> str:
         """Show the name and bound parameters."""
-        bound = "".join(f", {name}={value:g}" for name, value in self.bound.items())
+        bound = "".join(f", {n}={inputs.shown(v)}" for n, v in self.bound.items())
         return f"<mechanism {self.name}{bound}>"
 
     def _repr_html_(self) -> str:

@@ -24,7 +24,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.adjacency import Adjacency, Claim
 from mechc.composition.events import Event
-from mechc.composition.inputs import as_array
+from mechc.composition.inputs import LEAST, as_array, as_number, shown
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import Table
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 STATUS = "upper bound only: a bound on Rényi divergences licenses no lower bound"
+FARTHEST = 1e15  # tilt of a curve beyond which rounding leaves nothing
 SMALLEST = -14.0  # log of the smallest tilt that is tried
 
 
@@ -118,15 +119,12 @@ def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.
     Raises:
         DeclarationError: rho or xi is not such a number.
     """
-    for name, value in (("xi", xi), ("rho", rho)):
-        least = 0.0 if name == "xi" or xi > 0 else math.nextafter(0.0, 1.0)
-        known = isinstance(value, (int, float, np.floating))
-        if not (known and least <= value <= sys.float_info.max):
-            accepted = "positive" if least else "finite non-negative"
-            raise DeclarationError(f"zcdp: {name}={value!r} is not a {accepted} number")
-    words = f"rho={rho:g}" + (f", xi={xi:g}" if xi else "")
-    table = _table(f"zcdp({words})", adjacency, float(rho), float(xi))
-    return CurveEvent(table, Concentrated(float(rho), float(xi)), LARGEST_TILT)
+    xi = as_number("zcdp: xi", xi, "a finite number >= 0", 0.0, sys.float_info.max)
+    least, accepted = (0.0, "a finite number >= 0") if xi else (LEAST, "a finite number > 0")
+    rho = as_number("zcdp: rho", rho, accepted, least, sys.float_info.max)
+    words = f"rho={shown(rho)}" + (f", xi={shown(xi)}" if xi else "")
+    table = _table(f"zcdp({words})", adjacency, rho, xi)
+    return CurveEvent(table, Concentrated(rho, xi), LARGEST_TILT)
 
 
 @public
@@ -158,9 +156,13 @@ def rdp(
     if not (bounds >= 0).all() or not np.isfinite(bounds).all():
         raise DeclarationError(f"rdp: epsilons={epsilons!r} are not finite numbers >= 0")
     t = np.concatenate([[0.0], alphas - 1.0])
-    k = np.concatenate([[0.0], (alphas - 1.0) * bounds])
+    with np.errstate(over="ignore"):
+        k = np.concatenate([[0.0], (alphas - 1.0) * bounds])
+    if not np.isfinite(k).all():
+        raise DeclarationError(f"rdp: epsilons={epsilons!r} times the orders are beyond doubles")
     table = _table(f"rdp({alphas.size} orders)", adjacency, *alphas, *bounds)
-    return CurveEvent(table, Chords(tuple(t.tolist()), tuple(k.tolist())), float(t[-1]))
+    chords = Chords(tuple(t.tolist()), tuple(k.tolist()))
+    return CurveEvent(table, chords, min(float(t[-1]), FARTHEST))
 
 
 class CurveEvaluation(Evaluation):

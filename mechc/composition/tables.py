@@ -197,6 +197,10 @@ def from_losses(
     symmetric = as_flag("symmetric", symmetric)
     if add is not None and not (isinstance(add, (tuple, list)) and len(add) == 3):
         raise DeclarationError(f"{name}: add={add!r} (expected losses, masses and infinite_mass)")
+    if add is not None and symmetric:
+        raise DeclarationError(
+            f"{name}: add={add!r} is given with symmetric=True, by which it is the first law"
+        )
     first = _law(name, losses, masses, infinite_mass, step)
     second = _law(f"{name} (add)", *add, step) if add is not None else None
     if symmetric:
@@ -252,7 +256,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     if rate == 1.0:
         return event
     laws = [_sampled(event.loss(d), rate, d == "add") for d in ("remove", "add")]
-    name = f"poisson({event}, sampling_rate={rate:g})"
+    name = f"poisson({event}, sampling_rate={inputs.shown(rate)})"
     known = event.mechanism.claim
     assumption = f"every record enters the sample independently with probability {rate!r}"
     claim = replace(known, theorem="T6", adjacency=Adjacency.ADD_REMOVE,
@@ -435,7 +439,7 @@ def mixture(
         below = as_event("mixture: beneath", beneath)
         joined([("the mixture", claim), (str(below), below.claim)], "mixture")
     smooth = any(event.loss().loss.size for event, _ in used)
-    listed = [f"{w:g} * {event}" for event, w in used]
+    listed = [f"{inputs.shown(w)} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"
     symmetric = all(event.mechanism.symmetric for event, _ in used)
     upper: list[PrivacyLoss] = []
@@ -532,7 +536,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     cuts = np.atleast_1d(as_array("post_process: edges", edges))
     if cuts.ndim != 1 or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise DeclarationError(f"post_process: edges={edges!r} are not finite and increasing")
-    if not isinstance(event, Event) or isinstance(event, NumericEvent):
+    if not isinstance(event, Event) or isinstance(event.mechanism, Table):
         raise UnsupportedError("post_process: acts on an event of a mechanism, before composition")
     mechanism = event.mechanism
     if mechanism.reverse_kernel is not None or mechanism.tag_kernel is not None:

@@ -1,6 +1,7 @@
 """True positives, Bayes risk, reconstruction and zCDP against closed forms."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -139,3 +140,9 @@ def test_what_is_no_rate_is_refused(gaussian):
             ask(1.5)
         with pytest.raises(DeclarationError, match=word):
             ask(math.nan)
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.3, 1e-5, 0.7, 1e-20])
+def test_the_end_of_a_trade_off_is_rounded_outward(mass):
+    found = mechc.from_losses([0.0], [1.0 - mass], infinite_mass=mass).tradeoff(0.0)
+    assert found.lower <= 1 - Fraction(mass) <= found.upper <= 1.0

@@ -140,3 +140,18 @@ def test_against_enumeration(seed):
             if found.lower > 0.0:
                 below = math.nextafter(found.lower * (1.0 - 4e-16), 0.0)
                 assert delta(pairs, below) > target * (1 - mpf(1e-13))
+
+
+def test_the_mass_at_infinite_loss_of_one_direction_is_not_the_end_of_the_other():
+    """Of removing it ends at delta = 1/8; adding has losses up to log 1024 of small masses."""
+    p = [0.125, 0.875 - 2.0**-20, 2.0**-20]
+    q = [0.0, 1.0 - 2.0**-10, 2.0**-10]
+    found = mechc.from_pmfs(p, q).epsilon(0.125)
+    assert found.lower == 0.0 and found.upper < 1e-12  # delta(0) is 1/8 in both directions
+    rare = mechc.from_pmfs([0.125, 0.375, 0.5 - 2.0**-30, 2.0**-30], [0.0, 0.375, 0.375, 0.25])
+    assert rare.epsilon(0.125).lower <= math.log(0.125 * 2.0**30)  # (1/4 - 1/8) / p, and above:
+    assert delta_of_adding(rare.epsilon(0.125).upper) <= 0.125
+
+
+def delta_of_adding(epsilon):
+    return 0.25 - math.exp(epsilon) * 2.0**-30

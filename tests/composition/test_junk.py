@@ -59,6 +59,7 @@ ASKED = {"method": "auto", "direction": "both", "rtol": 1e-6, "max_work": 1e7, "
 TARGET = {"target": (1.0, 1e-3), "count": 1, "sampling": None, "sensitivity": 1.0}
 FUNCTIONS = {
     "available": (mechc.available, {}),
+    "Composition": (mechc.Composition, {"parts": lambda: [(event(), 2)]}),
     "calibrate": (mechc.calibrate, {
         "mechanism": laplace, "solve_for": "scale", "epsilon": 1.0, "delta": 0.1, "count": 1,
         "advantage": None, "tpr": None, "fpr": None, "beside": None, "method": "auto",

@@ -1,6 +1,7 @@
 """One step next to its largest finite loss, where the loss is a rounded number, in 600 bits."""
 
 import math
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -185,3 +186,17 @@ def test_a_loss_of_tiny_range_that_loses_its_digits_far_out(gap, width):
     for direction in ("remove", "add"):
         found = run.log_delta(epsilon, direction=direction)
         assert found.lower <= truth <= found.upper < truth + width
+
+
+def test_a_loss_that_happens_to_be_a_parameter_is_rounded(laplace):
+    """sensitivity / scale is the scale itself in doubles, and larger in truth."""
+    tried = 0
+    for square in range(2, 40):
+        near = math.sqrt(square)
+        for scale in (near, math.nextafter(near, 0.0), math.nextafter(near, 9.0)):
+            truth = Fraction(square) / Fraction(scale)
+            if square / scale == scale and truth > scale:
+                found = laplace(scale=scale, sensitivity=float(square)).epsilon(0.0)
+                assert found.lower <= truth <= found.upper
+                tried += 1
+    assert tried > 3

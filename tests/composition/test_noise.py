@@ -169,3 +169,10 @@ def test_noise_whose_mass_is_not_found_is_refused(trials):
     noise = mechc.load("binomial")(trials=trials).noise
     with pytest.raises(NumericError, match="do not find its mass"):
         noise.variance()
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_a_deviation_whose_square_is_no_double(laplace, scale):
+    noise = laplace(scale=scale).noise
+    assert noise.standard_deviation() == pytest.approx(math.sqrt(2.0) * scale, rel=1e-9)
+    assert noise.variance() in (0.0, math.inf) and (noise.variance().error > 0.0) == (scale < 1.0)

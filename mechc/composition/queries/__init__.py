@@ -424,7 +424,7 @@ class Queries(SetOnce, ABC):
         from mechc.composition.queries import divergences
 
         run = self.composition()
-        with limited(as_work(max_work), "renyi"):
+        with asked(), limited(as_work(max_work), "renyi"):
             return divergences.zcdp(run, direction).stands_for(run.claim, Quantity.RHO)
 
     def renyi(

@@ -369,11 +369,13 @@ def false_negative(evaluation: Evaluation, alpha: float) -> Bound:
 
 def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> Bound:
     infinite = evaluation.log_delta_in(direction, math.inf)
-    best, most = (-math.expm1(float(side)) for side in (infinite.upper, infinite.lower))
+    ends = infinite.upper, infinite.estimate, infinite.lower
+    best, middle, most = (-math.expm1(float(side)) for side in ends)
+    if infinite.upper > -math.inf:  # else it is one
+        best, most = best * (1.0 - ULPS), min(most * (1.0 + ULPS), 1.0)
     if alpha in (0.0, 1.0):  # at 1 nothing is missed, at 0 all but the mass at infinity
-        sides = (best, -math.expm1(float(infinite.estimate)), most)
+        lower, estimate, upper = (0.0 if alpha else side for side in (best, middle, most))
         about = {"direction": direction}
-        lower, estimate, upper = (0.0 if alpha else side for side in sides)
         return Bound(lower, estimate, upper, evaluation.method, infinite.status, about)
     if alpha < LEAST_RATE:
         return replace(_false_negative_in(evaluation, direction, LEAST_RATE), upper=most)

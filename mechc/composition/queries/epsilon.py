@@ -166,14 +166,17 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
     least, most = evaluation.log_infinite_range()
     if log_target < least:
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
+    others = list(evaluation.directions)
     if log_target <= most:
-        top, rounding = evaluation.largest_loss()
-        if least == most:
-            return _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
-        return _next_to_infinite_mass(evaluation, log_target, highest)
-    first, *others = evaluation.directions
-    with share(MAIN if others else 1.0):
-        answer = _in_direction(evaluation, first, log_target)
+        if least < most:
+            return _next_to_infinite_mass(evaluation, log_target, highest)
+        ended = [d for d in others if not evaluation.log_delta_in(d, math.inf).upper < log_target]
+        others = [d for d in others if d not in ended]
+        top, rounding = max(map(evaluation.largest_loss_in, ended))
+        answer = _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
+    else:
+        with share(MAIN if len(others) > 1 else 1.0):
+            answer = _in_direction(evaluation, others.pop(0), log_target)
     for direction in others:
         side = "estimate" if math.isnan(float(answer.upper)) else "upper"
         most = float(answer.upper)

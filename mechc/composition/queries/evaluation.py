@@ -24,13 +24,15 @@ from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.rounding import EPS, SQUARABLE
+from mechc.protocol import ParameterInfo
 
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
+MOVED = 2.0**-20  # relative, of parameters, to tell them from formulas
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
@@ -153,19 +155,13 @@ class Evaluation:
     ) -> float | None:
         """Return a bound on log delta that costs little, None if that is above `level`.
 
-        A direction that is proven smaller does not have to be known. By what has been evaluated for
-        the other direction, or by Chernoff's bound, of the first tilts that do, or of the best.
+        A direction that is proven smaller does not have to be known: by Chernoff's bound, of the
+        first tilts that do, or of the best.
         """
         steps, known = self.steps[direction], self._about_masses(direction)
         infinite = known.infinite.log + known.infinite.error
         if not infinite < level:
             return None
-        try:
-            bound = self._log_reversed(direction, epsilon) + CERTAIN
-            if bound <= level:
-                return bound
-        except (NumericError, OutOfWorkError):
-            pass
         epsilon -= self._loss_shift(direction, epsilon)
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return None
@@ -194,21 +190,6 @@ class Evaluation:
             found.append((lower, log_add(upper, error) + known.density))
         lower, upper = map(max, zip(*found, strict=True))
         return lower, min(upper, 0.0)
-
-    def _log_reversed(self, direction: str, epsilon: float) -> float:
-        """Log of a bound on delta by what the first direction has evaluated, 0 without any."""
-        first = self.directions[0]
-        accountant = self._accountants.get(first)
-        steps, others = self.steps[direction], self.steps[first]
-        if accountant is None or len(steps) != len(others):
-            return 0.0
-        for own, other in zip(steps, others, strict=True):
-            if own.count != other.count or not own.loss.is_reversal_of(other.loss):
-                return 0.0
-        for side in (direction, first):
-            if not self._about_masses(side).is_plain or self._loss_shift(side, epsilon):
-                return 0.0
-        return accountant.log_reversed(epsilon)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -250,12 +231,10 @@ class Evaluation:
         if proven > -EPS:
             return Bound(proven, floor, 0.0, "limit", "proven", {"direction": direction})
         if math.isinf(epsilon):
-            value = floor if epsilon > 0 else 0.0
-            if not all(is_resolved(step.loss) for step in self.steps[direction]):
-                return Bound(value, 0.0, 0.0, "limit", "proven", {"direction": direction})
-            limit = Bound(value, value, value, "limit", "proven", {"direction": direction})
-            limit = replace(limit, lower=proven) if early > -math.inf and epsilon > 0 else limit
-            return outward(limit, error) if epsilon > 0 else limit
+            known_all = all(is_resolved(step.loss) for step in self.steps[direction])
+            upper = log_add(floor, error) if known_all else 0.0
+            detail = {"direction": direction}
+            return Bound(proven, min(floor, upper), min(upper, 0.0), "limit", "proven", detail)
         if epsilon > SQUARABLE:  # delta falls; what is squared on the way stays a double
             far = self._log_delta_of_pair(direction, SQUARABLE, target)
             lower = far.lower if math.isnan(float(far.lower)) else proven
@@ -420,7 +399,8 @@ def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
     if math.isinf(total):
         return max(total, 0.0), 0.0
-    if total > 0.0 and sum(step.count for step in steps) == 1 and _is_parameter(total, steps[0]):
+    single = sum(step.count for step in steps) == 1
+    if total > 0.0 and single and _is_parameter(total, steps[0].loss):
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
     logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
@@ -428,6 +408,19 @@ def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 
 
-def _is_parameter(loss: float, step: Step) -> bool:
-    """Whether a loss is a parameter of its kernel itself, which no formula has rounded."""
-    return step.loss.source is not None and loss in step.loss.source.theta
+def _is_parameter(top: float, law: PrivacyLoss) -> bool:
+    """Whether the largest loss is a parameter itself, which no formula has rounded."""
+    source = law.source
+    if source is None or top not in source.theta:
+        return False
+    # a formula that happens to have the value of one does not have it where all are moved
+    size = source.theta.size
+    whole = [ParameterInfo(*about).integer for about in source.kernel.PARAMETERS[:size]]
+    factors = 1.0 + MOVED * np.arange(1.0, size + 1.0)
+    theta = np.where(whole, source.theta, source.theta * factors)
+    x = np.ascontiguousarray(source.kernel.atoms(theta).reshape(-1, 3)[:, 0])
+    losses = np.empty(x.size)
+    source.kernel.loss_many(x, theta, losses)
+    ends = np.append(source.kernel.branches(theta).reshape(-1, 6)[:, 3:5], losses)
+    ends = ends[np.isfinite(ends)] * (-1.0 if law.is_reversed else 1.0)
+    return bool(ends.max(initial=-math.inf) in theta[source.theta == top])

@@ -139,19 +139,31 @@ class Noise:
         noise, certified = self._asked(values, certified)
         if certified:
             return _proven(noise._balls.variance(noise._about))
-        mean, off = float(noise._mean), noise._mean.error
-        if math.isinf(mean):
-            return Moment(math.inf)
-        found = noise._integral(lambda x, q: (x - mean) ** 2 * q, 2)
-        return Moment(found, found.error + off * off)
+        unit = noise._unit * noise._unit  # beyond doubles where that is far from one
+        found = float(noise._spread) * unit
+        error = noise._spread.error * unit + math.ulp(found) if found < math.inf else 0.0
+        return Moment(found, error)
 
     def standard_deviation(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the root of the variance."""
-        found = self.variance(certified=certified, **values)
-        root = math.sqrt(found)
+        noise, certified = self._asked(values, certified)
+        if certified:
+            lower, upper = noise._balls.variance(noise._about)
+            root = math.nextafter(math.sqrt(max(lower, 0.0)), 0.0)
+            return _proven((root, math.nextafter(math.sqrt(upper), math.inf)))
+        unit, root = noise._unit, math.sqrt(noise._spread)
         # sqrt(v) - sqrt(v - e) <= e / sqrt(v), and a rounding
-        error = found.error / root + EPS * root if 0.0 < root < math.inf else 0.0
-        return Moment(root, error, found.method)
+        error = noise._spread.error / root + EPS * root if 0.0 < root < math.inf else 0.0
+        return Moment(root * unit, error * unit)
+
+    @cached_property
+    def _spread(self) -> Moment:
+        """The variance in units of the square of a power of two."""
+        mean, off, unit = float(self._mean), self._mean.error, self._unit
+        if math.isinf(mean):
+            return Moment(math.inf)
+        found = self._integral(lambda x, q: ((x - mean) / unit) ** 2 * q, 2)
+        return Moment(found, found.error + (off / unit) * (off / unit))
 
     def absolute_error(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the mean distance from the median."""
@@ -222,6 +234,12 @@ class Noise:
         with np.errstate(all="ignore"):
             share = x * (self.density(x) + self.density(-x))
         return float(x[np.nanargmax(share)])
+
+    @cached_property
+    def _unit(self) -> float:
+        """The extent, a power of two, where doubles do not have the square of that; else 1."""
+        far = not self.lattice and not 2.0**-300 < self.extent < 2.0**300
+        return self.extent if far and self.density([self.extent, -self.extent]).any() else 1.0
 
     @cached_property
     def _median(self) -> float:
@@ -361,8 +379,9 @@ class Noise:
         return Moment(found, AGREEMENT * max(abs(found), hi))
 
 
-def _proven(found: Interval) -> Moment:
+def _proven(found: tuple[float, float]) -> Moment:
     """The middle of an interval, and what it may be off by."""
-    middle = 0.5 * (found.lower + found.upper)
-    error = max(found.upper - middle, middle - found.lower)
+    lower, upper = found
+    middle = 0.5 * (lower + upper) if upper < math.inf else lower
+    error = max(upper - middle, middle - lower)
     return Moment(middle, math.nextafter(error, math.inf) if error else 0.0, "certified")

@@ -144,7 +144,7 @@ class Tournament(Recorded):
         """Return the table as text: mechanism, parameters, the errors."""
         return [
             (e.name, e.why, *("-" for _ in ERRORS)) if e.event is None else
-            (e.name, ", ".join(f"{k}={v:.6g}" for k, v in e.event.parameters.items()),
+            (e.name, ", ".join(f"{k}={inputs.shown(v)}" for k, v in e.event.parameters.items()),
              *(f"{e.errors[word]:.5g}" for word in ERRORS))
             for e in self.entrants
         ]  # fmt: skip
@@ -232,14 +232,14 @@ def tournament(
     if not (progress is None or callable(progress)):
         raise DeclarationError(f"tournament: progress={progress!r} (expected a function)")
     given = available() if mechanisms is None else mechanisms
-    known = [load(what) for what in listed("tournament: mechanisms", given, "a list of them")]
+    known = [_known(what) for what in listed("tournament: mechanisms", given, "a list of them")]
     names, entrants = Counter(mechanism.name for mechanism in known), []
     for mechanism in known:
         if mechanisms is None and not _is_additive(mechanism):
             continue
         name = mechanism.name
         if names[name] > 1 and mechanism.bound:
-            name += f"({', '.join(f'{k}={v:g}' for k, v in mechanism.bound.items())})"
+            name += f"({', '.join(f'{k}={inputs.shown(v)}' for k, v in mechanism.bound.items())})"
         if progress is not None:
             progress(name)
         entrants.append(_enter(name, mechanism, setting))
@@ -273,9 +273,9 @@ class Optimum(Recorded):
 
     def __str__(self) -> str:
         """One line: the values, the error, the release."""
-        shown = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
+        values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())
         word = self.minimised.replace("_", " ")
-        return f"{shown}: {word} {self.error:.6g} with {self.event}, {self.bound}"
+        return f"{values}: {word} {self.error:.6g} with {self.event}, {self.bound}"
 
     __repr__ = __str__
 
@@ -482,6 +482,13 @@ class Setting:
         return info, lambda value: whole(**{**start, info.name: value})
 
 
+def _known(what: Any) -> Mechanism:
+    try:
+        return load(what)
+    except DeclarationError as error:
+        raise DeclarationError(f"tournament: mechanisms: {error}") from error
+
+
 def _is_additive(mechanism: Mechanism) -> bool:
     try:
         return mechanism.moved_by is not None
@@ -569,7 +576,7 @@ def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
         free = {p.name: p for p in mechanism.parameters if p.name not in mechanism.bound}
         if name not in free:
             raise DeclarationError(
-                f"{mechanism.name}: over={name!r} is not open{suggestion(name, free)} (open: "
+                f"{mechanism.name}: over={name!r} is not open{suggestion(str(name), free)} (open: "
                 f"{', '.join(free)})"
             )
         lo, hi = (inputs.check(mechanism.name, free[name], end) for end in ends)
