@@ -17,10 +17,11 @@ import numpy as np
 
 from mechc import __version__
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
+from mechc.protocol import TAG
 from mechc.report import cite, plot
 
 if TYPE_CHECKING:
-    from mechc.protocol import Described, Kernel, ParameterInfo, Use
+    from mechc.protocol import Described, Kernel, Use
     from mechc.verify.certificate import Certificate
 
 
@@ -44,11 +45,11 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
     page = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
     kernel = mechanism.kernel
     proof, why = _certificate(mechanism, certificate)
+    head, *sections = mechanism.derived("datasheet", partial(_derived, mechanism))
     text: str = page.from_string(template).render(
         mechanism=mechanism, kernel=kernel, claim=mechanism.claim, certificate=proof, why=why,
-        parameters=[(p.name, _interval(p), p.default) for p in mechanism.parameters],
-        sections=mechanism.derived("formulas", partial(_sections, mechanism)), event=repr(event),
-        figures=_figures(event, kernel), references=cite.lines(kernel.REFS), version=__version__,
+        parameters=head, sections=sections, event=repr(event), figures=_figures(event, kernel),
+        references=cite.lines(kernel.REFS), version=__version__,
     )  # fmt: skip
     return text
 
@@ -65,20 +66,23 @@ def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, 
         return None, str(error)
 
 
-def _sections(mechanism: Described) -> list[Any]:
-    """What was derived, with formulas as MathML; the first section says what stands above it."""
+def _derived(mechanism: Described) -> list[Any]:
+    """The parameters with their symbols and domains, and sections with formulas as MathML."""
 
     def typeset(formula: Any) -> dict[str, Any] | None:
         if formula is None:
             return None
         return {"size": len(str(formula)), "mathml": mathml(formula)}
 
-    return [
+    head, *sections = mechanism.explain(whole=True).sections
+    parameters = [line.words.split(": ") for line in head.lines if line.label == "parameter"]
+    symbols = [(_signs(name) if " = " in name else name, domain) for name, domain in parameters]
+    return [symbols] + [
         {"heading": section.heading, "lines": [
             {"label": line.label, "words": _signs(line.words), "formula": typeset(line.formula)}
             for line in section.lines
         ]}
-        for section in mechanism.explain(whole=True).sections[1:]
+        for section in sections
     ]  # fmt: skip
 
 
@@ -124,14 +128,11 @@ def _printer() -> Any:
     return Printer
 
 
-def _interval(parameter: ParameterInfo) -> str:
-    left, right = "(" if parameter.lo_open else "[", ")" if parameter.hi_open else "]"
-    kind = "integer in " if parameter.integer else ""
-    return f"{kind}{left}{parameter.lo:g}, {parameter.hi:g}{right}".replace("inf", "\u221e")
-
-
 def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
     """Captions and SVG: the two distributions, the loss, and the profile of one use."""
+    profile = "delta(epsilon) of one use, both directions", _profile(event)
+    if TAG in kernel.CAPABILITIES:  # no output is a number alone
+        return [profile]
     theta = np.array(event.theta)
     x = plot.outputs(kernel, theta)
     loss = np.empty_like(x)
@@ -145,7 +146,7 @@ def _figures(event: Use, kernel: Kernel) -> list[tuple[str, str]]:
     return [
         ("the two output distributions P and Q", plot.svg(both)),
         ("the privacy loss L = log(p/q) of an output", plot.svg(single)),
-        ("delta(epsilon) of one use, both directions", _profile(event)),
+        profile,
     ]
 
 

@@ -20,7 +20,7 @@ from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
 from mechc.loss.truncated_loss import is_resolved
-from mechc.protocol import Floats, Measure
+from mechc.protocol import TAG, Floats, Measure
 from mechc.report import labels
 
 if TYPE_CHECKING:
@@ -290,12 +290,16 @@ def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int)
     reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
     if not math.isfinite(reach):
         reach = float(np.asarray(what.epsilon(0.5, **how).upper)) + 10.0
+        reach = reach if math.isfinite(reach) else 10.0  # where hardly any loss is finite
     edges = np.linspace(-1.25 * reach, 1.25 * reach, CELLS + 2) if reach else np.linspace(-1, 1, 9)
     direction = what.composition().directions(how.get("direction", "both"))[0]
     delta = np.asarray(what.delta(edges, **{**how, "direction": direction}).estimate)
     steps = what.composition().steps(direction)
-    law, only, (places, masses) = steps[0].loss, False, np.empty((2, 0))
-    if [step.count for step in steps] == [1] and is_resolved(law) and law.atom_loss.size <= CELLS:
+    law = steps[0].loss if [step.count for step in steps] == [1] else None
+    only, (places, masses) = False, np.empty((2, 0))
+    if not steps:  # nothing is lost
+        only, places, masses = True, np.zeros(1), np.ones(1)
+    elif law is not None and is_resolved(law) and law.atom_loss.size <= CELLS:
         places, masses, only = law.atom_loss, np.exp(law.atom_log_mass), not law.loss.size
         delta = delta + np.expm1(np.minimum(edges[:, None] - places, 0.0)) @ masses
     width = np.diff(edges)
@@ -322,14 +326,18 @@ def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int)
 
 def _densities(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """The two output laws of one use."""
-    if not hasattr(what, "mechanism"):
-        raise DeclarationError("kind='densities' is of one use of a mechanism, not of several")
     use = cast("Use", what)
+    if not hasattr(what, "mechanism") or not hasattr(use.mechanism, "kernel"):
+        raise DeclarationError(
+            "kind='densities' is of one use of a mechanism, not of several or of a table"
+        )
     densities(axes, use.mechanism.kernel, np.array(use.theta), label, 2 * index)
 
 
 def densities(axes: Axes, kernel: Kernel, theta: Floats, label: str = "", index: int = 0) -> None:
     """Draw p and q, atoms as lines."""
+    if TAG in kernel.CAPABILITIES:
+        raise UnsupportedError(f"kind='densities': outputs of {kernel.NAME} have an index besides")
     x = outputs(kernel, theta)
     for i, (word, many) in enumerate((("p", kernel.log_p_many), ("q", kernel.log_q_many))):
         out = np.empty_like(x)
@@ -360,20 +368,21 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
         return np.sort(atoms)
     ends = np.concatenate((kernel.breakpoints(theta), atoms))
     ends = ends[np.isfinite(ends)]
-    centre = float(ends.mean()) if ends.size else 0.0
-    if kernel.MEASURE == Measure.LATTICE:
-        x = np.round(centre) + np.arange(-20_000.0, 20_001.0)
-    else:
-        x = centre + np.sinh(np.linspace(-14.0, 14.0, 40_001))
+    centres = np.append(ends, ends.mean() if ends.size else 0.0)
+    lattice = kernel.MEASURE == Measure.LATTICE
+    away = np.logspace(0, 12, 2001) if lattice else np.logspace(-30, 30, 4001)  # of any scale
+    x = np.unique(np.add.outer(centres, np.concatenate((-away, [0.0], away))))
+    if lattice:
+        x = np.unique(np.round(x))
     mass = np.zeros_like(x)
     for log_many in (kernel.log_p_many, kernel.log_q_many):
         out = np.empty_like(x)
         log_many(x, theta, out)
-        mass += np.exp(out) * np.gradient(x)
+        mass += np.nan_to_num(np.exp(out)) * np.gradient(x)
     total = np.cumsum(mass)
     lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
-    if kernel.MEASURE == Measure.LATTICE:
-        return np.arange(np.floor(lo), np.ceil(hi) + 1)
+    if lattice:
+        return np.unique(np.round(np.linspace(np.floor(lo), np.ceil(hi), 1501)))
     return np.linspace(lo, hi, 1501)
 
 

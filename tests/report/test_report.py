@@ -52,17 +52,41 @@ def test_datasheet_is_whole_and_needs_no_network(name, tmp_path):
     assert path.read_text("utf-8").count("<svg") == 3
 
 
+def test_outputs_with_an_index_are_not_drawn(tmp_path):
+    shuffle = mechc.load("shuffle")
+    page = shuffle.report(tmp_path / "sheet.html", certificate="none").read_text("utf-8")
+    assert page.count("<svg") == 1
+    with pytest.raises(UnsupportedError, match="an index besides"):
+        shuffle(users=1000, epsilon=1.0).plot(kind="densities")
+
+
+def test_runs_without_losses_or_densities_are_drawn_or_refused_in_words():
+    (axes,) = mechc.compose().plot(kind="loss").axes
+    (line,) = axes.collections[0].get_segments()
+    assert line.tolist() == [[0.0, 0.0], [0.0, 1.0]]
+    mechc.load("uniform")(halfwidth=0.4).plot(kind="loss")  # all of it is infinite
+    with pytest.raises(DeclarationError, match="or of a table"):
+        mechc.from_pmfs([0.5, 0.5], [0.2, 0.8]).plot(kind="densities")
+
+
 def test_datasheet_refuses_unknown_parameters_and_leaves_no_file(laplace, tmp_path):
     with pytest.raises(DeclarationError, match="scal"):
         laplace.report(tmp_path / "sheet.html", scal=3.0)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 500.0])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 500.0, 1e9])
 def test_figures_show_where_the_mass_is(laplace, scale):
     x = outputs(laplace.kernel, np.array([scale, scale / 2]))
     left_out = np.exp(x[0] / scale) / 2  # mass of Laplace(0, scale) below x[0]
     assert 2e-4 < left_out < 5e-3
+
+
+def test_figures_of_integers_show_where_the_mass_is_by_few_of_them():
+    for sigma in (0.3, 1e6):
+        x = outputs(mechc.load("discrete_gaussian").kernel, np.array([sigma, 1.0]))
+        assert 1e-5 < norm.cdf((x[0] - 1) / sigma) < 5e-3 or (sigma < 1 and -2 <= x[0] <= 0)
+        assert x.size < 2000 and (x == np.round(x)).all()
 
 
 @pytest.mark.parametrize("kind", ["profile", "tradeoff", "steps"])
