@@ -61,19 +61,16 @@ class Nodes(NamedTuple):
 
     @classmethod
     def of_atoms(
-        cls,
-        loss: Floats,
-        log_mass: Floats,
-        tolerance: float = 0.0,
+        cls, loss: Floats, log_mass: Floats, tolerance: float = 0.0,
         tilts: tuple[float, float] = (-math.inf, math.inf),
-    ) -> Nodes:
+    ) -> Nodes:  # fmt: skip
         """Make a discrete law, masses known to a relative `tolerance`; equal losses are merged."""
         spend(MERGED * loss.size)
         loss, (log_mass,) = merge(loss, log_mass)
         support = (float(loss[0]), float(loss[-1])) if loss.size else (math.nan, math.nan)
-        none = np.empty(0)
+        none, nowhere = np.empty(0), np.empty(0, np.int64)
         return cls(
-            none, none, none, np.empty(0, np.int64), loss, log_mass, support, find_lattice(loss),
+            none, none, none, nowhere, loss, log_mass, support, find_lattice(loss),
             tolerance, tilts,
         )  # fmt: skip
 
@@ -300,12 +297,9 @@ def cell_masses(loss: Floats, log_mass: Floats, edges: Floats) -> tuple[Floats, 
 
 
 def checked(
-    losses: Floats,
-    log_masses: Floats,
-    log_infinite: float,
-    log_minus_infinite: float,
+    losses: Floats, log_masses: Floats, log_infinite: float, log_minus_infinite: float,
     bound: bool = False,
-) -> Nodes:
+) -> Nodes:  # fmt: skip
     """Return finite losses and their masses under P as nodes; a defect of the sums is their error.
 
     Args:

@@ -64,10 +64,12 @@ class KernelSource:
     Threads may share it: panels, and atoms with their tilts, are replaced in one assignment.
     """
 
-    def __init__(
-        self, kernel: Kernel, theta: Floats, *, checked: bool = True, estimated: bool = False
-    ) -> None:
-        """Read branches, atoms and masses; find the masses that the kernel leaves open.
+    @classmethod
+    def many(
+        cls, kernel: Kernel, thetas: Sequence[Floats], *, checked: bool = True,
+        estimated: bool = False,
+    ) -> list[KernelSource]:  # fmt: skip
+        """Bind a kernel to parameters, many at once, each as if it were alone.
 
         Without `checked` no nodes are made, and the masses need not add up to one. What a density
         lacks that is `estimated` is its caller's to count.
@@ -75,31 +77,23 @@ class KernelSource:
         Raises:
             NumericError: the masses of P and Q do not add up to one.
         """
-        rows = self._read(kernel, theta, estimated)
-        self._panels: quadrature.Quadrature | None = None
-        if self.continuous:
-            self._panels = quadrature.Quadrature(kernel, theta, self.rows[:, :2])
-        self._complete(rows, checked)
-
-    @classmethod
-    def many(cls, kernel: Kernel, thetas: Sequence[Floats]) -> list[KernelSource]:
-        """Return what `KernelSource` makes of each of many parameter vectors, all at once."""
-        sources = [object.__new__(cls) for _ in thetas]
-        rows = [s._read(kernel, theta) for s, theta in zip(sources, thetas, strict=True)]
+        sources = [cls(kernel, theta, estimated) for theta in thetas]
         smooth = [s for s in sources if s.continuous]
         ends = [s.rows[:, :2] for s in smooth]
         panels = quadrature.laid(kernel, [s.theta for s in smooth], ends)
-        for source, found in zip(smooth, quadrature.covering(panels, -1.0, 0.0), strict=True):
+        if checked:
+            panels = quadrature.covering(panels, -1.0, 0.0)
+        for source, found in zip(smooth, panels, strict=True):
             source._panels = found
-        for source, own in zip(sources, rows, strict=True):
-            source._complete(own)
+        for source in sources:
+            source._complete(checked)
         return sources
 
-    def _read(self, kernel: Kernel, theta: Floats, estimated: bool = False) -> Floats:
-        """Read what the kernel says; returns its branches."""
+    def __init__(self, kernel: Kernel, theta: Floats, estimated: bool) -> None:
+        """Read branches, atoms and masses, as far as they take no panels."""
         self.kernel, self.theta = kernel, theta
         self.symmetric = bool(kernel.SYMMETRIC)
-        lowest, highest = (float(v) for v in kernel.strip(theta))
+        lowest, highest = np.asarray(kernel.strip(theta)).tolist()
         self.strip = (lowest, highest)
         rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
         kinds = [int(kind) for kind in rows[:, 2].tolist()]
@@ -131,7 +125,7 @@ class KernelSource:
         self.estimated = estimated  # that error, or losses far out: not proven
         atoms = [self._declared_atoms()]
         found = [[self._by_formula(log)] for log in atoms[0][2:]]
-        self._panels = None
+        self._panels: quadrature.Quadrature | None = None
         if on_lattice:
             x, reaches = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x, first=True))
@@ -145,7 +139,7 @@ class KernelSource:
                     found[0].append(self.mass_on(lo, hi, "p"))
                 elif kind == protocol.Q_ONLY:
                     found[1].append(self.mass_on(lo, hi, "q"))
-        tilts = (-1.0, 0.0) if kernel.MEASURE == Measure.LATTICE else (-math.inf, math.inf)
+        tilts = (-1.0, 0.0) if on_lattice else (-math.inf, math.inf)
         self._atoms = (*_joined(atoms), tilts, reaches)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
@@ -160,21 +154,21 @@ class KernelSource:
         self.above: tuple[Any, ...] = ()  # steps of which one has no smaller Rényi divergence
         self._atom_error = 0.0
         self._find_ends()
-        return rows
+        self._table = rows  # of the kernel, until first panels are there
 
-    def _complete(self, rows: Floats, checked: bool = True) -> None:
+    def _complete(self, checked: bool) -> None:
         """Find the masses that the kernel leaves open, by first panels if there are any."""
-        kernel, on_lattice = self.kernel, self.kernel.MEASURE == Measure.LATTICE
+        kernel, rows = self.kernel, self._table
         if checked:
             self._check_masses()
-        if not on_lattice and not 0 < len(kernel.BRANCHES) <= len(rows):
+        if kernel.MEASURE != Measure.LATTICE and not 0 < len(kernel.BRANCHES) <= len(rows):
             self._reveal(*self._between_doubles(rows))
         for tail in self._tails.values():
             with np.errstate(divide="ignore"):  # where nothing is moved
                 rise = np.log(np.expm1(tail[:, 2]))
             moved = [log_total(tail[:, i] + rise) for i in (0, 1)]
             self._reveal(LogMass(moved[0]), LogMass(moved[1]))
-        self._first_panels = self._panels
+        self._first = self._panels, self._atoms
 
     @cached_property
     def label(self) -> str:
@@ -182,31 +176,31 @@ class KernelSource:
         return f"{self.kernel.NAME}{tuple(self.theta.tolist())}"
 
     def fork(self) -> KernelSource:
-        """Return a copy whose panels and lattice grow on their own; arrays are never written to."""
+        """Return a copy whose panels and lattice grow on their own; neither is written to."""
         other = copy(self)
-        other._panels, other._missing = copy(self._panels), {}
+        other._missing = {}
         return other
 
     def lean(self) -> KernelSource:
         """Return a fork as it was before any tilt was asked for."""
         other = self.fork()
-        other._panels = copy(self._first_panels)
+        other._panels, other._atoms = self._first
         return other
 
     def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
-        self.rows, self._panels, self._first_panels = rows, panels, panels
-        self._missing, self.followed = {}, {}
+        self.rows, self._panels, self._missing, self.followed = rows, panels, {}, {}
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._find_ends()
         self._check_masses()
-        self._first_panels = self._panels
+        self._first = self._panels, self._atoms
 
     def keep_atoms(self, kept: NDArray[np.bool_]) -> None:
         """Take these of the point masses for all that share outcomes."""
         loss, masses = self._atoms[0][kept], tuple(logs[kept] for logs in self._atoms[1])
         self._atoms = loss, masses, (-math.inf, math.inf), ()
+        self._first = None, self._atoms
         self._lattice_rows, self._tails = self._lattice_rows[:0], {}
         self.strip = (-math.inf, math.inf)
         self.support = (float(loss[0]), float(loss[-1])) if loss.size else (0.0, 0.0)
@@ -654,7 +648,7 @@ class KernelSource:
         if self._panels is not None:
             panels = self.cover(-1.0, 0.0)
             continuous = panels.log_masses
-            known += MISPLACED * quadrature.misplaced(panels, 0.0)
+            known += MISPLACED * panels.misplaced(0.0)
         for name, shift, smooth, at_infinity in (
             ("P", 0.0, continuous[0], self.infinite[0].log),
             ("Q", -1.0, continuous[1], self.infinite[1].log),
@@ -699,6 +693,8 @@ class KernelSource:
 
     def _reveal(self, p: LogMass, q: LogMass) -> None:
         """Count masses of P and Q, whatever their loss is, at infinite loss."""
+        if p.log == q.log == -math.inf:
+            return
         self.early = total([self.early[0], p]), total([self.early[1], q])
         self.infinite = total([self.infinite[0], p]), total([self.infinite[1], q])
 

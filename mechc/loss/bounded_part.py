@@ -5,8 +5,8 @@ loss, that under Q at minus infinite loss. So does what is so close to an end th
 resolve it, however small the loss there (`early`). The new pair dominates the old one (T9: two
 outputs are folded into one), and every tilt of its loss has a finite moment.
 
-`log_below` bounds P(L <= t), an integral of p alone over outputs that the branches tell, and
-`log_above` the rest. Where P and Q are millions of standard deviations apart these are the
+`log_shares` bounds P(L <= t), an integral of p alone over outputs that the branches tell, and the
+rest. Where P and Q are millions of standard deviations apart these are the
 questions that matter, and the only ones with an answer, whether or not nodes settle.
 """
 
@@ -19,11 +19,12 @@ import numpy as np
 
 from mechc import protocol
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.atoms import LossesFrom, loss_rounding
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
 from mechc.loss.infinite_mass import LogMass, rounded, total
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature
+from mechc.loss.quadrature import laid
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import MASS_TOLERANCE
 from mechc.protocol import Floats
@@ -70,7 +71,7 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     other = copy(source)
     other.infinite = _with_masses(source, source.infinite, beyond)
     other.early = _with_masses(source, source.early, early)
-    other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
+    other.cut_to(rows, laid(source.kernel, [source.theta], [rows[:, :2]])[0])
     return other
 
 
@@ -138,8 +139,8 @@ SMALLEST = -60.0  # no probability is claimed to be below exp of this
 ROOM = 0.01  # share of the log by which rounding may move a small probability
 
 
-def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
-    """Return an upper bound on log P(L <= threshold), 0 where nothing is known.
+def log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[float, float]:
+    """Return upper bounds on logs of P(L <= threshold) and P(L > threshold), 0 for not known.
 
     What may lie too close to an end for any double may have any loss.
 
@@ -148,44 +149,34 @@ def log_below(source: KernelSource, threshold: float, reverse: bool) -> float:
         threshold: any real number.
         reverse: L and P are those of the reversed pair.
     """
-    return _log_shares(source, threshold, reverse)[0]
-
-
-def log_above(source: KernelSource, threshold: float, reverse: bool) -> float:
-    """Return an upper bound on log P(L > threshold), as `log_below`."""
-    return _log_shares(source, threshold, reverse)[1]
-
-
-def _log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[float, float]:
-    """Upper bounds on logs of P(L <= threshold) and P(L > threshold)."""
     spend(2.0 * source.atom_loss.size)
-    sign, label = (-1.0, "q") if reverse else (1.0, "p")
-    small = sign * source.atom_loss <= threshold
-    masses = source.atom_log_masses(reverse)
-    below, beyond = masses[small].tolist(), masses[~small].tolist()
-    beyond.append(source.infinite[reverse].log)
-    off, unknown = MASS_TOLERANCE, False
+    loss, masses = (-1.0 if reverse else 1.0) * source.atom_loss, source.atom_log_masses(reverse)
+    infinite, early = source.infinite[reverse].log, source.early[reverse]
+    slack = loss_rounding(loss, masses, LossesFrom.FORMULA, source.digits) + source.loss_error
+    below = [SMALLEST, early.log + early.error, *masses[loss <= threshold + slack]]
+    beyond = [SMALLEST, infinite, *masses[loss > threshold - slack]]
+    found, off, unknown = [infinite, *masses], MASS_TOLERANCE, False
     try:
         missing = source.log_missing(reverse)
         if source.continuous:
-            sides = (below, -threshold, not reverse), (beyond, threshold, reverse)
-            for found, least, way in sides:
-                for lo, hi in above(source, least, way).tolist():
+            for side, least, way in (below, -threshold, not reverse), (beyond, threshold, reverse):
+                for lo, hi in above(source, least, way)[0].tolist():
                     try:
-                        mass = source.mass_on(lo, hi, label)
+                        mass = source.mass_on(lo, hi, "q" if reverse else "p")
                     except NumericError:  # too far out, perhaps
                         unknown = True
                         continue
+                    side.append(mass.log)
                     found.append(mass.log)
                     off += math.exp(min(mass.log, 0.0)) * mass.error
             # an interval whose end is far from a narrow mode may hide it, wherever it is
-            lost = 1.0 - math.fsum(math.exp(min(log, 0.0)) for log in (missing, *below, *beyond))
+            lost = 1.0 - math.fsum(math.exp(min(log, 0.0)) for log in (missing, *found))
             if lost < -off:
                 return 0.0, 0.0
             if unknown or lost > off:
                 missing = float(np.logaddexp(missing, math.log(max(lost, 0.0) + off)))
     except NumericError:
         return 0.0, 0.0
-    totals = (float(np.logaddexp.reduce([SMALLEST, missing, *logs])) for logs in (below, beyond))
+    totals = (float(np.logaddexp.reduce([missing, *logs])) for logs in (below, beyond))
     low, high = (0.0 if math.isnan(t) else min(0.0, t * (1.0 - ROOM) + 1e-9) for t in totals)
     return low, high

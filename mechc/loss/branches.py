@@ -1,4 +1,4 @@
-"""The monotone branches of a bound kernel: inverse loss, density, masses, one-step answers.
+"""The monotone branches of a bound kernel: inverse loss, events of losses, masses of cells.
 
 In: a KernelSource. Out: for any loss l the outputs x with L(x) = l, so that events {L > l} become
 intervals of x, on which densities are integrated without cancellation. The masses of cells between
@@ -9,10 +9,8 @@ their relative accuracy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,50 +18,27 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import NumericError, VerificationError
 from mechc.loss.bound_kernel import Course, KernelSource, inside
-from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature
-from mechc.loss.quadrature.rule import (
-    NODES,
-    ORDER,
-    TOP,
-    WEIGHTS,
-    log_densities,
-    loss_jitter,
-    losses,
-    losses_moved,
-    off_lines,
-)
+from mechc.loss.quadrature import Quadrature, of_mass
+from mechc.loss.quadrature.rule import ORDER, WEIGHTS, log_densities, losses, losses_moved, nodes
 from mechc.numeric.allowance import DENSITY, apart, spend
-from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
-
-Mask = NDArray[np.bool_]
 
 HALVINGS = 200  # turns of false position and halving at the most
 SECTIONS = 120  # golden ones, to 1e-25 of a bracket: no two doubles are left in it
 MOST_EXTREMA = 1000  # turns of a loss; more are its rounding
 SOLVED = 20.0  # losses that an inverse costs which has to be iterated
-SINGULAR = 16.0  # times the highest coefficients: error where panels cannot be halved
-GRAIN, LEAST = 1e-9, 1e-290  # width of such panels, as a share of their place, and next to 0
-ALIKE, PARTS = 3e-13, 3  # relative error up to which epsilons share nodes; parts of panels then
-LEFT_OUT = 1e-16  # of both laws, ten times what quadrature aims for
-SHARP = 1e-3  # relative error up to which roundings of losses are counted at the nodes
+LEAST = 1e-290  # distance from an end that is told from none
 MANY_KINKS = 64  # crossings between nodes beyond which they are the chatter of a flat loss
 LOG_ULPS = 8.0  # of the logs of both densities and of epsilon, that a loss may be off
 REACH = np.exp2(np.arange(0.0, 1024.0))  # how far beyond panels losses are followed
 NOWHERE = 1e9  # minus the log of a density that no answer tells from nothing
 HUGE = 1e300  # logs of densities there are sums that do not overflow
-FEW_DOUBLES = 16.0  # ulps in a row that quadrature cannot halve
-EVEN = 0.5  # nats by which a density may change in it; more is an end where it has a pole or zero
 NEXT = 1e-6  # of 1 + |epsilon|: how close a largest loss is that rounding may have put below it
 BESIDE = 16 * EPS  # of an output: how far beside it its loss must have been passed
 BACKWARDS = 1e-12  # of |loss| and of its range, a step back that no monotone loss takes
 HALVED = 4  # every how many steps of false position is a halving
-DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
-BESIDES = np.arange(1.0, 33.0) / 8.0  # of their width: where losses are held beside panels
 CONSISTENT = 2.0**-34  # of 1 + |log p| + |log q|: formulas of the loss keep far more
-QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
-MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
 PLACES = np.array([0.2, 0.5, 0.8])  # of the nodes of a branch, where its inverse is tried
 
 
@@ -182,10 +157,7 @@ def extrema(
 
 def between_modes(source: KernelSource, row: Floats) -> tuple[Floats, Floats]:
     """Outputs of a branch that resolve p and q, if not their ratio, and the losses there."""
-    parts = [
-        Quadrature(source.kernel, source.theta, row[None, :2], mass_of=density).covering(0.0, 0.0)
-        for density in "pq"
-    ]
+    parts = [of_mass(source.kernel, source.theta, row[None, :2], density) for density in "pq"]
     x = np.unique(np.concatenate([part.x.ravel() for part in parts]))
     loss = losses_at(source, x)
     seen = np.isfinite(loss)
@@ -299,18 +271,11 @@ def _monotone(source: KernelSource, x: Floats, start: float, sign: float, range_
     return x[: lost[0]] if lost.size else x
 
 
-def above(source: KernelSource, epsilon: float, reverse: bool) -> Floats:
+def above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, bool]:
     """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2).
 
-    Inclusive of where the loss turns or ends and rounding may have put it below.
-    """
-    return _above(source, epsilon, reverse)[0]
-
-
-def _above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, bool]:
-    """As `above`, and whether rounding may have put tops of the loss below epsilon.
-
-    Where it has, no node may lie as close to the top as outputs above epsilon do.
+    Inclusive of where the loss turns or ends and rounding may have put it below; and whether it may
+    have: no node may lie as close to such a top as outputs above epsilon do.
     """
     hidden = False
     sign = -1.0 if reverse else 1.0
@@ -325,7 +290,7 @@ def _above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats,
         after, level = branch.increasing != reverse, epsilon
         if high <= epsilon < high + NEXT * (1.0 + abs(high)):
             top = np.array([branch.hi if after else branch.lo])
-            level -= float(_ulps_of_logs(source, top, np.array([high]))[0])
+            level -= float(ulps_of_logs(source, top, np.array([high]))[0])
             hidden = hidden or level < high
         if low < level < high:
             cut = float(inverse(source, branch, np.array([sign * level]))[0])
@@ -395,15 +360,17 @@ def _follow(source: KernelSource, index: int, panels: Quadrature) -> Course:
     row = source.rows[index]
     inner = np.unique(panels.x[panels.region == index])
     inner = inner if inner.size else np.array([inside(*row[:2].tolist())])
-    lo, hi = (side[_has_mass(source, side)] for side in _outwards(row, inner))
-    x = np.concatenate([lo, inner, hi])
+    lo, hi = _outwards(row, inner)
+    logs = [log_densities(source.kernel, source.theta, side).max(axis=0) for side in (lo, hi)]
+    # where no density is anything its log hides the loss by its rounding
+    x = np.concatenate([lo[logs[0] > -NOWHERE], inner, hi[logs[1] > -NOWHERE]])
     known = np.isfinite(loss := losses_at(source, x))
     x, loss = x[known], loss[known]
     if row[2] != protocol.UNSPLIT:
-        return Course(x, loss, _ulps_of_logs(source, x, loss), [])
+        return Course(x, loss, ulps_of_logs(source, x, loss), [])
 
     def rounding(x: Floats, loss: Floats) -> Floats:
-        noise = _ulps_of_logs(source, x, loss)
+        noise = ulps_of_logs(source, x, loss)
         for end in row[:2][np.isfinite(row[:2])]:  # next to it logs may cancel inside a density
             noise += LOG_ULPS * EPS * np.abs(np.log(np.maximum(np.abs(x - end), LEAST)))
         return noise
@@ -412,11 +379,6 @@ def _follow(source: KernelSource, index: int, panels: Quadrature) -> Course:
     place = np.searchsorted(x, turns)
     x, loss = np.insert(x, place, turns), np.insert(loss, place, losses_at(source, np.array(turns)))
     return Course(x, loss, rounding(x, loss), turns)
-
-
-def _has_mass(source: KernelSource, x: Floats) -> NDArray[np.bool_]:
-    """Where a density is something; else its log hides the loss by its rounding."""
-    return np.asarray((log_densities(source.kernel, source.theta, x) > -NOWHERE).any(axis=0))
 
 
 def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
@@ -433,7 +395,7 @@ def _outwards(row: Floats, inner: Floats) -> tuple[Floats, Floats]:
     return sides[0], sides[1]
 
 
-def _ulps_of_logs(source: KernelSource, x: Floats, loss: Floats) -> Floats:
+def ulps_of_logs(source: KernelSource, x: Floats, loss: Floats) -> Floats:
     """What doubles may move losses by: ulps of the logs of both densities and of the loss."""
     size = 1.0 + np.minimum(np.abs(loss), HUGE)
     for log_f in log_densities(source.kernel, source.theta, x):
@@ -451,24 +413,6 @@ def _closed(source: KernelSource) -> Floats:
                 inner = float(losses_at(source, np.nextafter(row[[side]], row[[1 - side]]))[0])
                 row[3 + side] = inner if math.isfinite(inner) else math.nan
     return rows
-
-
-def log_hockey_stick(source: KernelSource, epsilon: float, reverse: bool) -> tuple[float, float]:
-    """Log of E_P[(1 - exp(eps - L))_+; L finite, continuous part] and a relative error bound.
-
-    Next to a largest loss that is taken inside, where the loss is flat, its rounding decides which
-    outputs are above epsilon at all: what is above epsilon less that rounding bounds it.
-    """
-    value, error, hidden = _log_hockey_stick(source, epsilon, reverse)
-    if value > -math.inf and error < SHARP and not hidden:
-        return value, error
-    less = epsilon - _rounding_of_losses(source, epsilon, reverse)
-    most, its_error, _ = _log_hockey_stick(source, less, reverse)
-    if most == -math.inf:
-        return value, error
-    if most - value > 30.0:  # nothing is known from below
-        return most, 1.0 + its_error
-    return value, max(error, math.exp(max(most - value, 0.0)) * (1.0 + its_error) - 1.0)
 
 
 def support_error(source: KernelSource) -> float:
@@ -496,7 +440,7 @@ def _end_error(source: KernelSource, index: int, k: int) -> float:
         x = np.nextafter(ends[[k]], ends[[1 - k]])
     at = losses_at(source, x)
     found = float(
-        (_ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]
+        (ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]
     )
     # of a loss that doubles do not have next to its end no digit is known
     return found if math.isfinite(at[0] + found) else float(abs(source.rows[index, 3 + k]))
@@ -511,167 +455,6 @@ def top_error(source: KernelSource, reverse: bool) -> float:
         return 0.0
     places = np.argwhere((source.rows[:, 3:5] == loss) & np.isfinite(source.rows[:, :2]))
     return max((_end_error(source, index, k) for index, k in places), default=0.0)
-
-
-def _rounding_of_losses(source: KernelSource, epsilon: float, reverse: bool) -> float:
-    """What doubles may move losses by where they are next to epsilon: ulps of the logs there."""
-    size = LOG_ULPS * EPS * (1.0 + abs(epsilon))
-    rows = above(source, epsilon - size, reverse)
-    x = rows[np.isfinite(rows).all(axis=1)].ravel()
-    return float(_ulps_of_logs(source, x, np.full(x.size, epsilon)).max(initial=size))
-
-
-def log_hockey_sticks(
-    source: KernelSource, epsilons: Floats, reverse: bool, alike: float = ALIKE
-) -> list[tuple[float, float]]:
-    """As `log_hockey_stick` for many epsilons, with nodes in common where these err by less.
-
-    Panels that resolve the law are cut into parts, and where its losses are one of the epsilons.
-    """
-    panels = source.cover(-1.0, 0.0)
-    rows = [_above(source, epsilon, reverse) for epsilon in epsilons.tolist()]
-    cuts = [found.ravel() for found, _ in rows]
-    parts = panels.lo + np.arange(PARTS)[:, None] / PARTS * (panels.hi - panels.lo)
-    edges = np.concatenate([parts.ravel(), panels.hi, *cuts])
-    edges = np.unique(edges[np.isfinite(edges)])
-    middle = 0.5 * edges[1:] + 0.5 * edges[:-1]
-    inside = np.zeros(middle.size, np.bool_)
-    for row in np.unique(panels.region).tolist():
-        own = panels.region == row
-        inside |= (panels.lo[own].min() < middle) & (middle < panels.hi[own].max())
-    at, found = _Density.on(source, edges[:-1][inside], edges[1:][inside], reverse), []
-    largest = float(at.loss.max(initial=-math.inf))
-    for epsilon, (_, hidden) in zip(epsilons.tolist(), rows, strict=True):
-        value, error = at.log_hockey_stick(source.label, epsilon)
-        if value > -math.inf:  # what panels may leave out is a share of the whole, not of delta
-            most = -math.expm1(min(epsilon - largest, 0.0))
-            error += LEFT_OUT * most * math.exp(min(-value, MOST_LOG))
-        good = value > -math.inf and error < alike and not hidden
-        found.append((value, error) if good else log_hockey_stick(source, epsilon, reverse))
-    return found
-
-
-def _log_hockey_stick(
-    source: KernelSource, epsilon: float, reverse: bool
-) -> tuple[float, float, bool]:
-    """As `log_hockey_stick`, of the losses as they are in doubles; and see `_above`."""
-    rows, hidden = _above(source, epsilon, reverse)
-    if rows.size == 0:
-        return -math.inf, 0.0, hidden
-    at = _Density.on(source, *_panels(source, rows), reverse)
-    return *at.log_hockey_stick(source.label, epsilon), hidden
-
-
-class _Density(NamedTuple):
-    """Density, loss and what rounding moves the loss by at the nodes of panels."""
-
-    lo: Floats
-    hi: Floats
-    x: Floats
-    log_f: Floats
-    log_w: Floats
-    loss: Floats
-    moved: Floats
-
-    @classmethod
-    def on(cls, source: KernelSource, lo: Floats, hi: Floats, reverse: bool) -> _Density:
-        """Evaluate on these panels, of Q and its loss if reversed."""
-        half = 0.5 * (hi - lo)
-        x = np.ascontiguousarray(((0.5 * lo + 0.5 * hi)[:, None] + half[:, None] * NODES).ravel())
-        (log_f,) = log_densities(source.kernel, source.theta, x, "q" if reverse else "p")
-        loss = losses_at(source, x)
-        first, last = lo.repeat(NODES.size), hi.repeat(NODES.size)
-        # rounded onto an end where both have a pole: no output, and what is near it is `unresolved`
-        onto = np.isnan(loss) & ((x == first) | (x == last))
-        log_f[onto], loss[onto] = -np.inf, 0.0
-        # what is off a line shows at some nodes, and may be as large at the others
-        off = off_lines(lambda x, _: losses_at(source, x), x, loss, first, last)
-        off = off.reshape(-1, NODES.size).max(axis=1)
-        moved = losses_moved(source.kernel, source.theta, x, loss) + off.repeat(NODES.size)
-        with np.errstate(divide="ignore"):
-            log_w = log_f + np.log((half[:, None] * WEIGHTS).ravel())
-        return cls(lo, hi, x, log_f, log_w, -loss if reverse else loss, moved)
-
-    def log_hockey_stick(self, label: str, epsilon: float) -> tuple[float, float]:
-        """Return the log of the payoff's integral and a relative error."""
-        gap, log_w = self.loss - epsilon, self.log_w
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            payoff = np.where(gap > 0, -np.expm1(-gap), 0.0)
-            terms = log_w + np.log(payoff)
-        pole = terms == np.inf  # what lies there `unresolved` counts
-        if pole.any():
-            terms, log_w = np.where(pole, -np.inf, terms), np.where(pole, -np.inf, log_w)
-        top = float(terms.max(initial=-math.inf))
-        if top != top:
-            raise NumericError(f"{label}: the density is not a number above loss {epsilon!r}")
-        if top == -math.inf:
-            return -math.inf, 0.0
-        share = np.exp(terms - top)
-        total = float(np.sum(np.sort(share)))
-        # rounding of p, of L - eps, and the quadrature itself
-        plain = np.exp(np.minimum(log_w - top, 600.0))
-        loss = np.clip(self.loss, -1e300, 1e300)  # exp(-inf) inf is nothing
-        moved = 4.0 * EPS * (np.abs(loss) + abs(epsilon)) + self.moved
-        seen = (log_w > -math.inf) & (gap > -2.0 * moved)  # what is below for certain adds nothing
-        shaky = plain * np.exp(-np.maximum(gap, 0.0)) * moved
-        known = share[seen] * (8.0 + np.abs(self.log_f[seen]))
-        noise = EPS * float(known.sum()) + float(shaky[seen].sum())
-        noise += _misplaced(self.x, share) + _unresolved(self.lo, self.hi, share)
-        return top + math.log(total), noise / total
-
-
-def _unresolved(lo: Floats, hi: Floats, share: Floats) -> float:
-    """What panels may hold that their nodes do not see: the highest coefficients, which fall on."""
-    # They do not next to a pole, where no double lies close enough for panels to be cut further:
-    # for (1 - x)^(b - 1) they exceed the error of the rule down to b = 0.1, times SINGULAR to b =
-    # 0.02.
-    last = hi - lo <= np.maximum(GRAIN * np.maximum(np.abs(lo), np.abs(hi)), LEAST)
-    values = share.reshape(-1, WEIGHTS.size) / WEIGHTS
-    return float(np.abs(values @ TOP.T).max(axis=1) @ np.where(last, SINGULAR, 1.0))
-
-
-def _misplaced(x: Floats, share: Floats) -> float:
-    """What rounding of the nodes may move: an ulp of x times the total variation over the panels.
-
-    Matters where the law lies many of its own widths away from the origin.
-    """
-    shape = (-1, WEIGHTS.size)
-    change = np.abs(np.diff((share.reshape(shape) / WEIGHTS), axis=1)).sum(axis=1)
-    width = np.ptp(x.reshape(shape), axis=1)
-    ulp = EPS * np.abs(x).reshape(shape).max(axis=1)
-    return float((change * np.divide(ulp, width, out=np.zeros_like(ulp), where=width > 0)).sum())
-
-
-def _panels(source: KernelSource, rows: Floats) -> tuple[Floats, Floats]:
-    """Panels on `rows` that resolve p and q: the payoff p - exp(eps) q is as rough as either."""
-    # None steps over what the law's own panels have found, whose masses were held against one.
-    even = _even(source, rows)
-    few, rows = rows[even].T, rows[~even]
-    if not len(rows):
-        return few[0], few[1]
-    law = source.cover(-1.0, 0.0)
-    ends = [law.lo, law.hi]
-    for density in ("p", "q"):
-        quadrature = Quadrature(source.kernel, source.theta, rows, mass_of=density)
-        quadrature = quadrature.covering(0.0, 0.0)
-        ends += [quadrature.lo, quadrature.hi]
-    edges = np.unique(np.concatenate(ends))
-    middle = 0.5 * edges[1:] + 0.5 * edges[:-1]
-    inside = ((rows[:, :1] < middle) & (middle < rows[:, 1:])).any(axis=0)
-    return np.append(edges[:-1][inside], few[0]), np.append(edges[1:][inside], few[1])
-
-
-def _even(source: KernelSource, rows: Floats) -> Mask:
-    """Whether rows hold so few doubles that no panel is narrower, and are no end of a density."""
-    even: Mask = np.asarray(np.isfinite(rows).all(axis=1))
-    lo, hi = rows[even].T
-    even[even] = hi - lo <= FEW_DOUBLES * EPS * np.maximum(np.abs(lo), np.abs(hi))
-    lo, hi = rows[even].T
-    x = (0.5 * lo + 0.5 * hi)[:, None] + (0.5 * (hi - lo))[:, None] * NODES
-    logs = log_densities(source.kernel, source.theta, x.ravel()).reshape(2, *x.shape)
-    with np.errstate(invalid="ignore"):  # -inf where there is no mass
-        even[even] = (np.ptp(logs, axis=2) < EVEN).all(axis=0)
-    return even
 
 
 OF_PANEL = 1.0 / 200.0  # step of a difference, on which the loss is straight to some 1e-13
@@ -752,131 +535,14 @@ def _met(branch: Branch, edges: Floats, reverse: bool) -> tuple[int, Floats]:
 
 def _interval_masses(source: KernelSource, lo: Floats, hi: Floats) -> Floats:
     """Integrate p and q over intervals that are parts of panels."""
-    half, middle = 0.5 * (hi - lo), 0.5 * hi + 0.5 * lo
+    half = 0.5 * (hi - lo)
     masses = np.empty((2, half.size))
     for first in range(0, half.size, BLOCK):
         some = slice(first, first + BLOCK)
-        x = (middle[some, None] + half[some, None] * NODES).ravel()
-        f = log_densities(source.kernel, source.theta, x)
+        f = log_densities(source.kernel, source.theta, nodes(lo[some], hi[some]).ravel())
         f[f == np.inf] = -np.inf  # at a pole itself, which `unresolved` counts
         masses[:, some] = (np.exp(f, out=f).reshape(2, -1, ORDER) @ WEIGHTS) * half[some]
     return masses
-
-
-CONTRADICTIONS = (
-    "the loss is not log p - log q",
-    "the loss does not move in the direction of its branch",
-    "the loss passes the limits of its branch",
-)
-
-
-def require_consistent(sources: Sequence[KernelSource]) -> None:
-    """Hold what a kernel says of its branches against its densities, whenever laws are bound.
-
-    Branches answer one step, nodes answer many, so that a sign that a compilation got wrong at some
-    parameters would make the two contradict each other. Held are, at every node: the loss against
-    the logs of the densities; the direction of a branch between neighbours; the limits at its ends;
-    and, as soon as a question needs inverses, at a few losses, that the inverse lies between the
-    nodes around it. Then {L > epsilon} holds the same nodes by branches as by losses, and the
-    hockey-stick sums agree in both directions. Masses are summed in `KernelSource` itself.
-
-    Raises:
-        VerificationError: they contradict each other; no answer of this law can be trusted.
-        NumericError: the loss of a right formula has lost its digits.
-    """
-    # point masses are answered by themselves, one direction for both
-    smooth = [source for source in sources if source.continuous]
-    parts = []
-    for source in smooth:
-        x, region = source.panels.x, source.panels.region
-        parts.append([x.ravel()])
-        # deep tails, where one of two formulas alone may have lost its digits
-        starts = region.searchsorted(np.arange(len(source.rows) + 1)).tolist()
-        for row, a, b in zip(source.rows, starts, starts[1:], strict=False):
-            parts[-1].append(_beside(row, x[a:b]))
-        source.untried = {"inverses"}
-    if smooth:
-        _hold_formulas(smooth, parts, [s.panels.region.repeat(ORDER) for s in smooth])
-    for source in sources:
-        _hold_symmetry(source)
-
-
-def formulas_agree(source: KernelSource) -> bool:
-    """Whether the loss is log p - log q wherever its densities are found to be something."""
-    try:
-        inner = [between_modes(source, row)[0] for row in source.rows]
-    except NumericError:
-        return True
-    if not inner:
-        return True
-    beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
-    try:
-        _hold_formulas([source], [inner + beside], [np.empty(0, np.int64)])
-    except (NumericError, VerificationError):
-        return False
-    return True
-
-
-@np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
-def _hold_formulas(
-    sources: Sequence[KernelSource], parts: list[list[Floats]], regions: list[NDArray[np.int64]]
-) -> None:
-    """Hold losses against log densities at outputs; the first are in order on known branches."""
-    x = np.concatenate([some for own in parts for some in own])
-    loss, (log_p, log_q), region = np.empty(x.size), np.empty((2, x.size)), np.full(x.size, -1)
-    a = branch = 0
-    for source, own, known in zip(sources, parts, regions, strict=True):
-        b = a + sum(some.size for some in own)
-        losses(source.kernel, source.theta, x[a:b], loss[a:b])
-        log_p[a:b], log_q[a:b] = log_densities(source.kernel, source.theta, x[a:b])
-        region[a : a + known.size] = known + branch
-        a, branch = b, branch + len(source.rows)
-    off = np.abs(log_p - log_q - loss)
-    seen = (np.maximum(log_p, log_q) > -MOST_LOG) & np.isfinite(loss)
-    x, loss, log_p, log_q, off, region = (v[seen] for v in (x, loss, log_p, log_q, off, region))
-    rows = np.concatenate([source.rows for source in sources])
-    kind, left, right = np.append(rows[:, 2:5], [[0.0] * 3], axis=0)[region].T
-    size = 1.0 + np.abs(log_p) + np.abs(log_q)
-    # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
-    pole = np.where(np.minimum(log_p, log_q) < -MOST_LOG, DIGITS * EPS * size, 0.0)
-    slack = np.maximum(CONSISTENT, pole) * size
-    apart = np.isfinite(slack) & ~(off <= slack)
-    monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)
-    falls[1:] = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
-    falls[1:] &= region[1:] == region[:-1]
-    beyond = (kind * (left - loss) > slack) | (kind * (loss - right) > slack)
-    for what, found in zip(
-        CONTRADICTIONS, (apart, falls & monotone, beyond & monotone), strict=True
-    ):
-        if not found.any():
-            continue
-        if len(sources) > 1:
-            for one, own, known in zip(sources, parts, regions, strict=True):
-                _hold_formulas([one], [own], [known])
-        source = sources[0]
-        worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
-        lost = DIGITS * loss_jitter(source.kernel, source.theta, float(x[worst]))
-        at = float(x[found.argmax()])
-        if what is CONTRADICTIONS[0] and off[worst] <= lost:
-            raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
-        raise _contradiction(source, f"{what} at {at!r}")
-
-
-def _beside(row: Floats, inner: Floats) -> Floats:
-    """Outputs of a branch on both sides of some, as far as densities are something."""
-    if not inner.size:
-        return inner.ravel()
-    ends, sides = row[:2].tolist(), (float(inner.min()), float(inner.max()))
-    with np.errstate(over="ignore"):  # far outputs of wide noise are no doubles, and not kept
-        steps = [
-            (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
-            if math.isfinite(end)
-            else math.copysign(float(np.ptp(inner)), end) * BESIDES
-            for end, at in zip(ends, sides, strict=True)
-        ]
-        x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
-    kept: Floats = x[(ends[0] < x) & (x < ends[1])]
-    return kept
 
 
 def _hold_inverses(source: KernelSource) -> None:
@@ -894,31 +560,11 @@ def _hold_inverses(source: KernelSource) -> None:
         if moved.any():
             found = inverse(source, Branch.whole(row), level[moved])
             if not ((x[at[moved]] <= found) & (found <= x[after[moved]])).all():
-                raise _contradiction(source, f"a loss near {level[moved][0]!r} is found elsewhere")
+                raise contradiction(source, f"a loss near {level[moved][0]!r} is found elsewhere")
 
 
-def _hold_symmetry(source: KernelSource) -> None:
-    """Where the reversed pair is said to have the same law, K(-1/4) = K(-3/4)."""
-    panels = source.panels if source.continuous else None
-    if not source.symmetric or (panels and panels.apart) or _is_mirrored(source, panels):
-        return
-    # powers of a distance that are whole at 0 and -1 are not between, and want finer panels there
-    if not panels or not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
-        raise _contradiction(source, "the pair is not the mirror image of its reversal")
-
-
-def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
-    loss, log_mass = source.atom_loss, source.atom_log_mass
-    if panels:
-        loss = np.append(panels.loss.ravel(), loss)
-        log_mass = np.append(panels.spread()[0], log_mass)
-    with np.errstate(invalid="ignore"):
-        one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
-    allowed = MIRRORED + source.loss_error + source.mass_error + 32.0 * EPS * abs(one)
-    return one == other or abs(one - other) <= allowed
-
-
-def _contradiction(source: KernelSource, what: str) -> VerificationError:
+def contradiction(source: KernelSource, what: str) -> VerificationError:
+    """Return the error of a kernel that says of a law what cannot be."""
     return VerificationError(
         f"{source.label}: branches and densities of the kernel contradict each other ({what}); "
         "no answer is given. This is an error of mechc: please report the declaration and its "

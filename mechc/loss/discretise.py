@@ -92,6 +92,7 @@ WIDEST = 300.0  # cell whose exponential is far from the largest double
 LONG, GRID = 200_000, 2**13  # atoms of a long list, and points of the grid that it is put on ...
 FAR = 1e-100  # ... but for this mass
 TAIL = 1e-15  # mass under P beyond the grid of `rounded_up`, by default
+SLACK = 1e-9  # of logs of moments that bound a tail: their error, quadrature included
 _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
@@ -170,14 +171,9 @@ class Cells:
 
     @classmethod
     def cut(
-        cls,
-        loss: PrivacyLoss,
-        offset: float,
-        step: float,
-        first: int,
-        count: int,
+        cls, loss: PrivacyLoss, offset: float, step: float, first: int, count: int,
         whole: bool = False,
-    ) -> Cells:
+    ) -> Cells:  # fmt: skip
         """Integrate the half cells of `count` mesh points from index `first` on.
 
         With `whole` the first and the last of them hold all that is beyond.
@@ -298,8 +294,7 @@ def _lowest_merged(p: Floats, q: Floats, step: float) -> tuple[Floats, Floats]:
 
 def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     """Return the law of a loss that is a lattice, on its own lattice or a finer `step`."""
-    if loss.lattice is None:
-        raise ValueError(f"{loss.label}: the loss is not a lattice")
+    assert loss.lattice is not None
     offset, own = loss.lattice
     step = own if step is None else step
     index = np.round((loss.atom_loss - offset) / step).astype(np.int64)
@@ -307,17 +302,12 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     mass: Floats = np.zeros(int(index.max()) - first + 1)
     np.add.at(mass, index - first, np.exp(loss.atom_log_mass))
     off = float(np.abs(offset + step * index - loss.atom_loss).max())
+    largest, deepest = (float(np.abs(v).max()) for v in (loss.atom_loss, loss.atom_log_mass))
     return GridLaw(
-        offset=offset,
-        step=step,
-        first=first,
-        mass=mass,
-        log_infinite=loss.log_infinite,
-        slack=off + 2 * U * float(np.abs(loss.atom_loss).max()),
-        inflation=loss.tolerance
-        + loss.atom_error
-        + U * (8.0 + 2.0 * float(np.abs(loss.atom_log_mass).max())),
-    )
+        offset=offset, step=step, first=first, mass=mass, log_infinite=loss.log_infinite,
+        slack=off + 2 * U * largest,
+        inflation=loss.tolerance + loss.atom_error + U * (8.0 + 2.0 * deepest),
+    )  # fmt: skip
 
 
 def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
@@ -377,11 +367,10 @@ def rounded_up(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyLos
     Raises:
         UnsupportedError: a tail without an exponential bound.
     """
-    first, cells = _on_multiples(loss, step, tail)
-    law = dominating(cells, (-math.inf, math.log(tail)))
+    law = dominating(_on_multiples(loss, step, tail), (-math.inf, math.log(tail)))
     mass = law.mass.copy()
     # not to the lowest point, where so little under P may be a lot under Q
-    mass[min(max(-first, 0), mass.size - 1)] += tail
+    mass[min(max(-law.first, 0), mass.size - 1)] += tail
     return _lattice(loss, law, mass, law.log_infinite + loss.mass_errors[0], True)
 
 
@@ -391,15 +380,15 @@ def rounded_down(loss: PrivacyLoss, step: float, tail: float = TAIL) -> PrivacyL
     Raises:
         UnsupportedError: a tail without an exponential bound.
     """
-    law = dominated(_on_multiples(loss, step, tail)[1], 0.0)
+    law = dominated(_on_multiples(loss, step, tail), 0.0)
     known = loss.log_infinite - loss.mass_errors[0]
     early = math.exp(min(loss.log_early - max(known, -1e9), 0.0))
     known = known + math.log1p(-early) if early < 1.0 else -math.inf
     return _lattice(loss, law, law.mass, known, False)
 
 
-def _on_multiples(loss: PrivacyLoss, step: float, tail: float) -> tuple[int, Cells]:
-    """The law cut at the multiples of a step, and the first of these."""
+def _on_multiples(loss: PrivacyLoss, step: float, tail: float) -> Cells:
+    """The law cut at the multiples of a step."""
     ends = _ends(loss, tail)
     if not (ends[1] - ends[0]) / step < MOST_CELLS:
         raise UnsupportedError(
@@ -407,7 +396,7 @@ def _on_multiples(loss: PrivacyLoss, step: float, tail: float) -> tuple[int, Cel
             f"multiples of {step:g} (expected a larger distance)"
         )
     first, last = math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
-    return first, Cells.cut(loss, 0.0, step, first, last - first + 1)
+    return Cells.cut(loss, 0.0, step, first, last - first + 1)
 
 
 def _lattice(
@@ -492,7 +481,7 @@ def _ends(loss: PrivacyLoss, tail: float) -> tuple[float, float]:
             if not loss.strip[0] < t < loss.strip[1]:
                 break
             log_mgf, _, _, rounding = loss.generating(t)
-            reach = (log_mgf + rounding - math.log(tail)) / t
+            reach = (log_mgf + rounding + SLACK - math.log(tail)) / t
             if side * reach >= side * best:
                 break  # (K(t) + c) / t falls and then rises
             best = reach

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +26,6 @@ FEW = 4.0  # roundings of the log of a mass
 ROUNDED = 1e-12  # what rounding may leave of a closed form that is a complement
 CONTRADICTION = 1e-6  # log of a closed form over what was found that rounding does not explain
 UNCONFIRMED = math.log(2.0)  # error of a closed mass between ends that are one double
-
-
-class Repeated(Protocol):
-    """A privacy loss and how often it is repeated (`mechc.loss.privacy_loss.Step`)."""
-
-    @property
-    def loss(self) -> Any:
-        """The law."""
-
-    @property
-    def count(self) -> int:
-        """How often."""
 
 
 class LogMass(NamedTuple):
@@ -119,15 +107,15 @@ def log_revealed(log_rate: Floats) -> Floats:
     return logs
 
 
-def composed(steps: Sequence[Repeated], reverse: bool = False) -> LogMass:
-    """Return the mass at infinity of a composition, or that of the reversed pair."""
+def composed(steps: Sequence[tuple[Any, int]], reverse: bool = False) -> LogMass:
+    """Return the mass at infinity of steps, laws and how often, or that of the reversed pairs."""
     masses, counts = [], []
-    for step in steps:
-        log = step.loss.log_minus_infinite if reverse else step.loss.log_infinite
-        if step.count and log > -math.inf:
-            masses.append(LogMass(log, step.loss.mass_errors[reverse]))
-            counts.append(step.count)
-    if not masses or sum(s.count for s in steps) == 1:
+    for loss, count in steps:
+        log = loss.log_minus_infinite if reverse else loss.log_infinite
+        if count and log > -math.inf:
+            masses.append(LogMass(log, loss.mass_errors[reverse]))
+            counts.append(count)
+    if not masses or sum([count for _, count in steps]) == 1:
         return masses[0] if masses else LogMass()  # exact: a declared delta stays the same double
     rate = log_rate((m.log, count) for m, count in zip(masses, counts, strict=True))
     log_mass = float(log_revealed(np.array(rate)))
@@ -143,12 +131,9 @@ def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
     if infinite.error == 0.0 and (epsilon >= 0 or opposite.error == 0.0):
         return -math.inf
     moved = [(infinite, 0.0), (opposite, epsilon)] if epsilon < 0 else [(infinite, 0.0)]
-    return log_total(np.array([m.log + e + _log_expm1(m.error) for m, e in moved if m.error > 0.0]))
-
-
-def _log_expm1(x: float) -> float:
-    """Return log(exp(x) - 1) for x > 0, however large."""
-    return x + math.log(-math.expm1(-x))
+    shares = [(m.log + e, m.error) for m, e in moved if m.error > 0.0]
+    # times exp(x) - 1, however large an error x is
+    return log_total(np.array([log + x + math.log(-math.expm1(-x)) for log, x in shares]))
 
 
 @np.errstate(invalid="ignore")  # an estimate that is unknown stays so

@@ -274,10 +274,3 @@ def cumulants(
     for r in range(2, order + 1):
         out[r] = mu[r] - sum(math.comb(r - 1, m - 1) * out[m] * mu[r - m] for m in range(2, r - 1))
     return out[: order + 1]
-
-
-def log_abs_moment3(loss: Floats, log_weight: Floats, log_m: float, t: float, mean: float) -> float:
-    """Log of the tilted third absolute central moment."""
-    with np.errstate(divide="ignore"):
-        distance = np.log(np.abs(loss - mean))
-    return log_total(log_weight + t * loss - log_m + 3.0 * distance)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import atoms, bounded_part, branches, moments, unresolved
+from mechc.loss import atoms, bounded_part, branches, consistency, hockey_stick, moments, unresolved
 from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bound_kernel import nodes as nodes_of
@@ -110,31 +110,10 @@ class PrivacyLoss:
         return {**vars(self), "_memo": {}}
 
     @classmethod
-    def from_kernel(cls, kernel: Kernel, theta: Floats, reverse: bool = False) -> PrivacyLoss:
-        """Bind a kernel to parameters.
-
-        Args:
-            kernel: an emitted kernel.
-            theta: parameter values in the order of kernel.PARAMETERS, already validated.
-            reverse: take the reversed pair (Q, P).
-
-        Raises:
-            NumericError: the masses of P or Q found numerically are not one, or the quadrature
-                does not settle.
-            VerificationError: the branches of the kernel contradict its densities.
-        """
-        law = bound(kernel, [theta])[0]
-        return law.reversed() if reverse else law
-
-    @classmethod
     def from_atoms(
-        cls,
-        losses: Sequence[float] | Floats,
-        masses: Sequence[float] | Floats,
-        infinite_mass: float = 0.0,
-        minus_infinite_mass: float = 0.0,
-        label: str = "atoms",
-    ) -> PrivacyLoss:
+        cls, losses: Sequence[float] | Floats, masses: Sequence[float] | Floats,
+        infinite_mass: float = 0.0, minus_infinite_mass: float = 0.0, label: str = "atoms",
+    ) -> PrivacyLoss:  # fmt: skip
         """Make a purely discrete privacy loss from finite losses and their masses under P.
 
         Args:
@@ -157,19 +136,11 @@ class PrivacyLoss:
 
     @classmethod
     def from_log_atoms(
-        cls,
-        losses: Floats,
-        log_masses: Floats,
-        log_infinite: float,
-        log_minus_infinite: float,
-        label: str = "atoms",
-        loss_error: float = 0.0,
-        density_error: float = 0.0,
-        early: tuple[float, float] = (-math.inf, -math.inf),
-        bound: bool = False,
-        digits: float = 0.0,
-        parts: tuple[Step, ...] = (),
-    ) -> PrivacyLoss:
+        cls, losses: Floats, log_masses: Floats, log_infinite: float, log_minus_infinite: float,
+        label: str = "atoms", loss_error: float = 0.0, density_error: float = 0.0,
+        early: tuple[float, float] = (-math.inf, -math.inf), bound: bool = False,
+        digits: float = 0.0, parts: tuple[Step, ...] = (),
+    ) -> PrivacyLoss:  # fmt: skip
         """As `from_atoms`, by the logs of all masses, with the errors and parts that are fields.
 
         Of a `bound` on a law the masses under Q need not sum to one.
@@ -239,13 +210,9 @@ class PrivacyLoss:
         return source is not None and source.continuous and source.panels.apart
 
     def covering(
-        self,
-        tilt_lo: float = -1.0,
-        tilt_hi: float = 0.0,
-        contour: float | None = None,
-        frequency: float = 0.0,
-        floor: float = 0.0,
-    ) -> PrivacyLoss:
+        self, tilt_lo: float = -1.0, tilt_hi: float = 0.0, contour: float | None = None,
+        frequency: float = 0.0, floor: float = 0.0,
+    ) -> PrivacyLoss:  # fmt: skip
         """Return this law with nodes accurate for the tilts and frequencies asked for.
 
         Args:
@@ -400,7 +367,9 @@ class PrivacyLoss:
         """Return the log third absolute central moment of the tilted, normalised finite law."""
         k, mean, _, _ = self.generating(t)
         loss, log_weight = self.covering(min(t, -1.0), max(t, 0.0)).nodes()
-        return moments.log_abs_moment3(loss, log_weight, k, t, mean)
+        with np.errstate(divide="ignore"):
+            logs = 3.0 * np.log(np.abs(loss - mean))
+        return moments.log_total(log_weight + t * loss - k + logs)
 
     def hockey_stick_log(self, epsilon: float) -> tuple[float, float, float]:
         """Return (lower, estimate, upper) of log delta(epsilon) for one step, by the branches.
@@ -410,17 +379,17 @@ class PrivacyLoss:
         """
         known = -math.inf, 0.0
         if self.source is not None and self.source.continuous:
-            known = branches.log_hockey_stick(self.source, epsilon, self.is_reversed)
+            known = hockey_stick.log_hockey_stick(self.source, epsilon, self.is_reversed)
         return self._with_atoms(epsilon, *known)
 
-    def hockey_sticks_log(self, epsilons: Floats, alike: float = branches.ALIKE) -> Floats:
+    def hockey_sticks_log(self, epsilons: Floats, alike: float = hockey_stick.ALIKE) -> Floats:
         """Return what `hockey_stick_log` does for many epsilons, shape (epsilons, 3).
 
         Nodes are shared where the relative error is below `alike`.
         """
         known = [(-math.inf, 0.0)] * epsilons.size
         if self.source is not None and self.source.continuous:
-            known = branches.log_hockey_sticks(self.source, epsilons, self.is_reversed, alike)
+            known = hockey_stick.log_hockey_sticks(self.source, epsilons, self.is_reversed, alike)
         pairs = zip(epsilons.tolist(), known, strict=True)
         return np.array([self._with_atoms(epsilon, *pair) for epsilon, pair in pairs])
 
@@ -452,15 +421,16 @@ class PrivacyLoss:
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold), found without tilts."""
         if self.source is None:
-            small = self.atom_loss <= threshold
-            return min(0.0, float(np.logaddexp.reduce([-60.0, *self.atom_log_mass[small]])) + 1e-9)
-        return bounded_part.log_below(self.source, threshold, self.is_reversed)
+            small = self.atom_log_mass[self.atom_loss <= threshold]
+            error = 1e-9 + self.tolerance + self.density_error
+            return min(float(np.logaddexp.reduce([-60.0, self.log_early, *small])) + error, 0.0)
+        return bounded_part.log_shares(self.source, threshold, self.is_reversed)[0]
 
     def log_above(self, threshold: float) -> float:
         """Return an upper bound on log P(L > threshold), found without tilts; 0 for a table."""
         if self.source is None:
             return 0.0
-        return bounded_part.log_above(self.source, threshold, self.is_reversed)
+        return bounded_part.log_shares(self.source, threshold, self.is_reversed)[1]
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.
@@ -526,13 +496,20 @@ class PrivacyLoss:
 
 
 def bound(kernel: Kernel, thetas: Sequence[Floats]) -> list[PrivacyLoss]:
-    """Return what `PrivacyLoss.from_kernel` does for each of many parameter vectors, all at once.
+    """Bind a kernel to many parameter vectors, all at once.
 
-    Raises what that does.
+    Args:
+        kernel: an emitted kernel.
+        thetas: parameter values in the order of kernel.PARAMETERS, already validated.
+
+    Raises:
+        NumericError: the masses of P or Q found numerically are not one, or the quadrature does
+            not settle.
+        VerificationError: the branches of the kernel contradict its densities.
     """
     theta = [np.ascontiguousarray(values, dtype=np.float64) for values in thetas]
     sources = KernelSource.many(kernel, theta)
-    branches.require_consistent(sources)
+    consistency.require_consistent(sources)
     return _of_sources(sources, False, -1.0, 0.0)
 
 

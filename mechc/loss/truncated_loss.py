@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.bounded_part import log_above, log_below, within
-from mechc.loss.branches import formulas_agree
+from mechc.loss.bounded_part import log_shares, within
+from mechc.loss.consistency import formulas_agree
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.quadrature import Quadrature
+from mechc.loss.quadrature import Quadrature, with_waves
 from mechc.loss.quadrature.rule import ORDER
 from mechc.protocol import Floats, Kernel
 
@@ -104,7 +104,7 @@ class Band:
         if self._panels is None:
             return self
         at = -1.0 - contour if self._reverse else contour
-        return self._with(self._panels.with_waves(at, frequency, floor))
+        return self._with(with_waves([self._panels], at, frequency, floor)[0])
 
     @property
     def monotone(self) -> bool:
@@ -237,12 +237,12 @@ class UnresolvedLoss:
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold)."""
         source = self._source
-        return 0.0 if source is None else log_below(source, threshold, self._reverse)
+        return 0.0 if source is None else log_shares(source, threshold, self._reverse)[0]
 
     def log_above(self, threshold: float) -> float:
         """Return an upper bound on log P(L > threshold)."""
         source = self._source
-        return 0.0 if source is None else log_above(source, threshold, self._reverse)
+        return 0.0 if source is None else log_shares(source, threshold, self._reverse)[1]
 
     def within(self, bound: float) -> PrivacyLoss:
         """Return a law that dominates this one, in which losses beyond +-bound are infinite.
@@ -262,7 +262,7 @@ class UnresolvedLoss:
         if self._kernel is None:
             return None
         try:
-            source = KernelSource(self._kernel, self._theta, checked=False)
+            source = KernelSource.many(self._kernel, [self._theta], checked=False)[0]
         except NumericError:
             return None
         return source if formulas_agree(source) else None

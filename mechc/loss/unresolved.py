@@ -170,7 +170,7 @@ def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) 
     """
     whole = log_masses[0] if t > -0.5 else log_masses[1]
     shares = [e.lost[0] + t * e.lost[1] - whole for e in ends if _grows(e, t)]
-    return min(max(shares, default=-math.inf), 0.0)
+    return min(float(np.logaddexp.reduce(shares)), 0.0)
 
 
 def resolved_strip(

@@ -8,7 +8,7 @@ import pytest
 import mechc
 from mechc.accountants.contour import ContourAccountant
 from mechc.errors import NumericError, VerificationError
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import Step, bound
 from mechc.loss.truncated_loss import UnresolvedLoss
 
 
@@ -53,9 +53,9 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_contradiction_is_an_error(fault):
     kernel, theta = mechc.load("student_t").kernel, np.array([3.0, 1.0, 1.0])
-    PrivacyLoss.from_kernel(kernel, theta)
+    bound(kernel, [theta])
     with pytest.raises(VerificationError, match="contradict"):
-        PrivacyLoss.from_kernel(FAULTS[fault](kernel), theta)
+        bound(FAULTS[fault](kernel), [theta])
 
 
 @pytest.mark.parametrize("what, theta", [
@@ -65,7 +65,7 @@ def test_a_contradiction_is_an_error(fault):
 def test_a_symmetry_that_is_none_is_an_error(what, theta):
     kernel, theta = what.kernel, np.array(theta)
     with pytest.raises(VerificationError, match="mirror"):
-        PrivacyLoss.from_kernel(Edited(kernel, SYMMETRIC=True), theta)
+        bound(Edited(kernel, SYMMETRIC=True), [theta])
 
 
 def level_below(kernel, x_least):
@@ -91,7 +91,7 @@ def test_a_law_without_nodes_says_nothing_where_its_formulas_contradict_each_oth
 
 def test_inverses_that_miss_are_replaced_by_searching():
     kernel, theta = mechc.load("gaussian").kernel, np.array([1.0, 1.0])
-    sound, wrong = (PrivacyLoss.from_kernel(k, theta) for k in (kernel, mirrored(kernel)))
+    sound, wrong = (bound(k, [theta])[0] for k in (kernel, mirrored(kernel)))
     assert wrong.hockey_stick_log(0.3)[1] == pytest.approx(
         sound.hockey_stick_log(0.3)[1], abs=1e-12
     )
@@ -116,10 +116,11 @@ def test_losses_of_integers_that_are_not_those_of_their_masses_widen_answers(
     p, q = p / p.sum(), q / q.sum()
     if reverse:
         p, q = q, p
-    law = PrivacyLoss.from_kernel(off_by(kernel, share), np.array([1.3, 2.0]), reverse=reverse)
+    (law,) = bound(off_by(kernel, share), [np.array([1.3, 2.0])])
+    law = law.reversed() if reverse else law
     answers = [law.hockey_stick_log(epsilon)]
-    bound = ContourAccountant([Step(law, 2)]).log_delta(epsilon)
-    answers.append((bound.lower, bound.estimate, bound.upper))
+    found = ContourAccountant([Step(law, 2)]).log_delta(epsilon)
+    answers.append((found.lower, found.estimate, found.upper))
     pairs = (p, q), (np.multiply.outer(p, p), np.multiply.outer(q, q))
     for (lower, _, upper), (joint_p, joint_q) in zip(answers, pairs, strict=True):
         truth = math.log(np.maximum(joint_p - math.exp(epsilon) * joint_q, 0.0).sum())
@@ -129,4 +130,4 @@ def test_losses_of_integers_that_are_not_those_of_their_masses_widen_answers(
 def test_losses_of_integers_that_contradict_their_masses_are_an_error():
     kernel, theta = mechc.load("discrete_gaussian").kernel, np.array([1.3, 2.0])
     with pytest.raises(VerificationError, match="contradict"):
-        PrivacyLoss.from_kernel(off_by(kernel, 1e-3), theta)
+        bound(off_by(kernel, 1e-3), [theta])

@@ -212,3 +212,13 @@ def test_losses_whose_terms_cancel_in_first_order_have_an_error(sigma, move):
             places = [-20 * s, -8 * s, -3 * s, 0, 3 * s, 8 * s, 20 * s]
             exact = mp.log1p(mp.quad(deviation, places))
             assert abs(k - exact) <= rounding + law.tolerance < 1e-8 * exact
+
+
+def test_a_mass_of_any_loss_may_be_below_a_threshold():
+    """Bounds on laws count as infinite what they do not know; it reveals nothing, perhaps."""
+    early = math.log(0.1)
+    rest = math.log1p(-0.9 * math.exp(-1.0))
+    law = PrivacyLoss.from_log_atoms(
+        np.ones(1), np.log([0.9]), early, rest, early=(early, -math.inf)
+    )
+    assert law.log_below(0.0) >= early

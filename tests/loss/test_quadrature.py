@@ -70,3 +70,12 @@ def test_no_panels_at_all_are_cut_into_none():
     panels = mechc.load("gaussian")(sigma=2.0).loss().source.panels
     none = panels.among(np.zeros(panels.lo.size, np.bool_))
     assert none.cut(np.ones(0, np.int64)).lo.size == 0
+
+
+def test_a_contour_takes_nothing_off_the_error_at_other_tilts():
+    """Next to one, nodes of a law that is 1e-3 wide are rounded: the more, the larger the tilt."""
+    law = mechc.load("gaussian")(sigma=1e-3).loss()
+    wide = law.covering(-1.0, 3.0)
+    wave = wide.covering(-1.0, 3.0, 0.01, 1.0)
+    again = law.covering(-1.0, 3.0)
+    assert again.tolerance == wide.tolerance > 2.0 * wave.tolerance

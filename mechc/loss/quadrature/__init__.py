@@ -35,11 +35,12 @@ from mechc.loss.quadrature.rule import (
     ORDER,
     WEIGHTS,
     losses,
+    misplaced,
     nodes,
     off_lines,
 )
 from mechc.numeric.allowance import DENSITY, spend
-from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
@@ -50,7 +51,6 @@ OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
 LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
 MOST_CUTS = 4.0  # of an interval between tilts at once
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
-REMEMBERED = 8  # single tilts known to be resolved
 ROUNDS = 400  # of cutting and growing in one settling
 MAX_WORK = 2_000_000  # panels, summed over the rounds of one settling
 FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts between are resolved
@@ -75,37 +75,30 @@ class Quadrature:
         lo, hi: ends of the panels, shape (panels,).
         x, log_p, loss: nodes and values there, shape (panels, 16).
         tilts: the interval of real tilts covered so far.
-        points: tilts inside that interval that were asked for and are covered exactly.
         log_totals: log M at the tilts tested last.
         log_masses: logs of the masses of P and of Q when tilts were first covered.
         apart: P and Q are so far apart that tilts between -1 and 0 are not resolved, only these.
-        error: estimated error of M(z) as a share of M(Re z), see `resolution.judge`.
+        error: estimated error of M(z) as a share of M(Re z) for tilts covered, see
+            `resolution.judge`; inf as long as nothing is settled. Where waves are resolved: on
+            their contour.
+        latest: the same at the tilts that were tested last.
+        points: those of these that were asked for.
     """
 
-    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, *, mass_of: str = "") -> None:
-        """Lay the first panels on the branches `rows` (lo, hi); no adaptation yet.
-
-        With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0:
-        for plateaus and for outputs that only one of the two laws produces.
-        """
-        self._begin(kernel, theta, rows, mass_of)
-        _lay([self])
-
-    def _begin(self, kernel: Kernel, theta: Floats, rows: Floats, mass_of: str = "") -> None:
-        """Be a quadrature without panels."""
+    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, mass_of: str) -> None:
+        """Be a quadrature without panels, see `laid`."""
         self._kernel = kernel
         self._theta = theta
         self._rows = np.ascontiguousarray(rows, np.float64)
         self._mass_of = mass_of
         self.tilts = (0.0, 0.0)
-        self.points: tuple[float, ...] | None = None  # None: nothing is settled yet
         self.log_totals: Floats = np.empty(0)
         self.log_masses = -math.inf, -math.inf
         self.apart = False
-        self.error = math.inf
+        self.error = self.latest = math.inf
+        self.points: tuple[float, ...] = ()
         self._far: Far | None = None
         self._near: Near | None = None
-        self._has_ends = bool(np.isfinite(self._rows).any())
         # to where parameters are moved to see rounding; beside a weight of one another tail begins
         about = zip(theta.tolist(), kernel.PARAMETERS, strict=False)
         self._moved = NEARBY * theta * [not row[5] and value < row[2] for value, row in about]
@@ -145,10 +138,6 @@ class Quadrature:
         """
         return covering([self], tilt_lo, tilt_hi, *points)[0]
 
-    def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
-        """Return a copy that resolves waves, see `with_waves`."""
-        return with_waves([self], contour, frequency, floor)[0]
-
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
 
@@ -156,6 +145,12 @@ class Quadrature:
             NumericError: these are too many.
         """
         return _Batch([self]).cut(parts)[0]
+
+    def misplaced(self, log_mass: float) -> float:
+        """Return the share of a mass, of P or the one law integrated, that rounded nodes move."""
+        if log_mass == -math.inf:
+            return 0.0
+        return misplaced(self.x, np.exp(np.minimum(self.log_p - log_mass, MOST_LOG)))
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
@@ -177,18 +172,31 @@ class Quadrature:
         return other
 
 
-def laid(kernel: Kernel, thetas: Sequence[Floats], rows: Sequence[Floats]) -> list[Quadrature]:
-    """Return what `Quadrature` makes of each of many parameter vectors and their branches.
+def laid(
+    kernel: Kernel, thetas: Sequence[Floats], rows: Sequence[Floats], mass_of: str = ""
+) -> list[Quadrature]:
+    """Return first panels on the branches (lo, hi) of many parameter vectors; no adaptation yet.
+
+    With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0: for
+    plateaus and for outputs that only one of the two laws produces.
 
     Raises:
         NumericError: neither density was found anywhere on a branch.
     """
-    members = [object.__new__(Quadrature) for _ in thetas]
-    for q, theta, own in zip(members, thetas, rows, strict=True):
-        q._begin(kernel, theta, own)
+    each = zip(thetas, rows, strict=True)
+    members = [Quadrature(kernel, theta, own, mass_of) for theta, own in each]
     for i in range(0, len(members), TOGETHER):
         _lay(members[i : i + TOGETHER])
     return members
+
+
+def of_mass(kernel: Kernel, theta: Floats, rows: Floats, law: str) -> Quadrature:
+    """Return panels that resolve the density of one law, "p" or "q", on branches.
+
+    Raises:
+        NumericError: they did not settle.
+    """
+    return laid(kernel, [theta], [rows], law)[0].covering(0.0, 0.0)
 
 
 def _lay(members: list[Quadrature]) -> None:
@@ -205,8 +213,8 @@ def _lay(members: list[Quadrature]) -> None:
     starts, ends = joined([e[:-1] for e in each]), joined([e[1:] for e in each])
     x = nodes(starts, ends)
     first = ORDER * region.searchsorted(batch.branches)
-    log_p, loss = (v.reshape(x.shape) for v in batch.at(x.ravel(), first.tolist()))
-    batch.hold(Panels(region, starts, ends, x, log_p, loss), members)
+    values = [v.reshape(x.shape) for v in batch.at(x.ravel(), first.tolist())]
+    batch.hold(Panels(region, starts, ends, x, *values), members)
 
 
 def covering(
@@ -222,10 +230,11 @@ def covering(
     found = list(members)
     groups: dict[tuple[Any, ...], list[Quadrature]] = {}
     for i, q in enumerate(members):
-        known = q.points is not None and {*points} <= {*q.points, *q.tilts}
-        if not (known and q.tilts[0] <= tilt_lo and tilt_hi <= q.tilts[1]):
+        known = q.error < math.inf
+        inside = q.tilts[0] <= tilt_lo and tilt_hi <= q.tilts[1]
+        if not (known and inside and {*points} <= {*q.points}):
             found[i] = copy(q)
-            groups.setdefault((id(q._kernel), q._mass_of, q.tilts, q.points), []).append(found[i])
+            groups.setdefault((id(q._kernel), q._mass_of, q.tilts, known), []).append(found[i])
     for some in groups.values():
         for i in range(0, len(some), TOGETHER):
             _cover(some[i : i + TOGETHER], tilt_lo, tilt_hi, points)
@@ -237,6 +246,7 @@ def with_waves(
 ) -> list[Quadrature]:
     """Return copies that resolve exp(iyL), |y| <= frequency, in the laws tilted at `contour`.
 
+    That has to be the point that was covered last.
     Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law has
     less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
     of TURN radians to 1e-17.
@@ -244,6 +254,8 @@ def with_waves(
     found = []
     for i in range(0, len(members), TOGETHER):
         found += _Batch(members[i : i + TOGETHER]).with_waves(contour, frequency / TURN, floor)
+    for q in found:
+        q.error = q.latest
     return found
 
 
@@ -252,20 +264,19 @@ def _cover(
     members: list[Quadrature], tilt_lo: float, tilt_hi: float, points: tuple[float, ...]
 ) -> None:
     """Refine copies of one's own, which cover the same tilts so far."""
-    (low, high), before = members[0].tilts, members[0].points
+    (low, high), known = members[0].tilts, members[0].error < math.inf
     wide = (min(tilt_lo, low), max(tilt_hi, high))
-    known = set() if before is None else {*before, low, high}
-    wanted = {*points} if known and wide == (low, high) else {*wide, low, high, *points}
+    widened = not known or wide != (low, high)
+    wanted = {*points, *wide, low, high} if widened else {*points}
     if not known:
         wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
-    widened = not known or wide != (low, high)
     for far, near in ((wide[0], low), (wide[1], high)):
         if far != near and abs(far - near) > LONG:
             wanted |= {near + share * (far - near) for share in BETWEEN}
-    first = sorted(wanted if widened else wanted - known)
+    first = sorted(wanted)
     for q in members:
-        q.error = 0.0
-    waiting = [(members, first, first, {*first})]
+        q.latest = 0.0
+    waiting = [(members, first, first, wanted)]
     while waiting:
         some, tilts, tested, fresh = waiting.pop()
         batch = _Batch(some)
@@ -284,7 +295,9 @@ def _cover(
             if not fresh_tilts:
                 (batch if len(others) == len(some) else _Batch(others)).shake(tested)
                 for q in others:
-                    q.tilts, q.points = wide, (*points, *(before or ()))[:REMEMBERED]
+                    # what is not tested again has become no worse
+                    q.tilts, q.points = wide, points
+                    q.error = max(q.latest, q.error if known else 0.0)
                 continue
             longer, fresh = sorted([*tested, *fresh_tilts]), {*fresh_tilts}
             tests = len(longer) * max(q.lo.size for q in others)
@@ -310,7 +323,7 @@ class _Batch:
         self.kernel, self.mass_of = members[0]._kernel, members[0]._mass_of
         self.rows = joined([q._rows for q in members])
         self.branches = [0, *accumulate([len(q._rows) for q in members])]
-        self.has_ends = any(q._has_ends for q in members)
+        self.has_ends = bool(np.logical_or.reduce(np.isfinite(self.rows), axis=None))
         self._bounds, self._every = np.array(self.branches), np.arange(self.branches[-1] + 1)
 
     def panels(self) -> Panels:
@@ -394,7 +407,7 @@ class _Batch:
                     if now is not before:
                         self.hold(now, self.members)
                     for q, own, error in zip(self.members, logs, errors.tolist(), strict=True):
-                        q.log_totals, q.error = own, max(q.error, error)
+                        q.log_totals, q.latest = own, max(q.latest, error)
                     return affinity
             for (branch, _), outward in found.edges.items():
                 if math.isinf(outward[-1]):
@@ -433,7 +446,7 @@ class _Batch:
             group = self if whole else _Batch([self.members[i] for i in look])
             own = [b for i in look for b in range(*self.branches[i : i + 2])]
             group.look_beyond(found.reached[own], tilts.size)
-            far = Far(*map(joined, zip(*(q._far or () for q in group.members), strict=True)))
+            far = Far(*map(joined, zip(*[q._far or () for q in group.members], strict=True)))
             each = [self.member(b) for b in own]
             for branch, side, outward in resolution.far_modes(tilts, logs[each], far):
                 found.edges[own[branch], side] = outward
@@ -470,7 +483,7 @@ class _Batch:
         log_size[there] = log_p + np.log(gap[there])
         for (q, r), a, b in zip(stale, group.branches, group.branches[1:], strict=False):
             q._far = Far(r, x[a:b], log_size[a:b], loss[a:b])
-            if q._has_ends:
+            if self.has_ends:
                 offsets, near, off = panels.inside(r, q._rows)
                 log_p, at = _Batch([q]).at(near, [0, near.size])
                 q._near = Near(offsets, near, off, log_p + np.log(off), at)
@@ -524,13 +537,13 @@ class _Batch:
         for q in self.members:
             if q._noise is not None and q._noise.any():
                 totals = _Batch([q]).log_totals(np.array(tilts))[0]
-                q.error += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
+                q.latest += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
 
     def _find_noise(self) -> None:
         """Find how far losses are off by more than their ulps."""
         now = self.panels()
         first = self.first(now).tolist()
-        x, loss = (np.ascontiguousarray(v[:, AMID]) for v in (now.x, now.loss))
+        x, loss = [np.ascontiguousarray(v[:, AMID]) for v in (now.x, now.loss)]
 
         def beside(x: Floats, sign: float) -> Floats:
             out = np.empty(x.size)
@@ -562,9 +575,9 @@ def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[fl
 
 
 def mass_and_error(
-    kernel: Kernel, theta: Floats, lo: float, hi: float, mass_of: str
+    kernel: Kernel, theta: Floats, lo: float, hi: float, law: str
 ) -> tuple[float, float]:
-    """Return the log of the mass that P (`mass_of="p"`) or Q ("q") puts on (lo, hi), and its error.
+    """Return the log of the mass that P (`law="p"`) or Q ("q") puts on (lo, hi), and its error.
 
     A mode that is narrow beside the distance of both ends may be missed.
 
@@ -573,16 +586,6 @@ def mass_and_error(
     """
     if not lo < hi:
         return -math.inf, 0.0
-    quadrature = Quadrature(kernel, theta, np.array([[lo, hi]]), mass_of=mass_of)
-    quadrature = quadrature.covering(0.0, 0.0)
+    quadrature = of_mass(kernel, theta, np.array([[lo, hi]]), law)
     log_mass = float(quadrature.log_totals[0])
-    return log_mass, quadrature.error + misplaced(quadrature, log_mass)
-
-
-def misplaced(quadrature: Quadrature, log_mass: float) -> float:
-    """The share of a mass that rounded nodes may move: an ulp times the total variation."""
-    if log_mass == -math.inf:
-        return 0.0
-    density = np.exp(np.minimum(quadrature.log_p - log_mass, MOST_LOG))
-    variation = np.abs(np.diff(density, axis=1)).sum(axis=1)
-    return float((EPS * np.abs(quadrature.x).max(axis=1) * variation).sum())
+    return log_mass, quadrature.error + quadrature.misplaced(log_mass)

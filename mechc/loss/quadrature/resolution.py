@@ -333,16 +333,8 @@ def _grow(
             i = int(here[r])
             inner = min(i + 1, int(last[r])) if side == 0 else max(i - 1, int(first[r]))
             reach, width = reached[r, 1] - reached[r, 0], hi[i] - lo[i]
-            about = (
-                reached[r, side],
-                2 * side - 1,
-                rows[r, side],
-                reach,
-                width,
-                share[i],
-                share[inner],
-            )
-            grown[r, side] = _outward(*map(float, about))
+            about = reached[r, side], 2 * side - 1, rows[r, side], reach, width, share[i]
+            grown[r, side] = _outward(*map(float, about), float(share[inner]))
     return grown, reached
 
 
@@ -545,7 +537,7 @@ def lay(
     count, grown = parts, []
     before = after = np.zeros(1, np.int64)  # panels beyond
     if edges:
-        before, after, count = np.zeros_like(parts), np.zeros_like(parts), parts.copy()
+        (before, after), count = np.zeros((2, parts.size), np.int64), parts.copy()
         for (branch, side), outward in edges.items():
             i = int(region.searchsorted(branch + side)) - side
             (after if side else before)[i] = len(outward) - 1
@@ -565,8 +557,8 @@ def lay(
         a = last[i] if side else last[i] - parts[i] - before[i]
         b = a + len(outward) - 1
         start[a:b], end[a:b] = outward[:-1], outward[1:]
-    origin = np.full(start.size, -1)
+    origin = np.zeros(start.size, np.int64) - 1
     kept = (parts == 1).nonzero()[0]
     origin[last[kept] - 1] = kept
-    values = (column.take(origin, axis=0) for column in panels[3:])
+    values = [column.take(origin, axis=0) for column in panels[3:]]
     return Panels(region.repeat(count), start, end, *values), origin, (origin < 0).nonzero()[0]

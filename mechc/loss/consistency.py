@@ -1,0 +1,160 @@
+"""What a kernel says of its branches, held against its densities, whenever laws are bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechc.errors import NumericError, VerificationError
+from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.branches import CONSISTENT, between_modes, contradiction
+from mechc.loss.moments import log_total
+from mechc.loss.quadrature import Quadrature
+from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses
+from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.protocol import Floats
+
+DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
+BESIDES = np.arange(1.0, 33.0) / 8.0  # of their width: where losses are held beside panels
+QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
+MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
+
+
+CONTRADICTIONS = (
+    "the loss is not log p - log q",
+    "the loss does not move in the direction of its branch",
+    "the loss passes the limits of its branch",
+)
+
+
+def require_consistent(sources: Sequence[KernelSource]) -> None:
+    """Hold what a kernel says of its branches against its densities, whenever laws are bound.
+
+    Branches answer one step, nodes answer many, so that a sign that a compilation got wrong at some
+    parameters would make the two contradict each other. Held are, at every node: the loss against
+    the logs of the densities; the direction of a branch between neighbours; the limits at its ends;
+    and, as soon as a question needs inverses, at a few losses, that the inverse lies between the
+    nodes around it. Then {L > epsilon} holds the same nodes by branches as by losses, and the
+    hockey-stick sums agree in both directions. Masses are summed in `KernelSource` itself.
+
+    Raises:
+        VerificationError: they contradict each other; no answer of this law can be trusted.
+        NumericError: the loss of a right formula has lost its digits.
+    """
+    # point masses are answered by themselves, one direction for both
+    smooth = [source for source in sources if source.continuous]
+    parts = []
+    for source in smooth:
+        x, region = source.panels.x, source.panels.region
+        parts.append([x.ravel()])
+        # deep tails, where one of two formulas alone may have lost its digits
+        starts = region.searchsorted(np.arange(len(source.rows) + 1)).tolist()
+        for row, a, b in zip(source.rows, starts, starts[1:], strict=False):
+            parts[-1].append(_beside(row, x[a:b]))
+        source.untried = {"inverses"}
+    if smooth:
+        _hold_formulas(smooth, parts, [s.panels.region.repeat(ORDER) for s in smooth])
+    for source in sources:
+        _hold_symmetry(source)
+
+
+def formulas_agree(source: KernelSource) -> bool:
+    """Whether the loss is log p - log q wherever its densities are found to be something."""
+    try:
+        inner = [between_modes(source, row)[0] for row in source.rows]
+    except NumericError:
+        return True
+    if not inner:
+        return True
+    beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
+    try:
+        _hold_formulas([source], [inner + beside], [np.empty(0, np.int64)])
+    except (NumericError, VerificationError):
+        return False
+    return True
+
+
+@np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
+def _hold_formulas(
+    sources: Sequence[KernelSource], parts: list[list[Floats]], regions: list[NDArray[np.int64]]
+) -> None:
+    """Hold losses against log densities at outputs; the first are in order on known branches."""
+    x = np.concatenate([some for own in parts for some in own])
+    loss, (log_p, log_q), region = np.empty(x.size), np.empty((2, x.size)), np.full(x.size, -1)
+    a = branch = 0
+    for source, own, known in zip(sources, parts, regions, strict=True):
+        b = a + sum(some.size for some in own)
+        losses(source.kernel, source.theta, x[a:b], loss[a:b])
+        log_p[a:b], log_q[a:b] = log_densities(source.kernel, source.theta, x[a:b])
+        region[a : a + known.size] = known + branch
+        a, branch = b, branch + len(source.rows)
+    off = np.abs(log_p - log_q - loss)
+    seen = (np.maximum(log_p, log_q) > -MOST_LOG) & np.isfinite(loss)
+    x, loss, log_p, log_q, off, region = [v[seen] for v in (x, loss, log_p, log_q, off, region)]
+    rows = np.concatenate([source.rows for source in sources])
+    kind, left, right = np.append(rows[:, 2:5], [[0.0] * 3], axis=0)[region].T
+    size = 1.0 + np.abs(log_p) + np.abs(log_q)
+    # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
+    pole = np.where(np.minimum(log_p, log_q) < -MOST_LOG, DIGITS * EPS * size, 0.0)
+    slack = np.maximum(CONSISTENT, pole) * size
+    apart = np.isfinite(slack) & ~(off <= slack)
+    monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)
+    falls[1:] = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    falls[1:] &= region[1:] == region[:-1]
+    beyond = (kind * (left - loss) > slack) | (kind * (loss - right) > slack)
+    for what, found in zip(
+        CONTRADICTIONS, (apart, falls & monotone, beyond & monotone), strict=True
+    ):
+        if not found.any():
+            continue
+        if len(sources) > 1:
+            for one, own, known in zip(sources, parts, regions, strict=True):
+                _hold_formulas([one], [own], [known])
+        source = sources[0]
+        worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
+        lost = DIGITS * loss_jitter(source.kernel, source.theta, float(x[worst]))
+        at = float(x[found.argmax()])
+        if what is CONTRADICTIONS[0] and off[worst] <= lost:
+            raise NumericError(f"{source.label}: the loss has lost its digits at {at!r}")
+        raise contradiction(source, f"{what} at {at!r}")
+
+
+def _beside(row: Floats, inner: Floats) -> Floats:
+    """Outputs of a branch on both sides of some, as far as densities are something."""
+    if not inner.size:
+        return inner.ravel()
+    ends, sides = row[:2].tolist(), (float(inner.min()), float(inner.max()))
+    with np.errstate(over="ignore"):  # far outputs of wide noise are no doubles, and not kept
+        steps = [
+            (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
+            if math.isfinite(end)
+            else math.copysign(float(np.ptp(inner)), end) * BESIDES
+            for end, at in zip(ends, sides, strict=True)
+        ]
+        x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
+    kept: Floats = x[(ends[0] < x) & (x < ends[1])]
+    return kept
+
+
+def _hold_symmetry(source: KernelSource) -> None:
+    """Where the reversed pair is said to have the same law, K(-1/4) = K(-3/4)."""
+    panels = source.panels if source.continuous else None
+    if not source.symmetric or (panels and panels.apart) or _is_mirrored(source, panels):
+        return
+    # powers of a distance that are whole at 0 and -1 are not between, and want finer panels there
+    if not panels or not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
+        raise contradiction(source, "the pair is not the mirror image of its reversal")
+
+
+def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
+    loss, log_mass = source.atom_loss, source.atom_log_mass
+    if panels:
+        loss = np.append(panels.loss.ravel(), loss)
+        log_mass = np.append(panels.spread()[0], log_mass)
+    with np.errstate(invalid="ignore"):
+        one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
+    allowed = MIRRORED + source.loss_error + source.mass_error + 32.0 * EPS * abs(one)
+    return one == other or abs(one - other) <= allowed
