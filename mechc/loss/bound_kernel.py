@@ -303,11 +303,6 @@ class KernelSource:
         """Finite losses with point masses."""
         return self._atoms[0]
 
-    @property
-    def atom_log_mass(self) -> Floats:
-        """Their log masses under P."""
-        return self._atoms[1][0]
-
     def atom_log_masses(self, reverse: bool) -> Floats:
         """Their log masses under P, or Q."""
         return self._atoms[1][reverse]
@@ -656,7 +651,7 @@ class KernelSource:
             whole = math.exp(min(smooth, MOST_LOG)) + math.exp(at_infinity)
             rounding = 0.0
             if self.atom_loss.size:
-                whole += math.exp(log_total(self.atom_log_mass + shift * self.atom_loss))
+                whole += math.exp(log_total(self.atom_log_masses(False) + shift * self.atom_loss))
                 # masses under Q carry the rounding of the losses
                 rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
             # what lies within some ulps of an end of unbounded loss is counted with those losses

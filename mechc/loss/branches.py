@@ -93,7 +93,9 @@ def branches_of(source: KernelSource, tilt_lo: float = -1.0, tilt_hi: float = 0.
         split = row[2] != protocol.UNSPLIT
         turns = [] if split else _followed(source, index, panels).turns
         ends = [lo, *(turn for turn in turns if lo < turn < hi), hi]
-        inner = losses_at(source, _inside(np.array(ends)))
+        first, last = np.array(ends[:-1]), np.array(ends[1:])
+        just = np.stack([np.nextafter(first, last), np.nextafter(last, first)], axis=1)
+        inner = losses_at(source, just.ravel())  # inside both ends of consecutive intervals
         for i in range(len(ends) - 1):
             a = _limit(row[3], ends[i], (row[0], lo if split else row[0]), inner[2 * i])
             b = _limit(row[4], ends[i + 1], (row[1], hi if split else row[1]), inner[2 * i + 1])
@@ -113,13 +115,6 @@ def _limit(limit: float, at: float, outermost: tuple[float, float], inner: float
         return float(limit)
     declared = math.isfinite(limit) or not math.isfinite(inner)
     return float(limit) if at == outermost[0] and declared else float(inner)
-
-
-def _inside(ends: Floats) -> Floats:
-    """Points just inside both ends of consecutive intervals."""
-    return np.stack(
-        [np.nextafter(ends[:-1], ends[1:]), np.nextafter(ends[1:], ends[:-1])], axis=1
-    ).ravel()
 
 
 def losses_at(source: KernelSource, x: Floats) -> Floats:

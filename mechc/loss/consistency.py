@@ -101,6 +101,14 @@ def _hold_formulas(
     pole = np.where(np.minimum(log_p, log_q) < -MOST_LOG, DIGITS * EPS * size, 0.0)
     slack = np.maximum(CONSISTENT, pole) * size
     apart = np.isfinite(slack) & ~(off <= slack)
+    if len(sources) == 1 and apart.any():
+        # a formula such as 1 - x^2 is as exact next to its zero as x is, whatever the loss's is
+        logs, source = np.stack([log_p, log_q])[:, apart], sources[0]
+        near = x[apart] * (1.0 + DIGITS * EPS * np.array([[-1.0], [1.0]]))
+        moved = log_densities(source.kernel, source.theta, near.ravel()).reshape(2, *near.shape)
+        moved = np.abs(moved - logs[:, None])
+        moved = np.where(np.isfinite(moved), moved, 0.0).max(axis=1).sum(axis=0)
+        apart[apart] = ~(off[apart] <= slack[apart] + moved)
     monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)
     falls[1:] = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
     falls[1:] &= region[1:] == region[:-1]
@@ -113,6 +121,7 @@ def _hold_formulas(
         if len(sources) > 1:
             for one, own, known in zip(sources, parts, regions, strict=True):
                 _hold_formulas([one], [own], [known])
+            return
         source = sources[0]
         worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
         lost = DIGITS * loss_jitter(source.kernel, source.theta, float(x[worst]))
@@ -150,7 +159,7 @@ def _hold_symmetry(source: KernelSource) -> None:
 
 
 def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
-    loss, log_mass = source.atom_loss, source.atom_log_mass
+    loss, log_mass = source.atom_loss, source.atom_log_masses(False)
     if panels:
         loss = np.append(panels.loss.ravel(), loss)
         log_mass = np.append(panels.spread()[0], log_mass)

@@ -231,9 +231,11 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     mass[0] += cells.p[0, 0] * (1.0 + float(_noise(cells.loss, cells.p[:1, 0])[0]))
     mass[0] += math.exp(tails[0])
     mass[(mass > 0) & (mass < _LEAST)] = _LEAST
+    # with what is beyond the grid, and what no cell has
+    revealed = cells.loss.log_infinite, tails[1], cells.loss.log_lost, cells.loss.log_unlisted
     return GridLaw(
         offset=cells.offset, step=cells.step, first=cells.first, mass=mass,
-        log_infinite=_log_revealed(cells.loss, tails[1]), slack=_label_error(cells.points),
+        log_infinite=float(np.logaddexp.reduce(revealed)), slack=_label_error(cells.points),
         inflation=4 * U,
     )  # fmt: skip
 
@@ -315,12 +317,6 @@ def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
     size = np.abs(np.log(np.maximum(mass, _LEAST)))
     noise: Floats = 2.0 * (loss.tolerance + loss.atom_error) + U * (16.0 + 4.0 * size)
     return noise
-
-
-def _log_revealed(loss: PrivacyLoss, log_above: float) -> float:
-    """Log of the mass at infinity, with that beyond the grid and what no cell has."""
-    parts = loss.log_infinite, log_above, loss.log_lost, loss.log_unlisted
-    return float(np.logaddexp.reduce(parts))
 
 
 def displaced(loss: PrivacyLoss, losses: Floats) -> Floats:

@@ -9,7 +9,6 @@ whatever the density: nothing is derived or compiled again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -85,24 +84,25 @@ class Window(Offered):
         """Those of the kernel, and the ends."""
         return (*self.kernel.PARAMETERS, *map(tuple, ENDS.values()))
 
-    def _many(self, function: Callable[..., None], x: Floats, theta: Floats, out: Floats) -> None:
-        function(np.ascontiguousarray(x), np.ascontiguousarray(theta[: -len(ENDS)]), out)
+    def _own(self, theta: Floats) -> Floats:
+        """The parameters of the kernel."""
+        return np.ascontiguousarray(theta[: -len(ENDS)])
 
     def log_p_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write log p at x, inside and outside."""
-        self._many(self.kernel.log_p_many, x, theta, out)
+        self.kernel.log_p_many(np.ascontiguousarray(x), self._own(theta), out)
 
     def log_q_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write log q at x, inside and outside."""
-        self._many(self.kernel.log_q_many, x, theta, out)
+        self.kernel.log_q_many(np.ascontiguousarray(x), self._own(theta), out)
 
     def loss_many(self, x: Floats, theta: Floats, out: Floats) -> None:
         """Write the losses at x."""
-        self._many(self.kernel.loss_many, x, theta, out)
+        self.kernel.loss_many(np.ascontiguousarray(x), self._own(theta), out)
 
     def loss(self, x: float, theta: Floats) -> float:
         """Return the loss at x."""
-        return float(self.kernel.loss(x, np.ascontiguousarray(theta[: -len(ENDS)])))
+        return float(self.kernel.loss(x, self._own(theta)))
 
     @property
     def solve_loss(self) -> Any:
@@ -111,18 +111,14 @@ class Window(Offered):
 
     def loss_inverse_many(self, branch: int, loss: Floats, theta: Floats, out: Floats) -> None:
         """Write where a branch of the kernel has these losses."""
-        self.kernel.loss_inverse_many(
-            branch, np.ascontiguousarray(loss), np.ascontiguousarray(theta[: -len(ENDS)]), out
-        )
+        self.kernel.loss_inverse_many(branch, np.ascontiguousarray(loss), self._own(theta), out)
 
     def branches(self, theta: Floats) -> Floats:
         """Return the branches inside, and P and Q apart outside."""
         lower, upper = theta[-len(ENDS) :].tolist()
         rows = []
-        known = np.asarray(self.kernel.branches(theta[: -len(ENDS)].copy()), np.float64).reshape(
-            -1, 6
-        )
-        for lo, hi, kind, *limits, index in known.tolist():
+        known = np.asarray(self.kernel.branches(self._own(theta)), np.float64)
+        for lo, hi, kind, *limits, index in known.reshape(-1, 6).tolist():
             a, b = max(lo, lower), min(hi, upper)
             if a < b:
                 first = limits[0] if a == lo else self._limit(a, kind, limits, theta)
@@ -149,4 +145,4 @@ class Window(Offered):
         rows = rows[~np.isin(rows[:, 2], (protocol.P_ONLY, protocol.Q_ONLY))]
         if np.isfinite(rows[:, 3:5]).all() and not (rows[:, 2] == protocol.UNSPLIT).any():
             return np.array([-math.inf, math.inf])
-        return np.asarray(self.kernel.strip(np.ascontiguousarray(theta[: -len(ENDS)])))
+        return np.asarray(self.kernel.strip(self._own(theta)))

@@ -2,11 +2,13 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
+from mechc.declare.text import declaration_from_text
 from mechc.errors import NumericError, VerificationError
 from mechc.loss.privacy_loss import Step, bound
 from mechc.loss.truncated_loss import UnresolvedLoss
@@ -131,3 +133,16 @@ def test_losses_of_integers_that_contradict_their_masses_are_an_error():
     kernel, theta = mechc.load("discrete_gaussian").kernel, np.array([1.3, 2.0])
     with pytest.raises(VerificationError, match="contradict"):
         bound(off_by(kernel, 1e-3), [theta])
+
+
+@pytest.mark.parametrize("method", ["auto", "pld"])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 12.0])
+def test_a_density_that_loses_digits_next_to_its_zeros_is_no_contradiction(method, epsilon):
+    """1 against 4/3 (1 - x^3): the log of the latter is as exact next to 1 as x is."""
+    declared = declaration_from_text("cube", p="1", q="4/3*(1-x**3)", support=("0", "1"))
+    with mpmath.workdps(40):
+        x = mpmath.cbrt(1 - 3 * mpmath.exp(-epsilon) / 4)
+        q = 4 * (1 - x - (1 - x**4) / 4) / 3
+        truth = float(mpmath.log(1 - x - mpmath.exp(epsilon) * q))
+    found = mechc.load(declared)().log_delta(epsilon, direction="remove", method=method)
+    assert found.lower <= truth <= found.upper <= found.lower + 0.01

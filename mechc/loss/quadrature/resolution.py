@@ -22,9 +22,8 @@ from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import EPS, MOST_LOG, U
 from mechc.protocol import Floats, Integers
 
-Edges = dict[
-    tuple[int, int], list[float]
-]  # outwards from the lower (0) or upper (1) end of a branch
+# outwards from the lower (0) or upper (1) end of a branch
+Edges = dict[tuple[int, int], list[float]]
 
 NEGLIGIBLE = 1e-24  # share of the tilted total that may be left out
 LOG_NEGLIGIBLE = math.log(NEGLIGIBLE)
@@ -60,36 +59,21 @@ class Panels(NamedTuple):
 
 
 class Far(NamedTuple):
-    """Points beyond both ends of branches that may have mass; see `panels.beyond`.
+    """Points beyond both ends of branches that may have mass; see `panels.beyond`."""
 
-    Attributes:
-        reached: from where to where panels of each branch reached then, shape (branches, 2).
-        x: these points, nan without any, shape (branches, 2, points).
-        log_size: log of the density times the distance from the panels.
-        loss: the loss there.
-    """
-
-    reached: Floats
-    x: Floats
-    log_size: Floats
+    reached: Floats  # from where to where panels of each branch reached then, shape (branches, 2)
+    x: Floats  # these points, nan without any, shape (branches, 2, points)
+    log_size: Floats  # log of the density times the distance from the panels
     loss: Floats
 
 
 class Near(NamedTuple):
-    """Points inside branches, next to their ends; see `panels.inside`.
+    """Points inside branches, next to their ends; see `panels.inside`."""
 
-    Attributes:
-        offsets: where those beside each end begin.
-        x: these points.
-        gap: their distances from the ends.
-        log_size: log of the density times that distance.
-        loss: the loss there.
-    """
-
-    offsets: Integers
+    offsets: Integers  # where those beside each end begin
     x: Floats
-    gap: Floats
-    log_size: Floats
+    gap: Floats  # distances from the ends
+    log_size: Floats  # log of the density times that distance
     loss: Floats
 
 
@@ -244,21 +228,13 @@ def _judge(  # type: ignore[no-untyped-def]
 
 
 class Verdict(NamedTuple):
-    """What panels lack.
+    """What panels lack."""
 
-    Attributes:
-        settled: laws of which nothing, as far as nodes show.
-        totals: of every law at the tilts, in units.
-        parts: into how many each panel is to be cut, shape (panels,).
-        reached: from where to where branches reach, shape (branches, 2).
-        edges: outwards from ends of branches that end too early.
-    """
-
-    settled: list[int]
-    totals: Floats
-    parts: Integers
-    reached: Floats
-    edges: Edges
+    settled: list[int]  # laws of which nothing, as far as nodes show
+    totals: Floats  # of every law at the tilts, in units
+    parts: Integers  # into how many each panel is to be cut
+    reached: Floats  # from where to where branches reach, shape (branches, 2)
+    edges: Edges  # outwards from ends of branches that end too early
 
 
 def judge(
