@@ -309,8 +309,9 @@ def _grow(
             i = int(here[r])
             inner = min(i + 1, int(last[r])) if side == 0 else max(i - 1, int(first[r]))
             reach, width = reached[r, 1] - reached[r, 0], hi[i] - lo[i]
-            about = reached[r, side], 2 * side - 1, rows[r, side], reach, width, share[i]
-            grown[r, side] = _outward(*map(float, about), float(share[inner]))
+            shares = share[i], share[inner]
+            about = reached[r, side], 2 * side - 1, rows[r, side], reach, width, *shares
+            grown[r, side] = _outward(*map(float, about))
     return grown, reached
 
 
