@@ -157,7 +157,8 @@ class IndividualAccountant(TakesTurns):
         if values.ndim != 1 or not values.size or not ((values >= low) & (values <= high)).all():
             raise DeclarationError(f"settings: expected numbers in the span [{low:g}, {high:g}]")
         knots = np.unique(values)[:: 1 if self.family.worst == low else -1].tolist()
-        return Grid(knots[0], knots[-1], len(knots) - 1, "listed", False, listed=tuple(knots))
+        worst, best = self.family.worst, self.family.best  # one knot does not tell the sides apart
+        return Grid(worst, best, len(knots) - 1, "listed", False, listed=tuple(knots))
 
     @classmethod
     def from_norms(

@@ -27,7 +27,7 @@ from mechc.individual.accountant import IndividualAccountant
 from mechc.individual.budget import Mask, dense
 from mechc.individual.filters import gaussian_order, gdp_budget, renyi_budget, target
 from mechc.individual.storage import TakesTurns, in_turn
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 CELLS = 12  # that the range of epsilon is divided into
@@ -53,7 +53,7 @@ def gdp_upper_bound(
 
     Args:
         accountant: whose people are asked about.
-        epsilon_max: end of the range, finite and > 0.
+        epsilon_max: end of the range, > 0 and at most 700.
         cells: number of cells the range is divided into.
         rows: indices of people; everybody by default.
 
@@ -64,8 +64,7 @@ def gdp_upper_bound(
     Raises:
         DeclarationError: an argument is not acceptable.
     """
-    _check(accountant)
-    epsilon_max = positive("gdp_upper_bound", "epsilon_max", epsilon_max)
+    epsilon_max = _asked("gdp_upper_bound", accountant, epsilon_max)
     cells = size("gdp_upper_bound", "cells", cells)
     edges = np.linspace(0.0, epsilon_max, cells + 1)
     profiles = [accountant.delta(float(e), rows=rows, rtol=_RTOL) for e in edges]
@@ -81,10 +80,13 @@ def gdp_upper_bound(
     return Bound(lower, middle, upper, "gdp", status, detail, Quantity.MU, claim)
 
 
-def _check(accountant: object) -> None:
-    """Refuse what is no accountant of individual losses."""
+def _asked(owner: str, accountant: object, epsilon_max: float) -> float:
+    """Return the end of a range; refuse it, and what is no accountant of individual losses."""
     if not isinstance(accountant, IndividualAccountant):
         raise DeclarationError(f"accountant={accountant!r} (expected an IndividualAccountant)")
+    if (found := positive(owner, "epsilon_max", epsilon_max)) > MOST_LOG:
+        raise DeclarationError(f"epsilon_max={epsilon_max!r} (expected at most {MOST_LOG:g})")
+    return found
 
 
 def _bisect(
@@ -157,11 +159,10 @@ class ApproximateFilter(TakesTurns):
         Raises:
             DeclarationError: no budget, two budgets, or one out of range.
         """
-        _check(accountant)
+        self.epsilon_max = _asked("ApproximateFilter", accountant, epsilon_max)
         self.accountant, self.mu = accountant, gdp_budget(mu, epsilon, delta, _by_divergences)
         if not 0.0 < self.mu < math.inf:
             raise DeclarationError(f"mu={self.mu!r} is no budget (expected a finite number > 0)")
-        self.epsilon_max = positive("ApproximateFilter", "epsilon_max", epsilon_max)
 
     @in_turn
     def step(self, values: ArrayLike) -> Mask:

@@ -83,11 +83,15 @@ def make_budget(name: str, value: float, *, squared: bool) -> Budget:
     return Budget(float(value), scale, np.uint64(high), np.uint64(low), squared)
 
 
-def as_sums(budget: Budget, high: Words, low: Words, nudge: float) -> Floats:
-    """Return totals as sqrt(sum mu^2), or sum rho, times `nudge` and at most the budget."""
+def as_sums(budget: Budget, high: Words, low: Words, up: bool) -> Floats:
+    """Return totals as sqrt(sum mu^2), or sum rho, rounded up or down, at most the budget.
+
+    In whole units, the only steps that are charged as they are: what is left fits.
+    """
     total = high.astype(np.float64) * _WORD + low.astype(np.float64)
-    units = np.sqrt(total) if budget.squared else total / _FRACTION
-    return np.asarray(np.minimum(units * nudge / budget.scale, budget.value))
+    units, one = (np.sqrt(total), 1.0) if budget.squared else (total, _FRACTION)
+    units = np.ceil(units / SHAVE) if up else np.floor(units * SHAVE)
+    return np.asarray(np.minimum(units / one / budget.scale, budget.value))
 
 
 @compiled("int64(float64[::1])", nogil=True)
@@ -150,7 +154,9 @@ def exhaust(totals, mu, scale, cap_high, cap_low, keep, factor):  # type: ignore
         low = cap_low - totals[i, 1]
         high = cap_high - totals[i, 0] - np.uint64(cap_low < totals[i, 1])
         room = np.sqrt(np.float64(high) * _WORD + np.float64(low))
-        factor[i] = 1.0 if keep[i] else min(room / (mu[i] * scale) * SHAVE, _HUGE)
+        factor[i] = 1.0 if keep[i] else 0.0
+        if room > 0.0 and not keep[i]:
+            factor[i] = min(room / (mu[i] * scale) * SHAVE, _HUGE)
         if factor[i] > 0.0 and not keep[i]:
             totals[i, 0] = cap_high
             totals[i, 1] = cap_low

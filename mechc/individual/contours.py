@@ -33,10 +33,11 @@ from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, STAR
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
-from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column
+from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column, rounding
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_peak
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
 
 PROVEN = 64  # buckets between which decay is proven
@@ -51,15 +52,16 @@ ROUNDS = (4.0, 8.0, 16.0)  # frequencies resolved, as multiples of a guess by K'
 RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
 BAND = 1.08  # ratio of the nodes at which bands of errors begin
+SUMMED = 1.0 + 1e-9  # more than the rounding of sums of errors
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
 PERIODS = 1.5  # periods are rounded up to powers of this
-PILOT, ROUGH = 6.0, 0.05  # of the sum that says where the answer is before anything is proven: its
+PILOT, ROUGH = 3.0, 0.05  # of the sum that says where the answer is before anything is proven: its
 # nodes, as a multiple of a guess by K'', and the share of delta that its images may have
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
-BLOCK = 1 << 7  # people handled at a time: what is known of them stays at hand
-BLOCKS = 32  # of them that a thread is given at a time, with room that is not new to it
+BLOCK = 1 << 8  # people handled at a time: what is known of them stays at hand
+BLOCKS = 16  # of them that a thread is given at a time, with room that is not new to it
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 256  # tables and contours beyond which all are made afresh
 
@@ -84,14 +86,14 @@ class _Law:
     mean: float
     lost: float
 
-    def log_phi(self, h: float, count: int) -> tuple[Floats, Floats, float]:
+    def log_phi(self, h: float, count: int) -> tuple[Floats, Floats, Floats | float]:
         """Return log |phi| and its argument at h, ..., count h, and the rounding of phi."""
         if self.weight.size * count >= GRIDDED:
             phi, error = gridding.transform(h * self.centred, self.weight, count)
             return np.log(np.maximum(np.abs(phi), 1e-300)), np.angle(phi), error
-        ends = np.array([0, self.weight.size])
+        ends, spread = np.array([0, self.weight.size]), self.weight @ np.abs(self.centred)
         re, im = log_phi(ends, np.ones(1), self.centred, self.weight, h, 1, count + 1)
-        return re, im, 1e-15
+        return re, im, 1e-15 + EPS * h * spread * np.arange(1.0, count + 1.0)
 
 
 class Contour:
@@ -112,7 +114,7 @@ class Contour:
     ) -> None:
         """Remember what to tilt, knots alone if nothing is proven; bound what lies beyond."""
         self._proven, self.beyond = proven, np.empty(0)
-        self.key = (tilts.span, tilts.t.size, at, frequency, span)
+        self.key = (*tilts.key, at, frequency, span, proven)
         self._span, self._shelf, self.c = span, shelf, float(tilts.t[at])
         self.tilts, self.at, self.frequency = tilts, at, frequency
         if proven:
@@ -179,7 +181,7 @@ class Contour:
             values[i, 0], errors[i, 0] = k[i, :2, self.at]
             values[i, 1:] = re + 1j * (np.unwrap(im) + turn * law.mean)
             # log of the factor that |phi| may be larger by: products of factors bound products
-            errors[i, 1:] = errors[i, 0] + np.logaddexp(0.0, math.log(law.lost + error) - re)
+            errors[i, 1:] = errors[i, 0] + np.logaddexp(0.0, np.log(law.lost + error) - re)
         return values, errors
 
     def table(self, period: float, count: int) -> ContourTable:
@@ -204,10 +206,11 @@ class Contour:
         values, errors = self.nodes(2.0 * math.pi / period, count)
         if self._proven:
             a, radius = members.columns(values, errors, self._span, growth)
+            radius += rounding(a) + rounding(a[:, :1])
         else:
             a = members.coefficients(values)
             radius = np.zeros(a.shape)
-        gamma = np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
+        gamma = SUMMED * np.maximum.reduceat(radius / growth, _bands(count)[:-1], axis=1)
         log_m = self.tilts.columns[0][:, self._right]
         beside = np.concatenate([log_m, a[:, :1].real, gamma], axis=1)
         lost = ~np.isfinite(a).all(axis=1) | ~np.isfinite(beside).all(axis=1)
@@ -448,7 +451,7 @@ class Evaluator(TakesTurns):
         most = 2.0 ** math.ceil(math.log2(MOST * float(h.max())))
         for factor in factors:  # sums that leave out too much would only be taken again
             about = at, min(2.0 ** math.ceil(math.log2(factor * wanted)), most), asked.span
-            key = tilts.span, tilts.t.size, *about
+            key = *tilts.key, *about
             contour = self._kept(key, partial(Contour, tilts, *about, self._shelf))
             lost, shell = _reach(asked, contour, h)
             share = lost / np.exp(np.minimum(asked.column(LEVEL), 0.0))
@@ -476,7 +479,7 @@ class Evaluator(TakesTurns):
 
         def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
-                sums, beside, len(nodes), images.copy(), table.c, table.period, table.growth,
+                sums, beside, images.copy(), table.c, table.period, table.growth,
                 table.phase, table.band, lost[part], start[part], target, query.inverse, only,
                 out[part],
             )  # fmt: skip

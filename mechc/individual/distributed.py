@@ -45,7 +45,7 @@ from mechc.errors import (
     library,
 )
 from mechc.individual.accountant import IndividualAccountant, bar
-from mechc.individual.budget import as_floats, log_target, number, real_array
+from mechc.individual.budget import as_floats, integer, log_target, number, real_array
 from mechc.individual.family import Family
 from mechc.individual.storage import PathLike, StateError
 from mechc.protocol import Floats
@@ -54,7 +54,8 @@ COLUMNS = ("lower", "estimate", "upper")
 ROWS = PERSON, STEP, VALUE = "person", "step", "value"  # columns of rows
 CHUNK = 250_000  # people, for arrays that are not chunked yet
 NEEDED = {"mechanism", "steps", "output", "parameter", "span", "delta"}  # words of a file, and
-OPTIONAL = {"sampling_rate", "bound", "counts", "rtol", "buckets", "journal"}  # further ones
+KINDS: dict[str, Any] = {"rtol": number, "buckets": integer, "journal": integer}
+OPTIONAL = {"sampling_rate", "bound", "counts", *KINDS}  # further ones
 MOST_STEPS = 10**7  # of rows, for a matrix with a column for each
 ATTEMPTS = 20  # how often chunks are submitted that a lost worker took with it
 
@@ -331,10 +332,9 @@ class Run:
         **options: Any,
     ) -> Self:
         """Begin a run, or continue that of the same arguments; see `account` for them."""
-        if unknown := options.keys() - OPTIONAL:
-            raise DeclarationError(f"unknown {sorted(unknown)} (expected rtol, buckets, journal)")
-        for name, value in options.items():
-            number(name, value)
+        if unknown := options.keys() - KINDS.keys():
+            raise DeclarationError(f"unknown {sorted(unknown)} (expected {', '.join(KINDS)})")
+        options = {name: KINDS[name](name, value) for name, value in options.items()}
         log_target(delta)
         family = Family.of(mechanism, parameter, span)
         rows = isinstance(steps, str | os.PathLike) and (
@@ -505,7 +505,8 @@ def _blocks(steps: Any) -> tuple[Sequence[Any], int, int, int]:
             ) from error
     elif not hasattr(steps, "to_delayed"):
         array = np.asarray(steps)
-    if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
+    known = all(size > 0 for size in array.shape)  # of some arrays Dask does not know it
+    if array.ndim != 2 or not known or array.dtype.kind not in "fiu":
         raise DeclarationError(
             f"steps has shape {array.shape} and dtype {array.dtype} (expected real numbers of"
             " shape (people, steps))"

@@ -21,7 +21,8 @@ import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Claim
 from mechc.composition.inputs import asked
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, listed
+from mechc.individual.budget import number
 from mechc.individual.splines import HIGHEST, POWERS, reached
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.protocol import Floats
@@ -66,10 +67,7 @@ class Family:
             DeclarationError: the span is not an interval of positive numbers.
             UnsupportedError: the family is not ordered by domination on the span.
         """
-        try:
-            lo, hi = map(float, span)
-        except (TypeError, ValueError):
-            raise DeclarationError(f"span={span!r} (expected two numbers)") from None
+        lo, hi = (number("span", end) for end in listed("span", span, "two numbers", 2))
         if not 0.0 < lo < hi < np.inf:
             raise DeclarationError(f"span={span!r} (expected 0 < low < high, both finite)")
         self.name, self.parameter, self.directions = name, parameter, directions

@@ -38,7 +38,6 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.composition.queries import divergences
 from mechc.errors import DeclarationError, listed, public
 from mechc.individual.budget import (
-    SHAVE,
     Budget,
     Mask,
     Update,
@@ -61,6 +60,14 @@ from mechc.numeric.roots import lowest
 from mechc.protocol import Floats
 
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
+
+
+class Amount(float):
+    """A number that may be called as the filters of many people are asked: `x.remaining()`."""
+
+    def __call__(self) -> float:
+        """Return the number."""
+        return float(self)
 
 
 @public
@@ -159,7 +166,7 @@ class _Filter(_Saved):
             rows: the people asked for.
         """
         totals = self._some(rows)
-        return as_sums(self._budget, totals[:, 0], totals[:, 1], 1.0 / SHAVE)
+        return as_sums(self._budget, totals[:, 0], totals[:, 1], up=True)
 
     @in_turn
     def remaining(self, rows: slice = slice(None)) -> Floats:
@@ -171,7 +178,7 @@ class _Filter(_Saved):
         totals, budget = self._some(rows), self._budget
         borrow = (budget.low < totals[:, 1]).astype(np.uint64)
         left = budget.high - totals[:, 0] - borrow, budget.low - totals[:, 1]
-        return as_sums(budget, *left, SHAVE)
+        return as_sums(budget, *left, up=False)
 
     @property
     def _charged(self) -> _Filter:
@@ -384,14 +391,14 @@ class SharedGDPFilter(_Saved):
         return self._one.mu
 
     @property
-    def spent(self) -> float:
-        """The mu used so far, rounded up."""
-        return float(self._one.spent()[0])
+    def spent(self) -> Amount:
+        """The mu used so far, rounded up; `spent()` is the same."""
+        return Amount(self._one.spent()[0])
 
     @property
-    def remaining(self) -> float:
-        """The largest mu that still fits, rounded down; 0 once the filter has stopped."""
-        return 0.0 if self.stopped else float(self._one.remaining()[0])
+    def remaining(self) -> Amount:
+        """The largest mu that still fits, 0 once the filter has stopped; so is `remaining()`."""
+        return Amount(0.0 if self.stopped else self._one.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:
@@ -460,9 +467,9 @@ class GDPOdometer(_Saved):
         return _root([*self._squares, self.increment**2])
 
     @property
-    def remaining(self) -> float:
-        """The largest mu that still fits the open segment, rounded down."""
-        return float(self._charged.remaining()[0])
+    def remaining(self) -> Amount:
+        """The largest mu that still fits the open segment, rounded down; so is `remaining()`."""
+        return Amount(self._charged.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:

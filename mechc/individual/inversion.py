@@ -35,6 +35,7 @@ from mechc.accountants.contours.trapezoid import (
     TAIL,
     C,
 )
+from mechc.individual.tilts import UNKNOWN
 from mechc.loss.moments import exponentials, waves
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS, MOST_LOG
@@ -103,10 +104,11 @@ def choose(  # type: ignore[no-untyped-def]
         k = rows[p, strides : strides + t.size]
         bend = rows[p, strides + t.size :]
         for i in range(t.size):
-            log_b[i] = k[i] + peak[i]
-            values[i] = (log_b[i] - log_delta) / t[i]
-        for i in range(0 if math.isnan(epsilon) else t.size):
-            values[i] = log_b[i] - t[i] * epsilon
+            less = log_delta if math.isnan(epsilon) else t[i] * epsilon
+            log_b[i] = k[i] + peak[i] + 16.0 * EPS * (4.0 + k[i] - peak[i] + abs(less))
+            log_b[i] = log_b[i] if k[i] < UNKNOWN else np.inf
+            values[i] = log_b[i] - less
+            values[i] = values[i] / t[i] if math.isnan(epsilon) else values[i]
         j = _least(values)
         best = values[j]
         out[p, UPPER] = best
@@ -218,18 +220,18 @@ def _moved(size, log_phi, growth, band, gamma, out):  # type: ignore[no-untyped-
 
 
 @subroutine(
-    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64, float64[::1],"
+    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64[::1],"
     " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])"
 )
-def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
+def _prepare(row, beside, lost, growth, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
     """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.
 
-    Returns how many w_n matter, as the others are left out; what rounding of the tables' product
-    does to the sum; and what their errors do.
+    Returns how many w_n matter, as the others are left out; what rounding of them does to the sum;
+    and what errors of tables do.
     """
     n, gamma = g.size, beside[1:]
     size, cosine, sine, re, im = work[0], work[1], work[2], row[:n], row[n:]
-    facts[LOG_M], facts[NOISE_M] = beside[0], EPS * (64.0 + terms * abs(beside[0]))
+    facts[LOG_M], facts[NOISE_M] = beside[0], 64.0 * EPS
     exponentials(re, size)
     for i in range(n):
         size[i] /= growth[i + 1]
@@ -241,7 +243,7 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
     for i in range(most):
         sine[i] = size[i] * (1.0 + abs(re[i]) + abs(im[i]))
         im[i] -= phase[i]
-    noise = (64.0 + terms) * EPS * _total(sine[:most])
+    noise = 64.0 * EPS * _total(sine[:most])
     waves(im[:most], cosine, sine)
     for i in range(most):
         g[i] = complex(size[i] * cosine[i], size[i] * sine[i])
@@ -250,22 +252,21 @@ def _prepare(row, beside, terms, lost, growth, phase, band, g, work, facts):  # 
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64, float64[:,::1], float64, float64, float64[::1],"
+    "void(float64[:,::1], float64[:,::1], float64[:,::1], float64, float64, float64[::1],"
     " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
     " float64[:,::1])",
     nogil=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, terms, images, c, period, growth, phase, band, lost, start, target, inverse,
+    nodes, beside, images, c, period, growth, phase, band, lost, start, target, inverse,
     only, out
 ):  # fmt: skip
     """Bound epsilon (inverse, from `start`, target a log delta) or delta for a block of people.
 
-    `nodes` and `beside` are products of ledger rows, sums of so many terms, with those of a
-    `ContourTable`, `lost` bounds the sum over further nodes, `images` those right of c as
-    `evaluate` has them but for K; `nodes` and `images` are written to. `out` becomes [lower,
-    estimate, upper, numeric share, share of the tables' errors] of each person; the estimate is
-    all of it with `only`.
+    `nodes` and `beside` are products of ledger rows with those of a `ContourTable`, `lost` bounds
+    the sum over further nodes, `images` those right of c as `evaluate` has them but for K; `nodes`
+    and `images` are written to. `out` becomes [lower, estimate, upper, numeric share, share of the
+    tables' errors] of each person; the estimate is all of it with `only`.
     """
     h, n = 2.0 * math.pi / period, nodes.shape[1] // 2
     g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)
@@ -279,9 +280,10 @@ def solve(  # type: ignore[no-untyped-def]
         out[p, :3], out[p, 3:] = np.nan, np.inf
         if not more[more.size - 1] < 1e6 or not lost[p] < np.inf:  # some step has no table here
             continue
-        images[1] = beside[p, : images.shape[1]]
+        for r in range(images.shape[1]):
+            images[1, r] = beside[p, r] if beside[p, r] < UNKNOWN else np.inf
         about = (growth, phase, band, g, work, facts)
-        most, noise, tables = _prepare(nodes[p], more, terms, lost[p], *about)
+        most, noise, tables = _prepare(nodes[p], more, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
         cap = CAP * (1.0 + start[p]) if inverse else abs(target)
         rounding, last[BEND] = bounds_on_sum(1.0, re, im, size, h, 0.0, cap, 0.0)

@@ -246,7 +246,7 @@ class Ledger:
         They are written to `room`, arrays with rows for as many people and for four at least. With
         `better`, counts stand for the better knots, and steps beyond the last one for nothing.
         """
-        rows = self.rows(np.resize(people, max(people.size, 4)))
+        rows = self.rows(people if people.size >= 4 else np.resize(people, 4))
         if better:
             rows[:, -1] = 0.0
             rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)

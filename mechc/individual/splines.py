@@ -260,19 +260,20 @@ class Brackets:
         """Bound how far e^spline is from M of every member in each bucket, shape (buckets, m).
 
         |prod M / e^{sum of splines} - 1| is at most e^{sum of these} - 1; inf where the profiles
-        turn out not to alternate. `log_m` is that of all members, nan where unknown, with relative
-        errors of M, shape (members, m); `growth` is |z (z+1)| / (c (c+1)) of the columns, the first
+        turn out not to alternate. `log_m` is that of all members, nan where unknown, with bounds on
+        its error, shape (members, m); `growth` is |z (z+1)| / (c (c+1)) of the columns, the first
         of which is c itself, None where all are real; `spline` are coefficients from the first
         known knot on, shape (buckets + 3, m).
         """
         known, a = (np.asarray(v, np.complex128) for v in (log_m[self._members], spline))
+        off = np.expm1(np.minimum(error[self._members], MOST_LOG))
         found = np.zeros((spline.shape[0] - 3, spline.shape[1]))
         steep = []  # the largest first to third differences that each bucket sees
         for k in (1, 2, 3):
             sizes = np.abs(np.diff(a, n=k, axis=0))
             steep.append(np.maximum.reduce([sizes[i : i + len(found)] for i in range(4 - k)]))
         _radii(
-            known.real.copy(), known.imag.copy(), error[self._members],
+            known.real.copy(), known.imag.copy(), off,
             np.ones(spline.shape[1]) if growth is None else growth, growth is not None,
             a.real.copy(), a.imag.copy(), np.stack(steep), self._window, self._maps, self._bucket,
             self._weights, self._inside, self._bends, self._width, found,

@@ -153,12 +153,13 @@ class Shelf:
 
     def __init__(self, folder: PathLike | None = None, *about: str) -> None:
         """Remember the folder, which is made if needed, and words that every key begins with."""
-        self._folder, self._about = None if folder is None else Path(folder), about
         try:
+            self._folder, self._about = None if folder is None else Path(folder), about
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(f"tables={str(folder)!r}: {error.strerror}") from error
+        except (OSError, TypeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise StateError(f"tables={folder!r}: {why} (expected a folder)") from error
 
     def take(self, key: Hashable, make: Callable[[], Arrays]) -> Arrays:
         """Return the arrays of a key, all that they depend on; made if they are not there."""

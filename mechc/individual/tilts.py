@@ -25,12 +25,14 @@ from mechc.individual.family import Family
 from mechc.individual.splines import SHARE, Brackets, Grid, spline_coefficients, subdivision
 from mechc.individual.storage import NOWHERE, Shelf
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 Values = NDArray[Any]
 
 TOO_FAR = 100.0  # nats of K per step beyond which a tilt is of no use to anyone
-FORBIDDEN = 1e15  # stands for K where it is too far, or diverges
+FORBIDDEN = 1e30  # stands for K where it is too far, or diverges, and ...
+UNKNOWN = 1e23  # less than the least weight of it, and more than all steps can have otherwise
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
@@ -128,6 +130,15 @@ class Members:
         return out
 
 
+def rounding(table: Values) -> Floats:
+    """Bound what products of ledger rows with columns are off by, for every step in a column.
+
+    A sum of n products is off by at most n EPS / 2 times the sum of their sizes.
+    """
+    size: Floats = np.abs(table.real) + np.abs(table.imag)
+    return EPS * (len(table) + 4.0) * size
+
+
 def per_column(buckets: Floats, span: tuple[int, int]) -> Floats:
     """Return for every spline column the largest value of the buckets of a span it reaches over."""
     buckets = buckets.copy()
@@ -168,7 +179,7 @@ class Tilts:
         shelf: Shelf = NOWHERE,
     ) -> None:
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
-        self.members, self.span = members, span
+        self.members, self.span, self.key = members, span, (span, reach)
         found = shelf.take(("tilts", span, reach), partial(self._made, reach))
         self.t, self.k = found["t"], found["k"]
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
@@ -177,7 +188,7 @@ class Tilts:
         """Tabulate."""
         members, span, needed = self.members, self.span, self.members.needed(self.span)
         useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
-        t = TILTS[reach >= TILTS][:useful].copy()
+        t = TILTS[reach >= TILTS][: max(useful, 1)].copy()  # one tells who is not touched
         k = np.full((needed.size, 3, t.size), np.nan)
         for i in np.flatnonzero(needed).tolist():
             values = members.row(i, reach)[:, : t.size]
@@ -188,7 +199,8 @@ class Tilts:
     def columns(self) -> Floats:
         """Columns of K(t) plus its error, the error, and K''(t), (3, columns, tilts).
 
-        K(t) is `FORBIDDEN` where the tilt is useless.
+        The rounding of products of ledger rows with them is part of the error. K(t) is `FORBIDDEN`
+        where the tilt is useless.
         """
         members, k = self.members, self.k
         found = np.empty((3, members.grid.columns, self.t.size))
@@ -196,6 +208,7 @@ class Tilts:
         for missing in np.unique(far):
             m = np.flatnonzero(far == missing)
             value, error = members.columns(k[:, 0, m], k[:, 1, m], self.span)
+            error += rounding(value)
             bend = members.coefficients(k[:, 2, m])
             useless = ~np.isfinite(value + error)
             stand_in = zip((value + error, error, bend), (FORBIDDEN, 0.0, 0.0), strict=True)

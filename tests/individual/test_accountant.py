@@ -266,6 +266,34 @@ def test_parameters_that_grow_with_the_loss_run_the_other_way():
     assert bound.upper[1] == 0.0
 
 
+def test_one_setting_of_a_parameter_that_grows_with_the_loss():
+    """Nobody is left out by an infinite sensitivity, and by none everybody may be."""
+    acc = IndividualAccountant(
+        mechc.load("laplace").bind(scale=5.0),
+        parameter="sensitivity", people=2, span=(0.1, 1.0), settings=[0.5],
+    )  # fmt: skip
+    with pytest.raises(DeclarationError, match="outside the span"):
+        acc.step([math.inf, 0.5])
+    acc.step([0.0, 0.5])
+    bound, exact = acc.epsilon(1e-3), mechc.load("laplace")(scale=10.0).epsilon(1e-3)
+    assert bound.upper[0] == 0.0 and bound.lower[1] <= exact.upper and exact.lower <= bound.upper[1]
+
+
+def test_losses_too_large_for_any_tilt_have_no_bound():
+    """Epsilon is about 1 / (2 sigma^2) for so little noise; memory that was not there said 1e-310.
+
+    No tilt is small enough for a law of losses of 1e5 and more.
+    """
+    acc = IndividualAccountant(
+        "gaussian", parameter="sigma", people=2, span=(0.001, 0.002), mesh=0, splines=False,
+        buckets=4,
+    )  # fmt: skip
+    acc.step([0.0015, math.inf])
+    bound = acc.epsilon(1e-6)
+    assert bound.upper[0] > 0.5 / 0.0015**2 and bound.upper[1] == 0.0
+    assert acc.delta(1e5).upper[0] > 1.0 - 1e-15
+
+
 def test_a_family_without_an_order_is_refused():
     def law(value, direction):
         p, rare = 0.5 + 0.4 / value, 1e-3 * min(value, 9.0)  # a shrinking bulk, a growing tail
@@ -379,6 +407,8 @@ def test_bad_questions_and_steps_are_refused(gaussian, call):
         {"span": (0.0, 1.0)},
         {"span": (2.0, 1.0)},
         {"span": (1.0, math.inf)},
+        {"span": (1, 10**400)},
+        {"span": "29"},
         {"rtol": 0.0},
         {"people": 0},
         {"buckets": 2},

@@ -98,6 +98,15 @@ def test_a_kink_or_a_bump_is_seen():
     assert reached(x, (2 - x**2)[:, None], (2 - x**2)[:, None]) == 1
 
 
+def test_errors_of_logs_are_not_taken_for_relative_ones():
+    """Of members whose M is known up to a factor e^20 the spline is off by as much."""
+    grid = Grid(1.0, 2.0, 8, "linear", True)
+    positions = np.append(np.arange(9.0), np.arange(8) + 0.5)
+    brackets = Brackets(grid, positions, (0, 8), 2, 1)
+    found = brackets.radius(np.zeros((17, 1)), np.full((17, 1), 20.0), None, np.zeros((11, 1)))
+    assert (found >= 20.0).all()
+
+
 def test_tables_that_contradict_the_order_leave_no_bound():
     """M concave in the parameter cannot come from profiles that are convex in it."""
     grid = Grid(1.0, 2.0, 8, "linear", True)

@@ -217,6 +217,9 @@ def test_one_chunk_at_a_time_is_the_same_run(reference, tmp_path):
     assert np.array_equal(made.results.read(2), reference[:, made.results.rows(2)])
     with pytest.raises(DeclarationError, match="index"):
         made.chunk(5)
+    again = {**ASKED, "buckets": np.int64(8), "rtol": np.float64(1e-3)}  # in any type of numbers
+    about = mechc.load("gaussian"), pieces(), tmp_path / "o.parquet"
+    assert Run.open(*about, counts=[10] * 6, **again).results.is_done(2)
     with pytest.raises(DeclarationError, match="identifiers"):
         run_of(tmp_path / "w.parquet", identifiers=np.arange(3))
 
@@ -267,6 +270,7 @@ def test_another_run_is_not_continued(tmp_path, changed):
         (np.full((3, 2), 5.0), {"counts": [1, 1.5]}, "counts=1.5 is not an integer"),
         (np.full((3, 2), 5.0), {"counts": True}, "counts"),
         (np.full((3, 2), 5.0), {"delta": 0.0}, "delta"),
+        (np.full((3, 2), 5.0), {"sampling_rate": 0.1}, "unknown .*expected rtol, buckets"),
         (np.full((3, 2), 1.0), {}, "outside the span"),
         (np.full((3, 2), np.nan), {}, "sigma"),
     ],

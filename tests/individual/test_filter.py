@@ -40,7 +40,9 @@ def test_an_adaptive_adversary_never_crosses_the_budget(budget, moves):
         tries = [value, left, np.nextafter(left, np.inf), left / 2, budget * value, budget]
         mu = min(tries[move], 1.7e308)
         before = squares(taken)
-        if f.step([mu])[0]:
+        took = f.step([mu])[0]
+        assert took or move != 1  # what remains fits
+        if took:
             taken.append(mu)
         else:  # a refusal has a reason
             slack = 1 - Fraction(1, 2**40)
@@ -183,7 +185,7 @@ def test_bad_budgets_are_refused(arguments):
 def test_the_shared_filter_stops_for_good():
     f = SharedGDPFilter(mu=5.0)
     assert f.step(3.0) and f.step(4.0) and not f.step(1e-9)
-    assert f.stopped and not f.step(0.0) and f.spent == 5.0
+    assert f.stopped and not f.step(0.0) and f.spent == f.spent() == 5.0
 
 
 def test_storage_and_output_may_live_on_disk(tmp_path):
@@ -205,6 +207,8 @@ def test_an_infinite_last_step_is_scaled_to_nothing_and_costs_nothing():
     f = GDPFilter(people=2, mu=1.0)
     assert f.exhaust([np.inf, 2.0]).tolist() == [0.0, pytest.approx(0.5)]
     assert f.remaining().tolist() == [pytest.approx(1.0), 0.0]
+    wide = GDPFilter(people=1, mu=1e150)  # whose units are larger than the step
+    assert [float(wide.exhaust([5e-324], amplify=True)[0]) for _ in "ab"] == [1.7e308, 0.0]
 
 
 @pytest.mark.parametrize("number", [np.int64, np.uint64, np.longdouble])

@@ -53,6 +53,7 @@ def test_odometers_and_shared_filters_go_on_where_they_were_saved(tmp_path):
         assert not each.step(0.15) and each.step(0.2)  # the second closes the segment
     shared = SharedGDPFilter(mu=1.0)
     assert shared.step(0.6) and shared.remaining == pytest.approx(0.8)
+    assert shared.remaining() == shared.remaining and o.remaining() == o.remaining
     assert not shared.step(0.9) and shared.remaining == 0.0
     shared.save(tmp_path / "s")
     restored = SharedGDPFilter.load(tmp_path / "s")

@@ -9,8 +9,11 @@ import mechc
 from mechc.errors import DeclarationError
 from mechc.individual import IndividualAccountant
 from mechc.individual.approximate import gdp_epsilon
+from mechc.individual.contours import Contour
 from mechc.individual.family import Family
-from mechc.individual.storage import Shelf
+from mechc.individual.splines import Grid
+from mechc.individual.storage import Shelf, StateError
+from mechc.individual.tilts import Members, Tilts
 
 SPAN = (2.0, 50.0)
 
@@ -112,6 +115,17 @@ def test_a_shelf_keeps_what_was_made(tmp_path):
     assert Shelf(tmp_path / "new", "other").take((1, "x"), make)["z"][0] == 1j and len(made) == 3
 
 
+def test_tables_of_a_guess_are_not_taken_for_those_of_an_answer(family, tmp_path):
+    """On the same contour, with as many nodes: a guess has errors of zero."""
+    grid = Grid(family.worst, family.best, 8, "geometric", True)
+    tilts = Tilts(Members(family, grid, "remove"), (0, 8), 20.0)
+    guess, proven = (
+        Contour(tilts, 20, 8.0, tilts.span, Shelf(tmp_path), proven=told).table(3.0, 16)
+        for told in (False, True)
+    )
+    assert (proven.beside[:, -1] > 0.0).all() and np.array_equal(guess.nodes, proven.nodes)
+
+
 def test_equal_people_cost_nothing_more(family):
     """Of those who are alike one is answered: costs follow how many differ, and who is asked."""
     people, rng = 20_000, np.random.default_rng(3)
@@ -140,3 +154,5 @@ def test_costs_progress_and_a_budget_for_the_mesh(family):
     assert few.epsilon(1e-6).detail["meshed"] == 0 and few.cost().mesh == 0.0
     with pytest.raises(DeclarationError, match="mesh"):
         accountant(family, mesh=-1)
+    with pytest.raises(StateError, match="tables=5"):
+        accountant(family, journal=0, tables=5).epsilon(1e-6)
