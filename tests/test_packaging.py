@@ -115,7 +115,8 @@ def test_the_lowest_versions_that_are_promised_work(tmp_path):
     elif done.returncode:
         pytest.skip("no wheels of the lowest versions for this Python")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", ROOT], check=True)
-    env = {**os.environ, "MECHC_CACHE": str(tmp_path / "cache"), "PYTHONWARNINGS": "error"}
+    env = {**os.environ, "MECHC_CACHE": str(tmp_path / "cache"), "PYTHONWARNINGS": "error",
+           "NUMBA_CACHE_DIR": str(tmp_path / "numba")}  # fmt: skip
     env.pop("PYTHONPATH", None)
     for command in ([python, "-c", SMOKE], [python.with_name("mechc"), "list"]):
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)

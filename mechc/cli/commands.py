@@ -186,7 +186,7 @@ def run() -> None:
     gc.set_threshold(1_000_000)  # imports leave no garbage: a tenth of a short command
     warnings.formatwarning = lambda message, *_, **__: _shown(f"mechc: {message}\n")
     atexit.register(gc.freeze)  # nor is there any to look for at the end: a quarter of one
-    app()
+    app(prog_name="mechc")  # of python -m mechc too
 
 
 @app.callback(invoke_without_command=True)

@@ -72,9 +72,9 @@ def _folders(path: Path) -> Iterator[Path]:
     """Where machine code of a kernel may lie: in the cache, and where numba has been told to."""
     yield path.parent / "__pycache__"
     if os.environ.get("NUMBA_CACHE_DIR"):
-        from numba.core.caching import UserProvidedCacheLocator
+        from numba.core.caching import _CacheLocator  # its name in all versions since 0.60
 
-        find: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
+        find: Any = _CacheLocator.get_suitable_cache_subpath
         yield Path(os.environ["NUMBA_CACHE_DIR"]) / find(str(path))
 
 

@@ -260,6 +260,10 @@ def test_the_package_is_a_command_too(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("mechc", run_name="__main__")
     assert not ended.value.code and capsys.readouterr().out.startswith("mechc ")
+    monkeypatch.setattr(sys, "argv", ["__main__.py", "epsilon", "--mu", "1"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("mechc", run_name="__main__")
+    assert capsys.readouterr().err.startswith("mechc epsilon: No such option: --mu; ")
 
 
 @pytest.mark.parametrize("stage", ["explain", "pair", "calculus", "ir", "source"])
