@@ -144,16 +144,15 @@ class Ratio:
         return float(np.min(log_phi + size * c - np.log(size) - 1.0)) + 1e-12
 
     def call(self, c: float) -> tuple[float, float, float]:
-        """Return (lower, estimate, upper) of E_Q[(W - c)_+], by its terms, all positive."""
+        """Return (lower, estimate, upper) of E_Q[(W - c)_+], where X has point masses alone."""
         shares, t = self.shares, self.shares.steps
         p, q = shares.log_unlisted
-        none = math.exp(DEEPEST) + math.exp(p) + t * math.exp(q)  # with E[W; some X is unlisted]
+        unlisted = math.exp(p) + t * math.exp(q)  # E[W; some X is]
+        none = math.exp(DEEPEST) + unlisted
         mean, off = shares.mean
         b = likelihood.cap(shares, RARE)[0]
         if b == math.inf:
-            law = shares.law
-            top = law.support[1] if shares.continuous else law.atom_loss.max(initial=-math.inf)
-            if not top < CAP:
+            if not shares.law.atom_loss.max(initial=-math.inf) < CAP:
                 return 0.0, math.nan, math.inf
             return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
         log_u = CLOSE_CONTOURS * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE_CONTOURS)
@@ -162,6 +161,7 @@ class Ratio:
         # E[W; some] = mean - (mean - p) (1 - q)^(t-1), with q at most 1 / (ct)
         found = (p - mean * q + (mean - p) * some) / (1.0 - q) - c * some
         error = (shares.error + 16.0 * EPS) * (p + (2.0 + c) * some) + 2.0 * off * some
+        error += (1.0 + c) * unlisted
         b, most = min(b, log_u - APART), 0
         q, p = replace(shares, log_cap=b).above
         rest = t * q * (mean + off) + p  # E[W; more than `most` are large]

@@ -62,6 +62,7 @@ TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
 TOLD_ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
 NOTHING = 1e-150  # tilted mass, and |phi| of the sum, that is none
 BAD = 0.1  # relative error of a mass that counts as unknown
+HELD = 1e-6  # share of Q that cells may lack
 
 
 class Rung(NamedTuple):
@@ -366,6 +367,9 @@ class _Grid(NamedTuple):
         with np.errstate(divide="ignore"):  # X may be smaller than any double
             p, q = shares.law.cell_masses(np.log(x))
         zero = math.exp(shares.law.log_minus_infinite)
+        held = float(q.sum() + large.q.sum()) + zero
+        if not held > 1.0 - HELD:  # bounds would lack the rest
+            raise NumericError(f"{shares.law.label}: cells hold a mass of {held:g} of Q, not one")
         both = shares.law, shares.law.reversed()
         lost_p, lost_q = (log_add(law.log_lost, law.log_unlisted) for law in both)
         return cls(lo, step, q, p, zero, log_above, large, (lost_p, lost_q))

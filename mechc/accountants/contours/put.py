@@ -90,7 +90,7 @@ class Shares:
     law: PrivacyLoss  # of the loss of removing a record
     steps: int  # t
     # X outside of this range are left out, little by little so that the law of the others, which
-    # has less mass, has a smooth density
+    # has less mass, has a smooth density; from below point masses alone
     log_floor: float = -math.inf
     log_cap: float = math.inf
     width: float = WIDTH  # of these ends, in log X; 0 where they are ends of parts of panels
@@ -159,22 +159,17 @@ class Shares:
 
     @cached_property
     def _all_panels(self) -> Any:
-        """The panels of all that has a density, short at the ends of this part."""
+        """The panels of all that has a density, short at the end of this part."""
         source = self.law.source
         if source is None or not source.continuous:
             return None
         panels = source.cover(*self._tilts(1.0 if self.square else 0.0))
-        ends = [end for end in (self.log_floor, self.log_cap) if math.isfinite(end)]
-        w = self.width
+        end, w = self.log_cap, self.width
         if not w:
             return panels.cut(np.full(panels.lo.size, FINER))
-        for _ in range(ROUNDS if ends else 0):
-            lo, hi = self.sign * panels.loss[:, 0], self.sign * panels.loss[:, -1]
-            lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
-            near = np.zeros(lo.size, bool)
-            for end in ends:
-                near |= (lo - w < end + EDGE * w) & (end - EDGE * w < hi + w)
-            near &= hi - lo > PART * w
+        for _ in range(ROUNDS if end < math.inf else 0):
+            lo, hi = np.sort(self.sign * panels.loss[:, [0, -1]], axis=1).T
+            near = (lo - w < end + EDGE * w) & (end - EDGE * w < hi + w) & (hi - lo > PART * w)
             if not near.any():
                 break
             panels = panels.cut(np.where(near, FINER, 1))
