@@ -60,6 +60,7 @@ class Line:
     def __init__(self, x: Symbol, values: Any) -> None:
         """Hold both."""
         self.x, self.values, self.exact = x, values, expressions.exact(values)
+        self._slopes: dict[Any, Any] = {}
 
     def on(self, f: Expr) -> Any:
         """The function on balls."""
@@ -68,6 +69,16 @@ class Line:
     def at(self, expr: Expr) -> Any:
         """A ball around an expression without the variable."""
         return expressions.constant(expr, self.values)
+
+    def moves(self, f: Expr, x: float) -> bool:
+        """Whether the sign of df/dx is known at a place, of enough digits."""
+        for bits in (BITS, 4 * BITS, 16 * BITS):
+            with ctx.workprec(bits):
+                if (key := (f, bits)) not in self._slopes:
+                    self._slopes[key] = self.on(sp.diff(f, self.x))
+                if _sign(self._slopes[key](arb(x), False)):
+                    return True
+        return False
 
     def sign(self, f: Expr, lo: Any, hi: Any, wanted: int) -> int:
         """1 where f is proved to have a sign on an interval, -1: the other somewhere, 0: open."""
@@ -224,8 +235,10 @@ def _of_affine(expr: Expr, line: Line, ends: Box) -> Signs:
     for end, side in zip(ends, (-1, 1), strict=True):
         sign = towards = frozenset(side * s for s in rising)
         if end.is_finite():
-            here = expr.xreplace({**line.exact, line.x: expressions.rational(end)})
-            sign = _of_ball(expressions.constant(here, {}))
+            sign = _of_ball(line.on(expr)(end, False))
+            if not end.rad():
+                here = expr.xreplace({**line.exact, line.x: expressions.rational(end)})
+                sign = _of_ball(expressions.constant(here, {}))
             sign = frozenset(-s for s in towards) if sign == {0} else sign
         found |= sign
     return found if len(found) == 1 else ANY
@@ -340,9 +353,7 @@ def _by_rules(form: Form, line: Line, ends: Ends, wanted: int) -> bool:
 
 def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wanted: int) -> Verdict:
     """The signs of all derivatives on boxes between decided points, and by orders beyond them."""
-    with ctx.workprec(BITS):
-        slopes = [line.on(sp.diff(f, line.x)) for _, f in form.parts]
-        signed = [v for v in points if all(_sign(s(arb(v), False)) for s in slopes)]
+    signed = [v for v in points if all(line.moves(f, v) for _, f in form.parts)]
     if len(signed) < 2:
         return Verdict.SAMPLED
     inner = ((arb(signed[0]) - form.reach).lower(), arb(signed[-1]))
@@ -358,11 +369,8 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
         for sign, part in form.parts:
             if math.isinf(edge):
                 beyond = side * end > 0 and line.rises_beyond(part, abs(end), side, sign * wanted)
-            else:  # where the derivative may vanish but for rounding, it keeps its sign towards it
-                left, right = (arb(last), end) if arb(last) < end else (end, arb(last))
-                bend = sp.diff(part, line.x, 2)
-                beyond = left == right or (
-                    line.sign(bend, left, right, -side * sign * wanted) > 0)  # fmt: skip
+            else:
+                beyond = not side * end < side * arb(last)
             if not beyond:
                 return Verdict.PROVED_INSIDE
     return Verdict.PROVED
@@ -372,6 +380,7 @@ UP, DOWN, FLAT = 1, -1, 0  # signs of the change
 DOUBLINGS = 40  # towards an end, finite or not
 NARROWINGS, NARROW = 60, 2.0**-40  # of the box around a mode, and the first one
 MAX_POINTS = 4000  # integers looked at one by one
+NO_JUMP = 2.0**-60  # width of a jump that may be none
 NEAREST = 4  # units in the last place, from an end
 
 
@@ -410,20 +419,30 @@ def _directions(noise: Oracle) -> Iterator[int]:
             if not (before.hi + lattice).overlaps(part.lo):
                 yield from (DOWN, UP)
             else:
-                yield _sign(part.p.log(part.lo, False) - before.p.log(before.hi, False))
+                yield _jump(before.p.log(before.hi, False), part.p.log(part.lo, False))
         yield from (_steps if lattice else _pieces)(part, Line(part.x, part.values))
         before = part
 
 
 def _sign(change: Any) -> int:
-    """Direction of a jump; a continuous density has none."""
+    """Direction of a change."""
     return UP if change > 0 else DOWN if change < 0 else FLAT
+
+
+def _jump(before: Any, after: Any) -> int:
+    """Direction of a jump between two logs; a continuous density has none, but for rounding."""
+    if before == after == arb.neg_inf():
+        return FLAT
+    change = after - before
+    if change.contains(0) and not change.rad() < NO_JUMP:
+        raise Open("a jump may go either way")
+    return _sign(change)
 
 
 def _steps(part: Part, line: Line) -> Iterator[int]:
     """Directions between neighbouring integers, tails by their order at infinity."""
-    (first, before), (last, after) = _ends(part, line)
-    start, stop = (int(float(end.mid())) for end in (first, last))
+    (first, before), (last, after) = _ends(part, line, 0)
+    start, stop = map(expressions.integer, (first, last))
     if stop - start > MAX_POINTS:
         raise Open(f"more than {MAX_POINTS} points")
     yield from before
@@ -486,11 +505,14 @@ def _pieces(part: Part, line: Line) -> Iterator[int]:
     yield from after
 
 
-def _ends(part: Part, line: Line) -> list[tuple[Any, list[int]]]:
-    """Finite places to go on from at either end, with the directions of all terms beyond them."""
+def _ends(part: Part, line: Line, least: int = -4) -> list[tuple[Any, list[int]]]:
+    """Finite places to go on from at either end, with the directions of all terms beyond them.
+
+    They are ends of the part, or powers of two from 2^least on.
+    """
     found: list[tuple[Any, list[int]]] = []
     for side, end in ((-1, part.lo), (1, part.hi)):
-        places = [] if end.is_finite() else [arb(2) ** k for k in range(-4, DOUBLINGS)]
+        places = [] if end.is_finite() else [arb(2) ** k for k in range(least, DOUBLINGS)]
         inside = [y for y in places if part.lo < side * y and side * y < part.hi]
         proved = ((side * y, [s]) for y in inside for s in (UP, DOWN) if all(
             _rises_beyond(f, line, y, side, s) for f in part.p.exprs))  # fmt: skip

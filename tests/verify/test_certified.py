@@ -1,16 +1,22 @@
 """Certified answers against closed forms, sums and values computed by other methods."""
 
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sympy import Rational, exp
 
 import mechc
-from mechc.errors import UnsupportedError
+from mechc.declare import mechanism, positive
+from mechc.errors import NumericError, UnsupportedError
 
 flint = pytest.importorskip("flint")
 ball = pytest.importorskip("mechc.verify.balls.oracle")
+certified_contour = pytest.importorskip("mechc.verify.certified.contour")
+shape_proofs = pytest.importorskip("mechc.verify.shape_proofs")
 certified_epoch = pytest.importorskip("mechc.verify.certified.epoch")
 truth = pytest.importorskip("truth")
 pytestmark = pytest.mark.oracle
@@ -236,3 +242,55 @@ def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
 def test_epochs_that_are_not_certified(run):
     with pytest.raises(UnsupportedError, match="certified: "):
         run.delta(0.5, certified=True)
+
+
+def test_masses_that_are_small_differences_keep_their_digits():
+    """(1 - exp(-d))/2 at d = 1e-18, which 72 bits know to 4e-4; delta was 4e-5 too small."""
+    d = positive("d")
+    rare, own = 1 - exp(-d), Rational(2, 5)
+    rows = ((Rational(1, 2), own), (exp(-d) / 2, 1 - own - rare / 14), (rare / 2, rare / 14))
+    oracle = ball.Oracle(mechanism("rare", parameters=(d,), outcomes=rows), (1e-18,))
+    with flint.ctx.workprec(72):
+        found, *_ = oracle.losses(flint.arb(2), flint.arb(-1), flint.arb(1e-20))
+    with mpmath.workdps(40):
+        assert abs(float(found[-1][1].mid()) / (-mpmath.expm1(-mpmath.mpf(1e-18)) / 2) - 1) < 1e-15
+    assert found[-1][1].rel_accuracy_bits() > 60
+
+
+WEIGHTS = {"sigma": 1.0, "sensitivities": [0.5, 1.0, 0.2]}
+
+
+def test_weights_that_do_not_add_up_to_one_are_taken_as_they_are():
+    """.1 + .2 + .7 is 1 - 2.8e-17 in doubles, and the images of a contour are multiples of it."""
+    weights = [0.3, 0.3, 0.4 - 1e-13]
+    event = mechc.load("mixture_of_gaussians")(**WEIGHTS, weights=weights)
+    law = certified_contour.Law.of(event, "remove", 20)
+    line = certified_contour.Contour([law], None, (1e-16,))
+    with flint.ctx.workprec(120):
+        whole = math.prod([sum(map(Fraction, weights))] * 20)
+        assert abs(line._whole(0) - flint.arb(whole.numerator) / whole.denominator) < 1e-25
+        assert abs(line._whole(-1) - 1) < 1e-25
+
+
+@pytest.mark.slow
+def test_an_epoch_with_such_weights():
+    """Certified [2.98975e-16, 2.98975e-16], where the missing 2.8e-17 was given to delta."""
+    event = mechc.load("mixture_of_gaussians")(**WEIGHTS, weights=[0.1, 0.2, 0.7])
+    run = mechc.random_allocation(event, 400)
+    one, other = (run.delta(1.0, direction="remove", certified=c) for c in (False, True))
+    assert one.lower <= other.upper and other.lower <= one.upper
+
+
+def test_laws_that_share_no_outcome():
+    run = 2 * mechc.load("gdp")(mu=1.0) + mechc.load("uniform")(halfwidth=1.0, sensitivity=2.5)
+    bound = run.delta(0.5, certified=True)
+    assert 1 - 1e-15 < bound.lower <= bound.upper == 1.0
+
+
+def test_a_jump_that_is_not_enclosed_is_not_taken_for_none():
+    arb = flint.arb
+    assert shape_proofs._jump(arb.neg_inf(), arb.neg_inf()) == shape_proofs.FLAT
+    assert shape_proofs._jump(arb(1), arb(2)) == shape_proofs.UP
+    for unknown in (arb.nan(), arb(1, 0.1)):
+        with pytest.raises(NumericError, match="jump"):
+            shape_proofs._jump(arb(1), unknown)

@@ -30,10 +30,17 @@ def rational(ball: Any) -> Rational:
     return Rational(int(mantissa)) * Rational(2) ** int(exponent)
 
 
+def integer(ball: Any) -> int:
+    """The integer that a ball around one holds."""
+    if (found := ball.unique_fmpz()) is None:
+        raise NumericError(f"{ball.str(10)} is not known to be an integer")
+    return int(found)
+
+
 def _total(summand: Expr, index: Symbol, values: Mapping[Symbol, Any], ends: list[Any]) -> Any:
     """Ball around the sum of `summand` over the integers between `ends`, +-oo allowed."""
     f = Compiler(index, values, _total).compile(summand)
-    lo, hi = (int(end.unique_fmpz()) if end.is_finite() else None for end in ends)
+    lo, hi = (integer(end) if end.is_finite() else None for end in ends)
     if lo is not None and hi is not None and hi < lo:
         return arb(0)
     middle = max(lo or 0, 0) if hi is None else min(max(lo or 0, 0), hi)

@@ -290,10 +290,16 @@ def _switch(name: str, on_complex: str) -> Callable[[Ball, bool], Ball]:
 log_of = _switch("log", "log")
 
 
-def _lgamma(u: Ball, analytic: bool) -> Ball:
-    if isinstance(u, acb) and analytic and not u.real > 0:
-        return nan_like(u)
-    return u.lgamma()
+def _right(function: Callable[..., Ball]) -> Callable[..., Ball]:
+    """A function whose last argument is cut along the negative numbers."""
+
+    def apply(*args: Any) -> Ball:
+        *balls, analytic = args
+        if isinstance(balls[-1], acb) and analytic and not balls[-1].real > 0:
+            return nan_like(balls[-1])
+        return function(*balls)
+
+    return apply
 
 
 def _inverse_function(name: str) -> Callable[[Ball, bool], Ball]:
@@ -328,8 +334,10 @@ def _extreme(name: str) -> Callable[..., Ball]:
 
 
 def bessel_i(order: Ball, u: Ball, analytic: bool = False) -> Ball:
-    """I_n(u); for integers I_{-n} = I_n."""
-    return u.bessel_i(abs(order) if isinstance(order, arb) and order.is_integer() else order)
+    """I_n(u); for integers I_{-n} = I_n, and there is no cut."""
+    if isinstance(order, arb) and order.is_integer():
+        return u.bessel_i(abs(order))
+    return _right(lambda n, at: at.bessel_i(n))(order, u, analytic)
 
 
 def _binomial(n: Ball, k: Ball, analytic: bool) -> Ball:
@@ -345,9 +353,10 @@ def _erf_gap(u: Ball, h: Ball) -> Ball:
 def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
     if isinstance(x, arb) and isinstance(y, arb):
         return arb.atan2(y, x)
+    if not y.real > 0:  # as in mechc.symbolic.functions
+        return nan_like(acb(y))
     atan, half = _inverse_function("atan"), arb.pi() / 2
-    steep = abs(x).mid() > abs(y).mid()
-    if not steep:
+    if not abs(x).mid() > abs(y).mid():
         return half - atan(x / y, analytic)
     return atan(y / x, analytic) + (0 if x.real.mid() > 0 else 2 * half)
 
@@ -355,15 +364,16 @@ def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
 _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` flag last
     **{name: _method(name) for name in (
         "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf", "erfc",
-        "gamma", "floor")},
-    "ceiling": _method("ceil"), "log": log_of, "loggamma": _lgamma, "log_erfc": log_erfc,
+        "gamma")},
+    "floor": _switch("floor", "real_floor"), "ceiling": _switch("ceil", "real_ceil"),
+    "log": log_of, "loggamma": _right(lambda u: u.lgamma()), "log_erfc": log_erfc,
     "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"), "atan2": _atan2,
     "Abs": _switch("__abs__", "real_abs"), "sign": _switch("sgn", "real_sgn"),
     "Heaviside": _heaviside, "Max": _extreme("max"), "Min": _extreme("min"),
     "clamped": lambda c, a, b, analytic: _extreme("max")(
         a, _extreme("min")(c, b, analytic), analytic),
     "besseli": bessel_i,
-    "besselk": lambda order, u, analytic: u.bessel_k(order),
+    "besselk": _right(lambda order, u: u.bessel_k(order)),
     "log_besselk": lambda n, z, analytic: log_of(z.bessel_k(n), analytic),
     "log_erf_gap": lambda u, h, analytic: log_of(_erf_gap(u, h), analytic),
     "zeta": lambda s, *rest: s.zeta(*rest[:-1]),

@@ -216,7 +216,9 @@ class PieceIntegral(Part):
         """A distance from a finite end, and a bound on the integral up to there."""
         # The bound is below `tiny` if the precision allows a distance that short.
         best, reason = None, "no bound"
-        sides = [(e, t) for e, t in ((a.real, self.piece.p), (b.real, self.piece.q)) if e != 0]
+        sides = [
+            (e.real, t) for e, t in ((a, self.piece.p), (b, self.piece.q)) if not e.real.is_zero()
+        ]
         width, end = self.hi - self.lo, self.piece.lo if side > 0 else self.piece.hi
         for k in range(4, max(ctx.prec - 16, 5), 4):
             reach = (width if width.is_finite() else arb(1)) * arb(2) ** -k

@@ -73,7 +73,7 @@ class LatticeSum(Part):
             NumericError: more integers matter.
         """
         ends = ends or (self.lo, self.hi)
-        lo, hi = (int(e.unique_fmpz()) if e.is_finite() else None for e in ends)
+        lo, hi = (expressions.integer(e) if e.is_finite() else None for e in ends)
         halves: list[tuple[int, int, int | None]] = [(1, 0, None), (-1, 1, None)]
         if lo is not None:
             halves = [(1, lo, hi)]
@@ -118,29 +118,30 @@ class LatticeSum(Part):
         return 1 / (1 - ratio)
 
     def _bessel_ratio(self, rows: list[Any], side: int, n: Any) -> Any:
-        """Bound on prod_i (I_{m+1-s_i}(c) / I_{m-s_i}(c))^{e_i} for all m >= n, sum e_i = 1."""
+        """Bound on prod_i (I_{m+1-s_i}(c) / I_{m-s_i}(c))^{e_i} for all m >= n."""
         found = []
         for exponent, law, i in rows:
             inner = law.exprs[i]
             if not isinstance(inner, log) or not isinstance(inner.args[0], besseli):
                 raise Unknown("a Bessel function beside others")
             order, argument = inner.args[0].args
-            order = (order if order.coeff(self.x) * side > 0 else -order).subs(self.x, 0)
-            shift = -expressions.constant(order, self.values)
+            outward = side * order.diff(self.x)
+            shift = expressions.constant(-outward * order.subs(self.x, 0), self.values)
+            if outward**2 != 1 or not shift.is_integer() or argument.has(self.x):
+                raise Unknown("a Bessel function of another order or argument")
             found.append((exponent, shift, expressions.constant(argument, self.values)))
-        (a, s, c), (b, t, _) = (*found, (arb(0), *found[0][1:]))[:2]
-        if a < 0:
-            (s, t), (a, b) = (t, s), (b, a)
+        first, second = (*found, (arb(0), *found[0][1:]))[:2]
+        (a, s, c), (b, t, d) = (second, first) if first[0] < 0 else (first, second)
         if not a >= 0 or not n - s > 0 or not n - t > 0:
             return None
         upper = (c / (2 * (n + 1 - s))) ** a
         if b >= 0:
-            return upper * (c / (2 * (n + 1 - t))) ** b
+            return upper * (d / (2 * (n + 1 - t))) ** b
         # the bound decreases in m from where (a + b) m >= a t + b s, with m + 1 for m
-        if not n + 1 >= a * t + b * s:
+        if not (a + b >= 0 and (a + b) * (n + 1) >= a * t + b * s):
             return None
         u = n + 1 - t
-        return upper * ((u + (c**2 + u**2).sqrt()) / c) ** (-b)
+        return upper * ((u + (d**2 + u**2).sqrt()) / d) ** (-b)
 
 
 def _power(a: Any, b: Any, logs: tuple[Any, Any]) -> Any:

@@ -121,7 +121,7 @@ class Oracle:
         """Log density at a ball, at the current precision; log mass on a finite set."""
         if self.measure is Measure.FINITE:
             column = 1 if law == "p" else 2
-            value = sum((row[column] for row in self.atom_masses() if row[0] == x), start=arb(0))
+            value = sum((row[column] for row in self.atoms if row[0] == x), start=arb(0))
             return arb.neg_inf() if value.is_zero() else value.log()
         value = self._density(law)(x, False)
         return arb.neg_inf() if value.is_zero() else value.log()
@@ -182,7 +182,10 @@ class Oracle:
     def atoms(self) -> tuple[tuple[Any, ...], ...]:
         """(x, mass under P, mass under Q) as declared, whatever the current precision."""
         with ctx.workprec(ATOM_BITS):
-            return self.atom_masses()
+            return tuple(
+                tuple(expressions.constant(e, self.values) for e in row)
+                for row in self.declaration.atoms
+            )
 
     # -- integrals ----------------------------------------------------------------------------
 
@@ -197,7 +200,7 @@ class Oracle:
 
     def _of_atoms(self, z: Any) -> Any:
         """The sum of p^(1+z) q^(-z) over the atoms."""
-        rows = [(p.log(), q.log()) for _, p, q in self.atom_masses() if p > 0 and q > 0]
+        rows = [(p.log(), q.log()) for _, p, q in self.atoms if p > 0 and q > 0]
         return sum((((1 + z) * p - z * q).exp() for p, q in rows), start=acb(0))
 
     def moment_bound(self, t: Any) -> Any:
@@ -211,7 +214,7 @@ class Oracle:
 
     def mass(self, law: str, lo: float = -math.inf, hi: float = math.inf) -> Any:
         """Ball around the mass of (lo, hi] under P (law "p") or Q."""
-        rows = [(p if law == "p" else q) for x, p, q in self.atom_masses() if x > lo and x <= hi]
+        rows = [(p if law == "p" else q) for x, p, q in self.atoms if x > lo and x <= hi]
         return sum(rows, start=self.part_mass(law, lo, hi))
 
     def part_mass(self, law: str, lo: float, hi: float) -> Any:
@@ -221,19 +224,9 @@ class Oracle:
     def infinite_mass(self, law: str = "p") -> Any:
         """Ball around P(q = 0) (law "p") or Q(p = 0)."""
         own, other = (1, 2) if law == "p" else (2, 1)
-        masses = [row[own] for row in self.atom_masses() if row[other].is_zero()]
+        masses = [row[own] for row in self.atoms if row[other].is_zero()]
         masses += [part.infinite_mass(law) for part in self.parts()]
         return sum(masses, start=arb(0))
-
-    def atom_masses(self) -> tuple[tuple[Any, ...], ...]:
-        """(x, mass under P, mass under Q), at the current precision."""
-        key = "atoms", ctx.prec
-        if key not in self._compiled:
-            self._compiled[key] = tuple(
-                tuple(expressions.constant(e, self.values) for e in row)
-                for row in self.declaration.atoms
-            )
-        return self._compiled[key]  # type: ignore[no-any-return]
 
     def losses(
         self, a: Any, b: Any, enough: Any, most: int = MAX_POINTS
@@ -252,7 +245,7 @@ class Oracle:
         Raises:
             NumericError: more integers matter.
         """
-        rows = [((p / q).log(), p) for _, p, q in self.atom_masses() if p > 0 and q > 0]
+        rows = [((p / q).log(), p) for _, p, q in self.atoms if p > 0 and q > 0]
         rest, densities = arb(0), []
         for number, part in enumerate(self.parts()):
             if isinstance(part, LatticeSum) and part.is_shared:

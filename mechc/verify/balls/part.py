@@ -64,13 +64,13 @@ class Part(ABC):
         Raises:
             Unknown: no rule applies, or none at this place.
         """
-        n, m = (len(law.exprs) if e != 0 else 1 for e, law in ((a, self.p), (b, self.q)))
+        n, m = (1 if e.is_zero() else len(law.exprs) for e, law in ((a, self.p), (b, self.q)))
         best, reason = None, "no bound"
         for terms in tail_terms(n, m, a, b):
             total = arb(0)
             try:
                 for factor, i, j in terms:
-                    rows = [row for row in ((a, self.p, i), (b, self.q, j)) if row[0] != 0]
+                    rows = [row for row in ((a, self.p, i), (b, self.q, j)) if not row[0].is_zero()]
                     height = sum((e * law.term(k, side * y) for e, law, k in rows), start=arb(0))
                     total += factor * height.exp() * self.beyond(rows, side, y)
             except Unknown as error:

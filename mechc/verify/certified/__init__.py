@@ -19,7 +19,14 @@ from flint import arb, ctx
 from mechc.accountants.bound import Bound, worse
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
-from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError, check_one_of
+from mechc.errors import (
+    DeclarationError,
+    InternalError,
+    MechcError,
+    NumericError,
+    UnsupportedError,
+    check_one_of,
+)
 from mechc.protocol import Measure, Run
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
@@ -167,6 +174,8 @@ class Certified:
             except (NumericError, UnsupportedError) as error:
                 refused.append(str(error).removeprefix("certified: "))
                 continue
+            if value is not None and not value.overlaps(here):
+                raise InternalError("certified: two routes contradict each other")
             value = here if value is None else value.intersection(here)
             detail = {**detail, **how}
             if value.rad() < WIDE * value.mid():
@@ -270,14 +279,12 @@ def _answering(composition: Run, direction: str, rtol: float) -> Certified | All
 
 def _bound(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
     """Delta, or its logarithm, rounded outward."""
-    number, least, most = (_log, -math.inf, 0.0) if log else (float, 0.0, 1.0)
-    low, middle, high = (number(v) for v in (ball.lower(), ball.mid(), ball.upper()))
+    least, most = (-math.inf, 0.0) if log else (0.0, 1.0)
+    ends = [ball.lower(), ball.mid(), ball.upper()]
+    if log:
+        ends = [v.log() if v > 0 else arb.neg_inf() for v in ends]
     low, high = (
-        min(max(math.nextafter(math.nextafter(v, away), away), least), most)
-        for v, away in ((low, -math.inf), (high, math.inf))
+        min(max(math.nextafter(float(v), away), least), most)
+        for v, away in ((ends[0].lower(), -math.inf), (ends[2].upper(), math.inf))
     )
-    return Bound(low, min(max(middle, low), high), high, "contour", STATUS, detail)
-
-
-def _log(value: Any) -> float:
-    return float(value.log().mid()) if value > 0 else -math.inf
+    return Bound(low, min(max(float(ends[1]), low), high), high, "contour", STATUS, detail)

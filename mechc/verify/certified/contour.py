@@ -60,7 +60,7 @@ class Law:
         """So many uses of a mechanism.
 
         Raises:
-            UnsupportedError: its output has an index beside.
+            UnsupportedError: its output has an index beside, or an atom a mass that may be zero.
         """
         declaration = event.mechanism.declaration
         if direction == "add":
@@ -68,7 +68,10 @@ class Law:
         if declaration.tag is not None:
             name = event.mechanism.name
             raise UnsupportedError(f"certified: {name} has an index in its output")
-        return cls(Oracle(declaration, event.theta), count)
+        oracle = Oracle(declaration, event.theta)
+        if any(not (m > 0 or m.is_zero()) for _, *masses in oracle.atoms for m in masses):
+            raise UnsupportedError(f"certified: an atom of {event} may have no mass")
+        return cls(oracle, count)
 
 
 def peak(t: Any) -> Any:
@@ -195,13 +198,13 @@ class Contour:
     def _left(self, c: Any, epsilon: Any, period: Any) -> Any:
         """The left images, their small remainder inside the ball."""
         rho, fall = (-period * c).exp(), (-period).exp()
-        most = self._finite("p") * rho / (1 - rho)
-        less = epsilon.exp() * self._finite("q") * rho * fall / (1 - rho * fall)
+        most = self._whole(0) * rho / (1 - rho)
+        less = epsilon.exp() * self._whole(-1) * rho * fall / (1 - rho * fall)
         return most - between(less.min(most))
 
-    def _finite(self, law: str) -> Any:
-        """M(0) (law "p") or M(-1) (law "q"): what is not at infinity."""
-        return self._product(lambda step: 1 - step.oracle.infinite_mass(law))
+    def _whole(self, z: int) -> Any:
+        """M(0) or M(-1), not by 1 - P(q = 0): weights that are doubles seldom add up to one."""
+        return self._product(lambda law: law.oracle.moment(acb(z)).real)
 
     def _right(self, c: Any, epsilon: Any, period: Any, s: Any) -> Any:
         """Bound on the right images."""

@@ -203,7 +203,8 @@ def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, b
         for _ in range(2 * OCTAVES):
             left, right = centre - reach, centre + reach
             curved = d2(arb(left).union(arb(right)), False)
-            if lo <= left and right <= hi and (curved > 0 or curved < 0):
+            # stretches have no part in common: what they cover is taken off the whole once
+            if cuts[-1] <= left and right <= hi and (curved > 0 or curved < 0):
                 cuts += [left, right]
                 break
             reach /= 1.5

@@ -42,18 +42,17 @@ def finite_part(laws: Sequence[Law], epsilon: Any, tilt: float, smallest: Any) -
             on no common lattice.
         NumericError: they lie on one, and sums have too many points.
     """
-    atoms, missing, counts = [], arb(0), [law.count for law in laws]
-    for law in laws:
-        try:
-            rows, rest, densities = law.oracle.losses(arb(1), arb(0), smallest, MAX_POINTS)
-        except NumericError as e:
-            raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
-        if densities:
-            raise UnsupportedError("certified: a density among the laws")
-        atoms.append(_merged(rows))
-        missing += law.count * rest.upper()
-    if not all(atoms):
+    counts = [law.count for law in laws]
+    try:
+        found = [law.oracle.losses(arb(1), arb(0), smallest, MAX_POINTS) for law in laws]
+    except NumericError as e:
+        raise UnsupportedError(f"{e}; atoms are listed up to {MAX_POINTS}") from e
+    if not all(rows or densities for rows, _, densities in found):
         return arb(0)  # P and Q share no outcome of some step
+    if any(densities for *_, densities in found):
+        raise UnsupportedError("certified: a density among the laws")
+    atoms = [_merged(rows) for rows, *_ in found]
+    missing = sum((n * rest.upper() for n, (_, rest, _) in zip(counts, found, strict=True)), arb(0))
     step = _common_step(atoms)
     if step is None:
         raise UnsupportedError("certified: atoms on no common lattice")

@@ -5,11 +5,11 @@ and r = exp(-aT),
 
     (exp(ac) / T) sum_n phi(a + inh) e^(inhc) / (a + inh)^2 = sum_(m >= 0) r^m E_Q[(c + mT - W)_+],
 
-of which m >= 1 lie between sum r^m (c + mT) and as much less r / (1 - r). Nodes beyond a frequency
-y come to at most exp(ac) |phi| / (pi y), with the largest |phi| there. Far out that follows from
-`decay`, in the middle from values at points and |phi'| <= E X, and near zero, with f = phi / phi(a)
-of one step, from 1 - |f(2u)|^2 <= 4 (1 - |f(u)|^2), as 1 - cos 2v <= 4 (1 - cos v). Doubles choose
-a, T and y alone.
+of which m >= 1 lie between sum r^m (c + mT) and as much less r E W / (1 - r). Nodes beyond a
+frequency y come to at most exp(ac) |phi| / (pi y), with the largest |phi| there. Far out that
+follows from `decay`, in the middle from values at points and |phi'| <= E X, and near zero, with
+f = phi / phi(a) of one step, from 1 - |f(2u)|^2 <= 4 (1 - |f(u)|^2), as
+1 - cos 2v <= 4 (1 - cos v). Doubles choose a, T and y alone.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ class Allocated:
                     f"certified: {step.mechanism.name} has no density, and E exp(-sX) does not "
                     "fade; ask without certified=True"
                 )
+            if not law.oracle.mass("q").contains(1):
+                raise UnsupportedError(
+                    f"certified: Q of {step} has not exactly mass one; ask without certified=True"
+                )
             self._steps.append(law)
             rough = step.loss("remove").covering(-1.0, 0.0)
             loss, log_weight = rough.nodes()
@@ -95,11 +99,16 @@ class Allocated:
             exact = arb(epsilon)
             c = (-exact if adding else exact).exp()
             put, nodes, cut = self._put(c, arb(a), arb(period), last, wanted, top)
-            value = exact.exp() * put if adding else 1 - c + put
+            value = exact.exp() * put if adding else self._whole() - c + put
             low = value.lower().max((1 - exact.exp()).lower()).max(arb(0))
             detail = {"contour": a, "period": period, "nodes": nodes, "cut-off": float(cut)}
             ball = low.union(value.upper().min(arb(1)))
             return ball, {"route": "put", **detail, "direction": self.direction}
+
+    def _whole(self) -> Any:
+        """E W and what is at infinity: nearly one, for weights that are doubles add up to that."""
+        masses = (law.count * law.oracle.mass("p") for law in self._steps)
+        return sum(masses, start=arb(0)) / self.t
 
     def _log_phi(self, s: Any) -> Any:
         """Log phi in floating point."""
@@ -143,7 +152,7 @@ class Allocated:
         total = (terms[0].real + 2 * sum((z.real for z in terms[1:]), start=arb(0))) / period
         r = (-a * period).exp()
         images = c * r / (1 - r) + period * r / (1 - r) ** 2
-        less = (r / (1 - r)).upper()
+        less = (self._whole() * r / (1 - r)).upper()
         value = front * total - images + arb(0, cut.upper()) + arb(less / 2, less / 2)
         return value, count + 1, cut.upper()
 
@@ -178,10 +187,10 @@ class Fading:
         self._step = self._from / POINTS
         found = moments(oracle, integrand, self._step, POINTS, self.whole, arb(1e-9))
         # |phi'| is at most E X, and a point is half a step away
-        largest = self._far(self._from)
+        largest, turn = self._far(self._from), self._step / 2 * oracle.mass("p")
         self._largest: list[Any] = [largest]
         for value in reversed(found):
-            largest = largest.max((abs(value) + self._step / 2).upper())
+            largest = largest.max((abs(value) + turn).upper())
             self._largest.append(largest)
         self._largest.reverse()
 

@@ -98,7 +98,7 @@ class Ratios(Powers):
 
     def most(self, oracle: Oracle) -> Any:
         """Bound on the whole weight."""
-        masses = [self.at(p, q) for _, p, q in oracle.atom_masses()]
+        masses = [self.at(p, q) for _, p, q in oracle.atoms]
         for part in oracle.parts():
             flat = part.plateau is not None or not part.is_shared
             masses.append(self.constant(part) if flat else (part.moment(acb(self.c)).real, None))

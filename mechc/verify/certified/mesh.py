@@ -46,7 +46,7 @@ MOST_LAWS = 16  # distinct steps
 MAX_POINTS = 20_000  # atoms of one law that matter, on either side of zero
 NEGLIGIBLE = 1e-14  # share of the tilted mass that is left out
 PRECISE = 1e-11  # relative error of masses asked for
-CERTAIN = 24  # bits to which the width of a panel is known
+CERTAIN = 38  # bits to which the width of a panel is known
 MESH_MOVED = 1e-13  # by which meshes above and below are moved, so that atoms on them stay on them
 MOST_OF_LAW = 2**21  # points of one law on the mesh
 TOP = 0.55  # steps from the last point to the largest loss, so that what is around it lies above
@@ -287,15 +287,19 @@ class _Placed:
     ) -> None:
         self.blocks, self.step, self.offset, h = blocks, step, arb(offset), arb(step)
         self.fall = float(1 - (-h).exp()) * (1.0 - 4.0 * U)  # 1 - e^-h, not too large
-        self.error = max(b.error for b in blocks)
+        self.error, unsure = max(b.error for b in blocks), 0.0
         self.frames: list[tuple[int, Floats]] = []
         for b in blocks:
             first = math.floor((float(np.min(b.low)) - offset) / step) - 2
             last = math.ceil((float(np.max(b.high)) - offset) / step) + 2
             points = [self.offset + n * h for n in range(first, last + 1)]
-            rows = [(s, (s + b.scale_q - b.scale_p).exp(), (b.scale_p - scale + c * s).exp())
-                    for s in points]  # fmt: skip
+            logs = [(s + b.scale_q - b.scale_p, b.scale_p - scale + c * s) for s in points]
+            unsure = max(unsure, *(float(v.rad()) for row in logs for v in row))
+            rows = [[s, *(v.exp() for v in row)] for s, row in zip(points, logs, strict=True)]
             self.frames.append((first, np.array([list(map(float, row)) for row in rows]).T))
+        if not unsure < PRECISE:
+            raise NumericError("masses are not known to enough digits")
+        self.error += 1.001 * unsure  # what is lost where balls become doubles
         self.first = min(first for first, _ in self.frames)
         self.size = max(first + frame.shape[1] for first, frame in self.frames) - self.first
 

@@ -41,7 +41,7 @@ def moments(
     Raises:
         NumericError: too many panels.
     """
-    rows = [row for _, p, q in oracle.atom_masses() if (row := integrand.at(p, q)) is not None]
+    rows = [row for _, p, q in oracle.atoms if (row := integrand.at(p, q)) is not None]
     error, top = arb(0), (last * h).upper()
     for part in oracle.parts():
         if part.plateau is not None or not part.is_shared:
