@@ -10,6 +10,7 @@ comparisons, loops, and calls of `math`, of a few functions of numpy and of one 
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import math
 import re
@@ -96,6 +97,7 @@ BUILTINS = frozenset({"range", "max", "min", "float", "int", "complex", "abs"})
 NUMPY = frozenset({"array", "concatenate", "empty", "float64", "int64", "unique"})
 FIELDS = frozenset({"real", "imag", "size", "shape", "view"})
 MATH = frozenset(name for name in vars(math) if not name.startswith("_"))
+CODING = re.compile(r"[ \t\f]*#.*?coding[:=]")  # what Python looks for in the first two lines
 TYPES = re.compile(r"(?:void|boolean|(?:float|int|complex)\d+|[\[\]():, 1])+")  # numba evaluates it
 ANNOTATIONS = frozenset({"float", "int", "complex"})
 ALLOWED = (
@@ -113,6 +115,8 @@ def refusal(text: str) -> str | None:
         tree, lines = ast.parse(text), text.split("\n")
         if "\r" in text:
             raise ValueError("a carriage return, where lines are counted in two ways")
+        if any(CODING.match(line) for line in lines[:2]):
+            raise ValueError("it may be read in another encoding")
         functions = _functions(tree)
         for place, node in enumerate(tree.body):
             decorators = getattr(node, "decorator_list", None)
@@ -148,7 +152,7 @@ def _functions(tree: ast.Module) -> frozenset[str]:
     made = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     known = [node.name for node in made]
     compiled = frozenset(node.name for node in made if _is_compiled(node))
-    taken = BUILTINS | {"math", "np", "numba", "sys", "Compiled", "compiled", "self_check"}
+    taken = {*dir(builtins), "math", "np", "numba", "sys", "Compiled", "compiled", "self_check"}
     if len(set(known)) < len(known) or compiled & taken:
         raise ValueError("two functions have one name")
     return compiled

@@ -68,8 +68,8 @@ def recheck(
     from mechc.verify.recheck.comparison import compared
     from mechc.verify.recheck.declaration import Pair
 
-    text = Path(kernel_path).read_text("utf-8")
     try:
+        text = Path(kernel_path).read_text("utf-8")
         content = json.loads(Path(certificate).read_text("utf-8"))
         kernel, pair = Kernel(text), Pair(content["canonical"])
         problems = _digests(text, content, declaration) + _identity(kernel, pair, content)
@@ -77,7 +77,7 @@ def recheck(
         return problems or compared(kernel, pair, content)
     except (
         LookupError, TypeError, AttributeError, ValueError, SyntaxError, ArithmeticError,
-        RecursionError, MemoryError,
+        RecursionError, MemoryError, OSError,
     ) as error:  # fmt: skip
         return [f"not a certificate of a kernel: {type(error).__name__}: {error}"]
 
@@ -170,6 +170,7 @@ def main(arguments: list[str]) -> int:
             "usage: python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json [DECLARATION]\n"
         )
         return 2
-    problems = recheck(*arguments)
+    found = recheck(*arguments)
+    problems = ["".join(c if c.isprintable() else "?" for c in problem) for problem in found]
     sys.stdout.write("\n".join(problems) + "\n" if problems else "re-verified\n")
     return 1 if problems else 0

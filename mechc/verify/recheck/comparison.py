@@ -24,7 +24,7 @@ INTEGRAL = 1e-10  # relative error of what mpmath integrates here
 ROUNDING = 2.0**-50  # four roundings
 FLAT = 1e-33  # of the room for a loss: to 50 digits it does not move
 NOTHING = 1e-40  # of two logs with 50 digits whose difference is zero
-MOST_LOST = 2.0**30  # roundings in the mass of an atom at the first vector
+MOST_LOST = 2.0**30  # roundings in the mass of an atom at a typical vector
 SAMPLES = 160  # places besides
 NEXT = (0.02, 1e-4)  # to the ends of a strip, relative to them
 LARGEST = 1.7976931348623157e308  # double
@@ -251,6 +251,8 @@ class Comparison:
         if len(lost) != len(rows) or (lost < 0.0).any():
             yield f"atom_errors do not speak of these atoms, at {vector.theta}"
             return
+        if vector.typical and np.max(lost, initial=0.0) > MOST_LOST:
+            yield f"masses of atoms lose all digits, it says, at {vector.theta}"
         stated = [(*row, *loss) for row, loss in zip(rows, lost, strict=True)]
         stated = [row for row in stated if max(row[1:3]) > -math.inf]
         points = sorted((x, p, q) for x, p, q in vector.at.points if p > 0 or q > 0)
@@ -318,6 +320,8 @@ class Comparison:
         """P(q = 0) is the mass of atoms and branches on which Q has none."""
         stated = float(self.kernel("log_infinite_mass", vector.theta))
         if math.isnan(stated):
+            if vector.typical and self.kernel.offers("infinite_mass"):
+                yield f"the mass at infinite loss is refused, at {vector.theta}"
             return
         total = float(mpmath.fsum(p for _, p, q in vector.at.points if q == 0))
         total += sum(self._mass("p", vector, *row[:2]) for row in vector.rows if row[2] == 2)
@@ -342,8 +346,6 @@ class Comparison:
     def whole(self, vector: Vector) -> Iterator[str]:
         """Masses of both laws, by the declaration and by the branches; symmetry."""
         at = vector.at
-        if np.max(self.kernel("atom_errors", vector.theta), initial=0.0) > MOST_LOST:
-            yield f"masses of atoms lose all digits, it says, at {vector.theta}"
         for column, law in enumerate("pq", start=1):
             atoms = float(mpmath.fsum(row[column] for row in at.points))
             density = at.pair.measure != "finite"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import math
 import re
@@ -74,9 +75,10 @@ _NODES = tuple(
         "cmpop expr_context arguments arg",
     )
 )
+CODING = re.compile(r"[ \t\f]*#.*?coding[:=]")  # what Python looks for in the first two lines
 _NP = {name: getattr(np, name) for name in words("array concatenate empty float64 int64 unique")}
 _FIELDS = {"real", "imag", "size", "shape", "view", *_NP, *vars(_MATH)}
-_BUILTINS = {"math", "np", "max", "min", "range", "abs", "float", "int", "complex"}
+_TAKEN = {"math", "np", "numba", "sys", *dir(builtins)}
 OF_THETA = (
     "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
 )  # fmt: skip
@@ -137,6 +139,8 @@ class Kernel:
             ValueError: it holds something else.
         """
         tree = ast.parse(text)
+        if any(CODING.match(line) for line in text.split("\n", 2)[:2]):
+            raise ValueError("Python may read it in another encoding")
         self.about, self.digest = ast.get_docstring(tree, clean=False) or "", _digest(text)
         self._named: dict[str, Any] = {}
         self.functions: dict[str, ast.FunctionDef] = {}
@@ -146,10 +150,12 @@ class Kernel:
         for node in tree.body[bool(self.about) :]:
             if _is_constant(node):
                 self._named[ast.unparse(node.targets[0])] = literal(node.value)
-            elif (name := getattr(node, "name", "")) in (*FRAME, *OF_LAW):
+            elif (name := getattr(node, "name", "")) in (*FRAME[:2], *OF_LAW):
+                if name in frame:
+                    raise ValueError(f"{name} is defined twice")
                 frame[name] = sha256(ast.unparse(node))[:12]
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
-                if node.name in self.functions or node.name in _BUILTINS:
+                if node.name in self.functions or node.name in _TAKEN:
                     raise ValueError(f"{node.name} is defined twice")
                 self.functions[node.name] = _plain(node)
                 types = "".join(map(ast.unparse, node.decorator_list))
@@ -294,6 +300,10 @@ def _plain(node: ast.FunctionDef) -> ast.FunctionDef:
     assert isinstance(made, ast.FunctionDef)
     documented = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
     made.args.args, made.body = [ast.arg(a.arg) for a in node.args.args], node.body[documented:]
+    a, notes = node.args, [*(a.annotation for a in node.args.args), node.returns]
+    fixed = a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults
+    if fixed or {ast.unparse(n) for n in notes if n} - {"float", "int", "complex"}:
+        raise ValueError(f"{node.name} has other arguments than any function of a kernel")
     for part in ast.walk(made):
         fine = part is made or isinstance(part, _NODES)
         if isinstance(part, ast.Attribute):
