@@ -179,8 +179,16 @@ def derived(origin: Origin, transforms: Transforms, what: str, make: Callable[[]
 
 
 def source(kernel: Kernel) -> str:
-    """Return the text of a loaded kernel module."""
-    return Path(str(getattr(kernel, "__file__", ""))).read_text(encoding="utf-8")
+    """Return the text of a kernel module as it was loaded.
+
+    Raises:
+        CacheError: another than mechc loaded it, from a file that cannot be read.
+    """
+    try:
+        text = getattr(kernel, "__text__", "")
+        return str(text) or Path(getattr(kernel, "__file__", "")).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise CacheError(f"the text of {kernel.NAME} cannot be read: {error}") from error
 
 
 def write_atomically(path: Path, text: str) -> Path:

@@ -8,9 +8,10 @@
 Invariants. A file appears complete or not at all (temporary name, then `os.replace`), and its name
 holds the digest of its text, so that any number of processes may write at once and the last one
 changes nothing. A file whose seal is broken or whose digest is not that of its name (edited,
-truncated) is never loaded: `lookup` answers None and the caller compiles again; machine code whose
-seal is broken is removed and made again. What is loaded is the text that was read and found to hold
-only the statements of a kernel (`statements`), never bytecode. Nothing here imports SymPy.
+truncated), or that another user owns or can write to, is never loaded: `lookup` answers None and
+the caller compiles again; machine code whose seal is broken is removed and made again. What is
+loaded is the text that was read and found to hold only the statements of a kernel (`statements`),
+never bytecode. Nothing here imports SymPy.
 
 The directory is `MECHC_CACHE` if set, else the user's cache directory; it is made for its owner
 alone. One that belongs to somebody else, or that others can write to, is not used: who writes there
@@ -95,8 +96,8 @@ def digests(path: Path, function: str = "") -> dict[str, str]:
 
 def _sealed_digests(path: Path) -> dict[str, str]:
     """Digests as they were sealed."""
-    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
-        lines = seal_of(path).read_text("utf-8").splitlines()
+    with contextlib.suppress(OSError, ValueError):
+        lines = _own(seal_of(path)).splitlines()
         return dict(line.split(" ") for line in lines if line.count(" ") == 1)
     return {}
 
@@ -176,12 +177,12 @@ def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
 def lookup(key: str) -> Kernel | None:
     """The kernel that was stored for a request, or None if there is none that is intact."""
     for home in _homes():
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, ValueError):  # what does not load is made again too
             name = _under_key(home / "requests" / key)
             path = home / "kernels" / name
             if not re.fullmatch(r"[\w.-]+\.py", name):
                 continue
-            text = path.read_text(encoding="utf-8")
+            text = _own(path)
             if sealed(text) and path.stem.endswith(f"-{_digest(text)[:16]}"):
                 return _load(path, text)
     return None
@@ -222,7 +223,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
 def recall(key: str) -> Any:
     """What was kept under a key, or None if there is nothing that is intact."""
     for home in _homes():
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, ValueError):
             if found := _under_key(home / "derived" / key):
                 return json.loads(found)
     return None
@@ -239,9 +240,21 @@ def _write_key(path: Path, text: str) -> None:
     _write(path, seal(f"{path.name} {text}\n"))
 
 
+def _own(path: Path) -> str:
+    """The text of a file that is ours, and that nobody else can write.
+
+    Raises:
+        OSError: it is not, or it cannot be read.
+    """
+    with path.open(encoding="utf-8") as stream:
+        if reason := _shared(os.fstat(stream.fileno())):
+            raise PermissionError(f"{path} {reason}")
+        return stream.read()
+
+
 def _under_key(path: Path) -> str:
     """What was written so, "" where it is not intact, or was written under another key."""
-    text = path.read_text(encoding="utf-8")
+    text = _own(path)
     key, _, found = text.rpartition(MARK)[0].partition(" ")
     return found.strip() if sealed(text) and key == path.name else ""
 
@@ -299,8 +312,8 @@ def _written(home: Path, name: str, source: str) -> Path:
     label = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:80] or "kernel"
     path = home / "kernels" / f"{label}-{_digest(source)[:16]}.py"
     try:
-        present = path.read_text(encoding="utf-8") == source
-    except (OSError, UnicodeDecodeError):
+        present = _own(path) == source
+    except (OSError, ValueError):
         present = False
     if not present:
         _write(path, source)
@@ -356,14 +369,14 @@ def _write(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):  # of writers that were killed, long ago
             if left.stat().st_mtime < time.time() - ABANDONED:
                 left.unlink()
-    write_whole(path, text)
+    write_whole(path, text, 0o600)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it appears complete or not at all, with usual permissions."""
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file so that it appears complete or not at all."""
     temporary = path.with_name(f".writing-{secrets.token_hex(4)}")
     try:
-        with open(temporary, "x", encoding="utf-8") as stream:
+        with open(temporary, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as stream:
             stream.write(text)
         os.replace(temporary, path)
     except BaseException:
@@ -386,7 +399,7 @@ def _load(path: Path, text: str) -> Kernel:
         with contextlib.suppress(OSError):  # made here, for numba would make it as the umask says
             seal_of(path).parent.mkdir(0o700, exist_ok=True)
         module = KernelModule(name)
-        module.__file__ = str(path)
+        module.__file__, module.__text__ = str(path), text  # type: ignore[attr-defined]
         sys.modules[name] = module
         try:
             exec(compile(text, str(path), "exec"), vars(module))
@@ -471,17 +484,22 @@ def _configured() -> Path:
 
 def _untrusted(home: Path) -> str | None:
     """Why what lies in a directory may be somebody else's, or None."""
-    if not hasattr(os, "geteuid"):
-        return None
     machine = home / "kernels" / "__pycache__"
     for folder in (home, *(home / part for part in PARTS), machine):
         with contextlib.suppress(OSError):
-            found = folder.stat()
-            if found.st_uid != os.geteuid():
-                return f"belongs to somebody else ({folder}, user {found.st_uid})"
-            if stat.S_ISDIR(found.st_mode) and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                return f"can be written by others ({folder}; chmod go-w if nobody else has)"
+            if reason := _shared(folder.stat()):
+                return f"{reason} ({folder})"
     return None
+
+
+def _shared(found: os.stat_result) -> str | None:
+    """Why a file or folder may hold what somebody else wrote, or None."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_uid != os.geteuid():
+        return f"belongs to somebody else, user {found.st_uid}"
+    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return "can be written by others (chmod go-w if nobody else has)" if writable else None
 
 
 def _fall_back(reason: str) -> None:

@@ -235,6 +235,49 @@ def test_a_cache_of_somebody_else_is_not_used(home):
         assert cache.lookup(KEY) is None
 
 
+@pytest.mark.parametrize("part", ["kernels/*.py", "requests/*"])
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_can_write_to_is_made_again(part, mode, home):
+    cache.store(KEY, "small", small())
+    (path,) = home.glob(part)
+    path.chmod(mode)
+    assert cache.lookup(KEY) is None
+    assert loss(cache.store(KEY, "small", small())) == 7.0
+    assert path.stat().st_mode & 0o777 == 0o600 and cache.lookup(KEY) is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives away")
+@pytest.mark.parametrize("part", ["kernels/*.py", "requests/*", "derived/*"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_of_somebody_else_is_not_read(part, linked, home, tmp_path):
+    cache.store(KEY, "small", small())
+    cache.keep(KEY, [1])
+    (path,) = home.glob(part)
+    if linked:
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    os.chown(path, 65534, 65534)
+    assert (cache.lookup(KEY) is None) != (cache.recall(KEY) is None)
+
+
+@pytest.mark.parametrize("content", ["", "{", "7", "[1]", '{"code": 1, "certificate": "{}"}'])
+def test_nonsense_that_is_kept_is_no_certificate(content, home):
+    """With the key and the seal that belong there."""
+    pytest.importorskip("flint")
+    mechanism = mechc.load("randomized_response")
+    mechanism.verify()
+    (path,) = (p for p in (home / "derived").iterdir() if "certificate" in p.read_text())
+    path.write_text(seal(f"{path.name} {content}\n"))
+    again = mechanism.verify()
+    assert again.ok and not again.kept
+
+
+def test_a_text_outlives_its_file(home):
+    kernel = cache.store(KEY, "small", small())
+    cache.clear()
+    assert build.source(kernel) == small()
+
+
 def test_one_cache_by_any_spelling(home, tmp_path, monkeypatch):
     kernel = cache.store(KEY, "small", small())
     (tmp_path / "link").symlink_to(home)
