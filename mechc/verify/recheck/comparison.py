@@ -96,6 +96,8 @@ def _references(kernel: Kernel, pair: Pair) -> Iterator[str]:
         for x, *stated, _, back in rows:
             for name, found in zip(VALUES, stated, strict=True):
                 if found is None:
+                    if mpmath.isfinite(at.value(name, x)):
+                        yield f"there is no reference value of {name} at {x}, {theta}"
                     continue
                 if abs(at.value(name, x) - found) > ROUNDING * abs(found) + NOTHING:
                     yield f"the reference value {found} of {name} is another, at {x}, {theta}"
