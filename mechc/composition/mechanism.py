@@ -384,8 +384,9 @@ class Mechanism(inputs.SetOnce):
                 f"{self.name}: {unnamed[0]!r} has no name (expected keywords: {known})"
             )
         lists, values = inputs.without_lists(self.name, values)
-        if lists and lists != self._length:
-            return self._of_length(lists)(**values)
+        if lists and OfLength(lists) not in self.transforms:
+            others = tuple(t for t in self.transforms if not isinstance(t, OfLength))
+            return Mechanism(self.origin, (OfLength(lists), *others), self.bound)(**values)
         self.check({**self.bound, **values})
         free = Sample().added(self.transforms)
         if self.rates and any(p.name == free for p in self.parameters):
@@ -420,16 +421,6 @@ class Mechanism(inputs.SetOnce):
                 raise DeclarationError(f"{self.name}: {name} is not open (open: {listed})")
         given = {name: inputs.check(self.name, named[name], v) for name, v in values.items()}
         return Mechanism(self.origin, self.transforms, {**self.bound, **given})
-
-    @property
-    def _length(self) -> int | None:
-        """Length of the lists this mechanism is compiled for, if that was asked for."""
-        lengths = [t.length for t in self.transforms if isinstance(t, OfLength)]
-        return lengths[0] if lengths else None
-
-    def _of_length(self, length: int) -> Mechanism:
-        others = tuple(t for t in self.transforms if not isinstance(t, OfLength))
-        return Mechanism(self.origin, (OfLength(length), *others), self.bound)
 
     def transformed(self, step: Transform, added: float | None = None, **bound: float) -> Mechanism:
         """Return this mechanism after one more transformation."""

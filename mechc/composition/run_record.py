@@ -94,7 +94,7 @@ def _require_relation(path: Path, content: bytes, relation: str) -> None:
     """Refuse a relation that cannot stand beside that of a line of a run file."""
     for other in {*Adjacency} - {Adjacency.ANY, relation} if relation != Adjacency.ANY else ():
         word = json.dumps(other.value).encode()
-        if any(word in line and _relation_of(line) == other for line in content.splitlines()):
+        if any(word in x and _record(x).get("adjacency") == other for x in content.splitlines()):
             raise DeclarationError(
                 f"{path} holds steps for {other.words} neighbours, these are for "
                 f"{Adjacency(relation).words} neighbours (expected one relation)"
@@ -108,11 +108,6 @@ def _record(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
-
-
-def _relation_of(line: bytes) -> str:
-    """The neighbouring relation of a line, "" where it is none of ours."""
-    return str(_record(line).get("adjacency", ""))
 
 
 def _mended(path: Path, descriptor: int) -> bytes:

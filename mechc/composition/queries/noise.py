@@ -321,17 +321,13 @@ class Noise:
                 q = self.density(x)
                 return np.where(q > 0.0, f(x, q), 0.0)
 
-            marks = np.array([x for x in self._marks if lo < x < hi])
+            bends = sorted({self._top, *self._ends})  # where it may bend or break
+            marks = np.array([x for x in bends if lo < x < hi])
             if self.lattice:
                 return sum_over(g, lo, hi, marks), 0.0
             u = self.extent  # a power of two: what looks for mass at all scales starts at one
             value, doubt = integral_and_doubt(lambda x: g(u * x), lo / u, hi / u, marks / u)
             return u * value, u * doubt
-
-    @cached_property
-    def _marks(self) -> list[float]:
-        """Where the density may bend or break, ends of branches, and its top."""
-        return sorted({self._top, *self._ends})
 
     @cached_property
     def _ends(self) -> list[float]:
