@@ -100,6 +100,7 @@ ALIKE = 0.25  # the same where that was a mesh
 MORE = 100  # steps that may be gone through one by one where the contour's answer is too wide
 ROUGH = 1e-3  # width in log delta beyond which a lattice sum is not what it can be
 GRID_BYTES = 2**29  # for a grid that nobody has asked for: some ten seconds of work
+KINDS, WORTH = 24, 1e-2  # kinds of steps with atoms, and width from which a mesh may be narrower
 BARE = -30.0  # log delta below which only rounding is left
 
 
@@ -136,13 +137,18 @@ class Facts(NamedTuple):
     @property
     def several(self) -> bool:
         """More than that, but so few that going through them one by one may be narrower."""
-        one_by_one = 1 < self.total <= MORE and not (self.tables or self.many or self.listed)
-        return one_by_one and not self.few
+        alike = self.distinct <= (STEPS if self.plain else DISTINCT)
+        return 1 < self.total <= MORE and alike and not (self.tables or self.listed or self.few)
 
     @property
     def light(self) -> bool:
         """One loss, without atoms."""
         return self.plain and self.distinct == 1
+
+    @property
+    def mixed(self) -> bool:
+        """Of so many kinds, with atoms beside densities, that no mesh has all atoms on it."""
+        return self.distinct > KINDS and not (self.plain or self.atomic)
 
     @property
     def smooth(self) -> bool:
@@ -270,7 +276,7 @@ class Auto(registry.Accountant):
         asked = self._queue[:1]
         if self._facts.many:  # where large losses are rare this is close
             near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
-        elif self._facts.atomic and not self._facts.listed:
+        elif self._facts.atomic and not (self._facts.listed or self._facts.tables):
             asked = self._queue
         for strategy in list(asked):
             try:
@@ -306,7 +312,7 @@ class Auto(registry.Accountant):
             narrow, two_sided = width <= rtol, math.isfinite(width)
             if strategy.reason == WIDE and strategy.share > SHARE_OF_FEW and narrow:
                 break  # only the recursion might have been narrower still, and soon
-            if name in tried:
+            if name in tried or (name == "pld" and self._facts.mixed and width <= WORTH):
                 continue
             try:
                 part = 1.0 if strategy is order[-1] else strategy.share

@@ -30,7 +30,7 @@ from mechc.accountants.contours.columns import SEVERAL, Columns, targets
 from mechc.accountants.contours.decay import truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
-from mechc.accountants.registry import ALIKE, Accountant
+from mechc.accountants.registry import ALIKE, KEPT, Accountant
 from mechc.accountants.sparse import STEPS, Jumps, by_largest_losses
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, with_infinite
@@ -46,13 +46,14 @@ LASTING = 1e-6  # times the first term of its sum that atoms alone keep beyond t
 SHARE = 1e-13  # images and truncation may cost this share of delta
 PLENTY = 1e-6  # share of rtol below which no further node is worth its cost
 BEFORE, JUMPS = 0.99, 1e3  # share of a saddle point, and factor by which curvature grows from there
-KEPT = 1e-3  # share of rtol that an answer from an earlier contour may be wide
+AGAIN = 1e-3  # share of rtol that an answer from an earlier contour may be wide
 ELSEWHERE = 1e-2  # the same for brackets made for another epsilon, or beside a contour
 EASY = 20_000_000  # node evaluations after which rtol decides how much truncation is acceptable
 WORK = 100_000_000  # node evaluations per answer before a wide bound is returned instead
 BLURRED = 300_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
+CLOSE_EPSILONS = 1e-3  # relative distance of epsilons at which it does so however wide
 FIRST = 64  # nodes to begin with
 BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
 BEYOND_SEVERAL = 2.0  # ... and for so many distinct steps, which are dear to resolve again
@@ -74,7 +75,7 @@ class Side(Columns):
     """The finite part H of one direction for epsilon >= 0, with everything that can be re-used.
 
     Attributes:
-        contours: the last ones that have answered, and how wide their first answers were.
+        contours: the last ones that have answered, with their first epsilons and answers.
     """
 
     def __init__(self, steps: tuple[Step, ...], payoff: Smooth | Lattice, rtol: float) -> None:
@@ -83,7 +84,7 @@ class Side(Columns):
         self._coarse = steps
         self._payoff = payoff
         self._rtol = rtol
-        self.contours: list[tuple[Contour | Blurred | Jumps, float]] = []
+        self.contours: list[tuple[Contour | Blurred | Jumps, float, Answer]] = []
         self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
         self.log_q = sum(s.count * s.loss.log_covered for s in steps)
 
@@ -123,12 +124,15 @@ class Side(Columns):
         self, epsilon: float, whole: Callable[[Answer], Logs] | None
     ) -> tuple[Contour | Blurred | Jumps, Answer] | None:
         """A contour that has answered before and answers here as well, with its answer."""
-        for known, width in self.contours:
+        for known, at, first in self.contours:
+            if at == epsilon:
+                return known, first
             again = known.answer(epsilon)
             if again is None:
                 continue
-            share = KEPT if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
-            enough = max(REUSED, share * self._rtol, min(ALIKE * width, self._rtol))
+            share = AGAIN if type(known) is Contour else ELSEWHERE if type(known) is Jumps else 1.0
+            most = math.inf if abs(epsilon - at) <= CLOSE_EPSILONS * at else self._rtol
+            enough = max(REUSED, share * self._rtol, min(ALIKE * first.width, most))
             kept = again if whole is None else Answer(*whole(again), {})
             if kept.width <= enough:
                 return known, again
@@ -155,20 +159,20 @@ class Side(Columns):
                 if contour is not None and rare.width > ELSEWHERE * self._rtol:
                     answer = self.run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
-                    return self._kept(jumps, rare)
+                    return self._kept(jumps, epsilon, rare)
         contour = contour or self.laid(where, one_scale)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         if not answer.width < LOOSE:
             upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
             answer = replace(answer, upper=upper, estimate=min(answer.estimate, upper))
-        return self._kept(contour.blurred or contour, answer)
+        return self._kept(contour.blurred or contour, epsilon, answer)
 
     def _kept(
-        self, contour: Contour | Blurred | Jumps, answer: Answer
+        self, contour: Contour | Blurred | Jumps, epsilon: float, answer: Answer
     ) -> tuple[Contour | Blurred | Jumps, Answer]:
         """Remember a contour that has answered."""
-        self.contours = [(contour, answer.width), *self.contours[:3]]
+        self.contours = [(contour, epsilon, answer), *self.contours[: KEPT - 1]]
         return contour, answer
 
     def choose(self, epsilon: float) -> Placement:

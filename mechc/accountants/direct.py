@@ -166,7 +166,7 @@ class DirectAccountant(Accountant):
         """Lower, estimate, upper from the finite part, its error, and the mass at infinity."""
         # `rounded` is the log of what losses may contribute that look as if they were below
         # epsilon.
-        sides = value - error, value, log_add(value + error, rounded)
+        sides = _logs(value, error)[0], value, log_add(value + error, rounded)
         return with_infinite(self._log_infinite, sides)
 
 

@@ -91,7 +91,7 @@ class PldAccountant(Accountant):
             raise DeclarationError(
                 f"pld: rtol={rtol!r}, max_bytes={max_bytes!r}: expected positive numbers"
             )
-        if grid is not None and (grid < 2 or grid & (grid - 1)):
+        if grid is not None and not (isinstance(grid, int) and grid > 1 and grid.bit_count() == 1):
             raise DeclarationError(f"pld: grid={grid!r}: expected a power of two")
         check_memory(f"pld: grid={grid}", grid or 0, max_bytes)
         self._rtol, self._max_bytes, self._grid = rtol, max_bytes, grid
@@ -567,11 +567,14 @@ def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, flo
         most = log_add(most, min(mass, log_add(known, remainder)) - m * c * period)
         if m * c * period > 60.0:
             break
-    rest = mass - (m + 1) * c * period - log1mexp(-c * period)
-    most = log_add(most, rest)
+    beyond = mass - log1mexp(-c * period)  # all of them at most, but for their tilt
+    most = log_add(most, beyond - (m + 1) * c * period)
+    # masses are off by a share of themselves, whatever their difference has left of them
+    off = beyond - c * period + log_of(4.0 * total.relative)
+    least, most = log_subtract(least, off), log_add(most, off)
     decay = -(s - c) * period
     right = log_mgf[s] - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
-    return least, most, right
+    return least, most, right + 4.0 * total.relative
 
 
 def _finite(total: TiltedSum, window: Window, epsilon: float, sign: float) -> tuple[float, float]:
@@ -580,6 +583,5 @@ def _finite(total: TiltedSum, window: Window, epsilon: float, sign: float) -> tu
     least, most, right = images(total, window, at)
     factor, value, error = total.payoff(at)
     bound = log_of(value + sign * error) + factor + sign * total.relative
-    known = least if sign > 0.0 else log_add(most, right)
-    safe = log_subtract(bound, known - sign * 2.0 * total.relative)
+    safe = log_subtract(bound, least if sign > 0.0 else log_add(most, right))
     return safe, log_subtract(log_of(value) + factor, least)

@@ -11,7 +11,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -87,118 +86,47 @@ class Method:
 
     def accountant(self) -> Accounts:
         """Import and return the class."""
-        return _imported(self.place)
-
-
-@cache
-def _imported(place: str) -> Accounts:
-    """The class at a place of this folder."""
-    found: Accounts = resolve_name(f"mechc.accountants.{place}")
-    return found
+        found: Accounts = resolve_name(f"mechc.accountants.{self.place}")
+        return found
 
 
 METHODS = (
-    Method(
-        "contour",
-        "interval",
-        "any composition; wide where few steps carry atoms and a density",
-        "O(distinct steps), independent of counts and of delta",
-        (),
-        "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
-        ("zhu2022optimal", "trefethen2014exponentially"),
-        "contour:ContourAccountant",
-    ),
-    Method(
-        "direct",
-        "interval",
-        "few steps in all",
-        "O(1) root finding for one step; a small matrix for each distinct step of a few",
-        (),
-        "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step",
-        ("balle2018improving",),
-        "direct:DirectAccountant",
-    ),
-    Method(
-        "lattice",
-        "interval",
-        "all losses on one lattice",
-        "O(lattice points), independent of counts",
-        (),
-        "inversion formula folded onto one period",
-        ("zhu2022optimal", "trefethen2014exponentially"),
-        "contour:LatticeAccountant",
-    ),
-    Method(
-        "pld",
-        "interval",
-        "any composition",
-        "O(distinct steps * n log n) on a grid of n points",
-        ("grid", "max_bytes"),
-        "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
-        ("doroshenko2022connect",),
-        "pld:PldAccountant",
-    ),
-    Method(
-        "prv",
-        "interval",
-        "any composition; absolute error, so delta above about 1e-10",
-        "O(sqrt(count) log count) for one distinct step",
-        ("eps_error", "delta_error", "max_bytes"),
-        "Gopi, Lee, Wutschitz 2021",
-        ("gopi2021numerical",),
-        "classical.prv:PrvAccountant",
-    ),
-    Method(
-        "fourier",
-        "interval",
-        "losses with a density",
-        "O(distinct steps * n log n)",
-        ("n", "window", "max_bytes"),
-        "Koskela, Jälkö, Honkela 2020",
-        ("koskela2020computing",),
-        "classical.fourier:FourierAccountant",
-    ),
-    Method(
-        "saddlepoint",
-        "depends",
-        "finite moments around the saddle point; clt and moments are proven, msd is an estimate",
-        "O(distinct steps), independent of counts",
-        ("variant", "order"),
-        "Alghamdi et al. 2023",
-        ("alghamdi2023saddle",),
-        "classical.saddlepoint:SaddlepointAccountant",
-    ),
-    Method(
-        "edgeworth",
-        "depends",
-        "losses without a lattice, many steps",
-        "O(distinct steps), independent of counts",
-        ("order", "interval", "error", "tilted"),
-        "Wang et al. 2022",
-        ("wang2022edgeworth",),
-        "classical.edgeworth:EdgeworthAccountant",
-    ),
-    Method(
-        "renyi",
-        "upper",
-        "any composition",
-        "O(distinct steps) per order",
-        (),
-        "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
-        ("mironov2017renyi", "canonne2020discrete"),
-        "classical.renyi:RenyiAccountant",
-    ),
-    Method(
-        "clt",
-        "estimate",
-        "many steps",
-        "O(distinct steps)",
-        (),
-        "Bu, Dong, Long, Su 2020",
-        ("bu2020deep",),
-        "classical.clt:CltAccountant",
-    ),
-)
+    Method("contour", "interval", "any composition; wide where few steps carry atoms and a density",
+           "O(distinct steps), independent of counts and of delta", (),
+           "inversion formula on the saddle contour, trapezoid rule with one-sided aliasing",
+           ("zhu2022optimal", "trefethen2014exponentially"), "contour:ContourAccountant"),
+    Method("direct", "interval", "few steps in all",
+           "O(1) root finding for one step; a small matrix for each distinct step of a few", (),
+           "delta(eps) = P(L > eps) - e^eps Q(L > eps), step by step", ("balle2018improving",),
+           "direct:DirectAccountant"),
+    Method("lattice", "interval", "all losses on one lattice",
+           "O(lattice points), independent of counts", (),
+           "inversion formula folded onto one period",
+           ("zhu2022optimal", "trefethen2014exponentially"), "contour:LatticeAccountant"),
+    Method("pld", "interval", "any composition",
+           "O(distinct steps * n log n) on a grid of n points", ("grid", "max_bytes"),
+           "Doroshenko et al. 2022 (connect the dots), exponentially tilted",
+           ("doroshenko2022connect",), "pld:PldAccountant"),
+    Method("prv", "interval", "any composition; absolute error, so delta above about 1e-10",
+           "O(sqrt(count) log count) for one distinct step",
+           ("eps_error", "delta_error", "max_bytes"), "Gopi, Lee, Wutschitz 2021",
+           ("gopi2021numerical",), "classical.prv:PrvAccountant"),
+    Method("fourier", "interval", "losses with a density", "O(distinct steps * n log n)",
+           ("n", "window", "max_bytes"), "Koskela, Jälkö, Honkela 2020", ("koskela2020computing",),
+           "classical.fourier:FourierAccountant"),
+    Method("saddlepoint", "depends",
+           "finite moments around the saddle point; clt and moments are proven, msd is an estimate",
+           "O(distinct steps), independent of counts", ("variant", "order"), "Alghamdi et al. 2023",
+           ("alghamdi2023saddle",), "classical.saddlepoint:SaddlepointAccountant"),
+    Method("edgeworth", "depends", "losses without a lattice, many steps",
+           "O(distinct steps), independent of counts", ("order", "interval", "error", "tilted"),
+           "Wang et al. 2022", ("wang2022edgeworth",), "classical.edgeworth:EdgeworthAccountant"),
+    Method("renyi", "upper", "any composition", "O(distinct steps) per order", (),
+           "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",
+           ("mironov2017renyi", "canonne2020discrete"), "classical.renyi:RenyiAccountant"),
+    Method("clt", "estimate", "many steps", "O(distinct steps)", (), "Bu, Dong, Long, Su 2020",
+           ("bu2020deep",), "classical.clt:CltAccountant"),
+)  # fmt: skip
 
 
 BY_NAME = {m.name: m for m in METHODS}
@@ -246,7 +174,7 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     defaults = signature(BY_NAME[name].accountant()).parameters if options else {}
     for key, value in options.items():
         _check_kind(f"{name}: {key}", value, defaults[key].default)
-    return name, tuple(sorted(options.items()))
+    return name, tuple(sorted((key, _whole(value)) for key, value in options.items()))
 
 
 def _check_kind(label: str, value: Any, default: Any) -> None:
@@ -260,6 +188,12 @@ def _check_kind(label: str, value: Any, default: Any) -> None:
         fine = value is default or (number and abs(value) < sys.float_info.max)
     if not fine:
         raise DeclarationError(f"{label}={value!r} (expected {words})")
+
+
+def _whole(value: Any) -> Any:
+    """A number without a fraction as an integer, whatever type it came in."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return int(value) if is_number and value == int(value) else value
 
 
 def _number_or_word(text: str) -> Any:

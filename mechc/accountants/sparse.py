@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -138,28 +139,21 @@ class Measure(NamedTuple):
         return log_total, np.where(rough < MOST_ROUGH, error + rough, UNKNOWN)
 
 
-class _Wave:
-    """Transform of a positive measure.
+def _wave(measure: Measure, c: float, h: float, nodes: int) -> tuple[float, Complexes, float]:
+    """Transform of a positive measure at c + ih, ..., c + i nodes h.
 
-    Attributes:
-        log_total: log of its mass tilted at c.
-        log_phi: log of the transform at y = h, 2h, ..., as a share of that mass.
-        error: of the transform, as a share: rounding, quadrature, nodes left out.
+    Returns the log of its mass tilted at c, logs of the transform as a share of that, and their
+    error, likewise: rounding, quadrature, nodes left out.
     """
-
-    def __init__(self, measure: Measure, c: float, h: float, nodes: int) -> None:
-        """Evaluate at y = h, ..., nodes * h."""
-        loss, log_weight = measure.band.loss, measure.log_weight
-        totals, errors = measure.log_totals(np.array([c]))
-        self.log_total, self.error = float(totals[0]), float(errors[0])
-        self.log_phi: Complexes = np.zeros(nodes, np.complex128)
-        if self.log_total == -math.inf:
-            return
-        offsets = np.array([0, loss.size], np.int64)
-        _, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, UNSEEN)
-        self.error += 2.0 * float(rows[2, 0])
-        re, im = log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1)
-        self.log_phi = re + 1j * (im + float(rows[0, 0]) * h * np.arange(1.0, nodes + 1.0))
+    loss, log_weight = measure.band.loss, measure.log_weight
+    totals, errors = measure.log_totals(np.array([c]))
+    if totals[0] == -math.inf:
+        return -math.inf, np.zeros(nodes, np.complex128), float(errors[0])
+    offsets = np.array([0, loss.size], np.int64)
+    _, rows, offsets, centred, weight = tilt(offsets, loss, log_weight, c, UNSEEN)
+    re, im = log_phi(offsets, np.ones(1), centred, weight, h, 1, nodes + 1)
+    phi = re + 1j * (im + float(rows[0, 0]) * h * np.arange(1.0, nodes + 1.0))
+    return float(totals[0]), phi, float(errors[0] + 2.0 * rows[2, 0])
 
 
 NONE = 1e-280  # share that is told from none
@@ -264,8 +258,9 @@ class Part:
     @classmethod
     def of(cls, step: Step, whole: Band, above: Edges, below: Edges) -> Part:
         """Cut one step, `whole` its panels."""
-        top = min(above[1], step.loss.support[1])
-        outside = whole.outside(-math.inf, below[1]), whole.outside(below[0], top)
+        bottom, top = step.loss.support
+        top = min(above[1], top)
+        outside = whole.outside(bottom, below[1]), whole.outside(below[0], top)
         highest = min(step.loss.tilts[1], LARGEST_TILT)
         log_m, _ = Measure(whole, whole.log_weight).log_totals(np.array([highest]))
         # polynomials tell the density, for its decay, between the two edges as well
@@ -296,26 +291,40 @@ class Part:
         large = band.resolved(contour, frequency, floor)
         return without(small, self.below), within(large, self.below, self.above)
 
-    def log_bounds(self, tilts: Floats) -> tuple[Floats, Floats]:
-        """Return logs of bounds on M_i and C_i tilted, with what may lie beyond the panels."""
-        both = []
-        for measure, (least, most) in zip((self.small, self.large), self.outside, strict=True):
-            logs, errors = measure.log_totals(tilts)
-            bound = logs + errors
+    def log_bounds(self, tilts: Floats) -> Floats:
+        """Return logs of M_i and C_i tilted, from below and from above, shape (2, 2, tilts)."""
+        bounds = np.empty((2, 2, tilts.size))
+        for i, (least, most) in enumerate(self.outside):
+            logs, errors = (self.small, self.large)[i].log_totals(tilts)
+            bounds[:, i] = logs - errors - self.tolerance, logs + errors + self.tolerance
             if least < most:
-                bound = np.logaddexp(bound, OUTSIDE + self._beyond(tilts, least, most))
-            both.append(bound)
-        return both[0], both[1]
+                beyond = OUTSIDE + self._beyond(tilts, least, most)
+                bounds[1, i] = np.logaddexp(bounds[1, i], beyond)
+        return bounds
 
     def _beyond(self, tilts: Floats, least: float, most: float) -> Floats:
         """Bound the log of M of losses between two, if they have mass one at tilts 0 and -1."""
         # And no more than all losses at the largest tilt covered.
         highest, log_m = self.covered
         with np.errstate(invalid="ignore"):
-            first = np.where(tilts > 0.0, tilts * most, 0.0)
+            first = np.where(tilts > 0.0, tilts * most, np.minimum(tilts + 1.0, 0.0) * least)
             second = np.where(tilts < highest, (tilts - highest) * least, (tilts - highest) * most)
         out: Floats = np.fmin(first, np.where(np.isnan(second), 0.0, second) + log_m)
         return out
+
+
+def log_transforms(parts: Sequence[Part], tilts: Floats) -> Floats:
+    """Bound logs of what has no large loss, and of what has one, at real tilts.
+
+    Shape (2, 2, tilts): from below and from above.
+    """
+    counts = np.array([float(part.count) for part in parts])
+    bounds, sides = np.array([part.log_bounds(tilts) for part in parts]), []
+    for small, large in np.moveaxis(bounds, 0, 2):
+        log_small = counts @ small
+        with np.errstate(invalid="ignore"):
+            sides.append((log_small, log_small + log_odds(counts, large - small)))
+    return np.array(sides)
 
 
 class Split:
@@ -324,6 +333,7 @@ class Split:
     Attributes:
         parts: the distinct steps.
         tilts: increasing, positive.
+        doubt: relative errors of the masses of what has a large loss, under Q and P.
     """
 
     def __init__(self, parts: Sequence[Part], top: float, epsilon: float) -> None:
@@ -339,11 +349,11 @@ class Split:
     def _evaluate(self, tilts: Floats) -> None:
         """Bound sums of k log M_i, and what has a large loss, at -1, 0 and the tilts."""
         self.tilts = tilts
-        bounds = [part.log_bounds(np.append([-1.0, 0.0], tilts)) for part in self.parts]
-        small, large = (np.array(each) for each in zip(*bounds, strict=True))
+        least, most = log_transforms(self.parts, np.append([-1.0, 0.0], tilts))
+        self._log_small: Floats = most[0]
+        self._log_large: Floats = most[1]
         with np.errstate(invalid="ignore"):
-            self._log_small: Floats = self.counts @ small
-            self._log_large: Floats = self._log_small + log_odds(self.counts, large - small)
+            self.doubt = MASSES - np.expm1(least[1, :2] - most[1, :2])
 
     def _phase(self, epsilon: float) -> Floats:
         """Log M'(t) - t epsilon - log t - log(1 + t) of what has a large loss."""
@@ -369,7 +379,7 @@ class Split:
 
 SHARE = 1e-10  # images may cost this share of a bracket
 IMAGES = 5.0  # nats by which they stay below what may be neglected
-CANCELLATION = math.log(50.0)  # nats above the least phase: 1.7 digits may cancel
+CANCELLATION = math.log(10.0)  # nats above the least phase: a digit may cancel
 BELOW = 6.0  # nats that a bracket may be smaller than its saddle point says
 TRUNCATION = 3e-11  # truncation wanted of the first value of the sum
 ROUNDED = 1.0 + 1e-9  # lest rounding leaves a period just short of the least sum
@@ -394,7 +404,7 @@ class Bracket:
         self._split, self._lowest = split, lowest
         self.c = self.period = 0.0
         self.nodes = self.work = 0
-        self._known: tuple[float, tuple[float, float, float]] | None = None
+        self.log_value = cache(self.log_value_at)
 
     def invert(self, epsilon: float, wanted: float) -> bool:
         """Choose contour and period for epsilon and evaluate M' on it.
@@ -407,7 +417,7 @@ class Bracket:
         """
         split = self._split
         log_m = split.log_transforms(True)
-        self._masses, self._tilts = log_m[:2], split.tilts
+        self._masses, self._tilts = log_m[:2], split.tilts  # under Q and P
         self._log_b = log_m[2:] + log_peak(self._tilts) + SLACK
         value = split.least(epsilon) - BELOW
         self.c, self.period = self._contour(epsilon, value, wanted)
@@ -476,27 +486,28 @@ class Bracket:
         counts = self._split.counts
         log_m, ratios = np.zeros(n, np.complex128), np.empty((counts.size, n), np.complex128)
         at, ratios_at = 0.0, np.empty((counts.size, 1))
-        self._error = 4.0 * EPS
+        of_small, of_large, faded = 4.0 * EPS, 0.0, np.zeros(n)
         for i, part in enumerate(self._split.parts):
-            measures = part.resolved(c, h * n)
-            small, large = (_Wave(m, c, h, n) for m in measures)
-            ratios_at[i] = large.log_total - small.log_total
-            ratios[i] = large.log_phi - small.log_phi + ratios_at[i]
-            log_m += part.count * small.log_phi
-            at += part.count * small.log_total
-            self._error += part.count * (small.error + part.tolerance)
-            self._error += large.error + part.tolerance + 8.0 * EPS
+            small, large = (_wave(measure, c, h, n) for measure in part.resolved(c, h * n))
+            ratios_at[i] = large[0] - small[0]
+            ratios[i] = large[1] - small[1] + ratios_at[i]
+            log_m += part.count * small[1]
+            at += part.count * small[0]
+            of_small += part.count * (small[2] + part.tolerance)
+            faded = np.maximum(faded, -small[1].real)
+            # M' grows with C at most by the expected number of large losses and one, relatively
+            many = 1.0 + part.count * math.exp(-np.logaddexp(0.0, -ratios_at[i, 0]))
+            of_large += many * (large[2] + part.tolerance + 8.0 * EPS)
         log_at = float(log_odds(counts, ratios_at)[0])
         self._log_at = at + log_at
         self._value = transforms(counts, ratios, log_m, log_at)
+        # error of M' at the frequencies, as a share of its value at c: M (dM'/dM) is at most k M'
+        # for positive M and C, such as |M(z)| and |C(z)|, and M(z) is off by a share of M(c)
+        share = log_odds(counts, ratios.real) + log_m.real - log_at + faded
+        self._errors = of_small + of_large, of_small * np.exp(np.minimum(share, 0.0)) + of_large
 
-    def log_value(self, epsilon: float) -> tuple[float, float, float]:
+    def log_value_at(self, epsilon: float) -> tuple[float, float, float]:
         """Return logs of lower bound, estimate and upper bound of this share of delta."""
-        if self._known is None or self._known[0] != epsilon:
-            self._known = epsilon, self._log_value(epsilon)
-        return self._known[1]
-
-    def _log_value(self, epsilon: float) -> tuple[float, float, float]:
         c, y = self.c, self._y
         weight = 1.0 / (c * (c + 1.0))
         z = c + 1j * y
@@ -510,10 +521,15 @@ class Bracket:
         counts = float(self._split.counts.sum())
         turns = 32.0 + 4.0 * y * (self.period + abs(epsilon))
         noise = EPS * float((np.abs(factor) * (turns + 8.0 * counts * np.abs(self._value))).sum())
-        error = self._error + 2.0 * (float(self._truncation(self._y[-1:])[0]) + noise) / total
+        left_out = float(self._truncation(self._y[-1:])[0])
+        at_c, others = self._errors
+        error = at_c + 2.0 * (dot(np.abs(factor), others) + left_out + noise)
+        error /= total  # of which much may have cancelled
         log_q, log_mass = map(float, self._masses)
-        images = math.exp(min(50.0, log_mass - c * self.period - log_s))  # but for a factor, left
-        error += MASSES * images / -math.expm1(-c * self.period)
+        # images are made of these but for a factor, left to the denominator
+        logs = np.array([log_q + epsilon - (c + 1.0) * self.period, log_mass - c * self.period])
+        images = np.exp(np.minimum(logs - log_s, 50.0)) / -math.expm1(-c * self.period)
+        error += dot(images, self._split.doubt)
         facts = np.zeros(FACTS)
         facts[C], facts[PERIOD], facts[LOG_M] = c, self.period, self._log_at
         facts[LOG_MASS], facts[LOG_Q], facts[LOWEST] = log_mass, log_q, self._lowest
@@ -724,37 +740,23 @@ class _Far:
     at most exp((1 + v) epsilon) M'(-1 - v) v^v / (1 + v)^(1 + v).
     """
 
-    log_p: float
-    log_q: float
+    log_p: tuple[float, float]
+    log_q: tuple[float, float]
     left: Floats
     log_left: Floats
-    error: float
 
     @classmethod
     def of(cls, steps: Sequence[Step], bands: Sequence[Band], edges: Edges, left: float) -> _Far:
         orders = left * np.geomspace(0.05, 1.0, 8)
-        tilts = np.concatenate([[0.0, -1.0], -1.0 - orders])
-        log_m, error = np.zeros(tilts.size), PARTITION
-        ratios = np.empty((len(steps), tilts.size))
-        for i, (step, band) in enumerate(zip(steps, bands, strict=True)):
-            small, rough = without(band, edges).log_totals(tilts)
-            large, coarse = within(band, edges, NOWHERE).log_totals(tilts)
-            log_m += step.count * (small + rough)
-            ratios[i] = large + coarse - small
-            error += step.count * (1e-14 + step.loss.tolerance + rough[:2].max()) + coarse[:2].max()
-        counts = np.array([float(step.count) for step in steps])
-        both = log_m + log_odds(counts, ratios)
-        return cls(float(both[0]), float(both[1]), orders, both[2:] + log_peak(orders), error)
+        parts = [Part.of(s, band, NOWHERE, edges) for s, band in zip(steps, bands, strict=True)]
+        least, most = log_transforms(parts, np.concatenate([[0.0, -1.0], -1.0 - orders]))[:, 1]
+        low, high = (least[:2] - PARTITION).tolist(), (most[:2] + PARTITION).tolist()
+        return cls((low[0], high[0]), (low[1], high[1]), orders, most[2:] + log_peak(orders))
 
     def log_value(self, epsilon: float) -> tuple[float, float, float]:
         """Return logs of lower bound, estimate and upper bound of this share of delta."""
-        if self.log_p == -math.inf:
-            return -math.inf, -math.inf, -math.inf
         rest = float((self.log_left + (1.0 + self.left) * epsilon).min())
-        share = math.exp(min(epsilon + self.log_q - self.log_p, 1.0))
-        if share >= 1.0 - 1e-9 or self.error > 0.5:
-            return -math.inf, self.log_p, self.log_p
-        error = self.error * (1.0 + share) / (1.0 - share)
-        value = self.log_p + math.log1p(-share)
-        low = value + math.log1p(-min(error, 0.999))
-        return low, value, min(log_add(value + math.log1p(error), rest), self.log_p + self.error)
+        (low_p, high_p), (low_q, high_q) = self.log_p, self.log_q
+        low, high = log_subtract(low_p, high_q + epsilon), log_subtract(high_p, low_q + epsilon)
+        middle = 0.5 * (low + high) if low > -math.inf else high
+        return low, middle, min(log_add(high, rest), high_p)

@@ -454,7 +454,11 @@ def _beside_full(event: Event, q: float, replacing: float, full: float) -> Event
         return None
     name = f"one record against none, or another, in {event}"
     key = digest(name, event.claim, *laws)
-    return sampled(NumericEvent(Table(name, key, False, event.claim), *laws), q)
+    cut = sampled(NumericEvent(Table(name, key, False, event.claim), *laws), q)
+    # on the grid that the other part is put on: sums of both are few
+    laws = [rounded_up(cut.loss(direction), CUT_STEP) for direction in ("remove", "add")]
+    key = digest(name, cut.claim, *laws)
+    return NumericEvent(Table(f"a sample of {name}", key, False, cut.claim), *laws)
 
 
 def _twice_as_far(event: Event) -> Event:

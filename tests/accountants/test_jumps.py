@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mechc
+from mechc.accountants import sparse
 from mechc.accountants.contour import Side
 from mechc.accountants.contours.trapezoid import Answer, Smooth
 from mechc.accountants.sparse import NOWHERE, Jumps, log_odds, transforms, within, without
@@ -54,6 +55,38 @@ def test_one_step(rate, sigma, epsilon):
     exact = one_step(rate, sigma, epsilon)
     assert answer.lower <= exact <= answer.upper
     assert answer.width < 1e-5
+
+
+@pytest.mark.parametrize(("rate", "sigma", "epsilon"), CASES)
+def test_transforms_may_be_off_by_their_error_wherever_that_counts_most(
+    rate, sigma, epsilon, monkeypatch
+):
+    """Of one step M' is the transform of its large losses: at every frequency off by as much."""
+    wave, off = sparse._wave, 1e-6
+
+    def moved(measure, c, h, nodes):
+        log_total, phi, error = wave(measure, c, h, nodes)
+        z = c + 1j * h * np.arange(1.0, nodes + 1.0)
+        turned = z * (z + 1.0) * np.exp(1j * epsilon * z.imag)
+        return log_total, phi + off * turned / np.abs(turned), error + off
+
+    monkeypatch.setattr(sparse, "_wave", moved)
+    answer = jumps([Step(law(rate, sigma), 1)], epsilon).answer(epsilon)
+    assert answer.lower <= one_step(rate, sigma, epsilon) <= answer.upper
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_masses_that_images_are_made_of_may_be_off_by_their_error(sign, monkeypatch):
+    exact = jumps([Step(law(7e-4, 0.45), 65_000)], 0.08).answer(0.08)
+    totals, off = sparse.Measure.log_totals, 1e-10
+
+    def moved(self, tilts):
+        logs, errors = totals(self, tilts)
+        return logs + sign * off * (tilts == 0.0), errors + off * (tilts <= 0.0)
+
+    monkeypatch.setattr(sparse.Measure, "log_totals", moved)
+    answer = jumps([Step(law(7e-4, 0.45), 65_000)], 0.08).answer(0.08)
+    assert answer.lower <= exact.lower and exact.upper <= answer.upper
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 0.5, 2.0])

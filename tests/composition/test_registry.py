@@ -39,6 +39,29 @@ def test_an_option_behind_a_colon():
         registry.resolve("pld", {"mesh": 3})
 
 
+def test_whole_numbers_are_integers_whatever_type_they_come_in():
+    assert registry.resolve("pld", {"grid": 1024.0}) == ("pld", (("grid", 1024),))
+    run = 10 * mechc.load("gaussian")(sigma=3.0)
+    for method, option, value in (
+        ("pld", "grid", 4096), ("fourier", "n", 1024), ("saddlepoint:edgeworth", "order", 2),
+    ):  # fmt: skip
+        answer = run.log_delta(1.0, method=method, **{option: float(value)})
+        assert answer == run.log_delta(1.0, method=method, **{option: value})
+    with pytest.raises(DeclarationError, match="power of two"):
+        run.log_delta(1.0, method="pld", grid=2.5)
+    with pytest.raises(UnsupportedError, match="max_bytes"):
+        run.log_delta(1.0, method="prv", eps_error=5e-324)
+    assert run.log_delta(1.0, method="prv", delta_error=5e-324).width < 0.1
+
+
+def test_what_many_kinds_of_steps_with_atoms_are_not_asked():
+    """A recursion has too many kinks, and no mesh has all of their atoms on it."""
+    beside = auto.Facts(total=60, distinct=30)
+    assert beside.mixed and not beside.several
+    assert auto.Facts(total=60, distinct=5).several
+    assert not auto.Facts(total=60, distinct=30, plain=True).mixed
+
+
 class Fixed(registry.Accountant):
     """An accountant that always answers with the same width, or refuses."""
 

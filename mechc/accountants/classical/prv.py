@@ -105,8 +105,8 @@ class PrvAccountant(Accountant):
         counts = np.array(self._counts, dtype=np.float64)
         tails, steps = Tails(self._composed, "prv"), float(counts.sum())
         self._window = self._choose_window(tails, steps)
-        width = self._eps_error / math.sqrt(0.5 * steps * math.log(12 / self._delta_error))
-        points = 2 * self._window / width
+        spread = math.sqrt(0.5 * steps * (math.log(12.0) - math.log(self._delta_error)))
+        points = 2 * self._window / self._eps_error * spread
         what = f"prv: eps_error={self._eps_error:g} over {steps:g} steps"
         check_memory(what, points, self._max_bytes, _BYTES)
         size = 1 << max(math.ceil(math.log2(points)), 4)
@@ -132,7 +132,7 @@ class PrvAccountant(Accountant):
         loss, window = self._laws[index], self._window
         step = 2 * window / size
         mass, _ = loss.cell_masses(mesh(-0.5 * step, step, -size // 2, size + 2))
-        if not loss.log_lost <= math.log(self._delta_error / (6.0 * self._composed.count)):
+        if not loss.log_lost <= math.log(self._delta_error) - math.log(6.0 * self._composed.count):
             raise UnsupportedError(f"prv: doubles do not resolve the ends of {loss.label}")
         if not mass.sum() > 0.0:
             raise NumericError(f"prv: no mass of {loss.label} lies on a mesh of step {step:g}")
