@@ -35,6 +35,7 @@ from mechc.symbolic.facts import Facts, is_certain, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
     affine_in,
+    expanded_log,
     factored,
     merge_constant_logs,
     polynomial_in,
@@ -265,7 +266,7 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
 def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     """p*exp(z*log(p/q)) of an atom with both masses positive."""
     p, q = total(atom.p), total(atom.q)
-    return p * exp(z * sp.expand_log(log(quotient(p, q)))), "finite sum"
+    return p * exp(z * expanded_log(log(quotient(p, q)))), "finite sum"
 
 
 def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:

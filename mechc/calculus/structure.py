@@ -25,7 +25,14 @@ from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Closed, Entry, Kind, Region, Unavailable, joined
 from mechc.symbolic.curvature import affine_parts
 from mechc.symbolic.facts import Facts, candidates
-from mechc.symbolic.rewrite import affine_in, polynomial_in, quotient, rational_in, tidy
+from mechc.symbolic.rewrite import (
+    affine_in,
+    expanded_log,
+    polynomial_in,
+    quotient,
+    rational_in,
+    tidy,
+)
 from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ def lattice_of(
 
 def atom_loss(atom: Atom) -> Expr:
     """Loss of an atom with mass under both."""
-    return sp.expand(sp.expand_log(log(quotient(total(atom.p), total(atom.q))), force=True))
+    return sp.expand(expanded_log(log(quotient(total(atom.p), total(atom.q)))), log=False)
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:

@@ -205,7 +205,9 @@ def _special(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Exp
         u = expr.args[0] + (1 if isinstance(expr, sp.factorial) else 0)
         if weak_sign(u, facts) == 1:
             return S.One, sp.loggamma(u)
-    return S.One, log(side * expr)
+    # SymPy writes 6 (x - a) as 6 x - 6 a, which is not exact next to a
+    number, inner = expr.primitive() if isinstance(expr, Add) else (S.One, expr)
+    return number, log(side * inner)
 
 
 def _merged(found: list[Term], variable: Symbol, facts: Facts) -> tuple[Term, ...]:

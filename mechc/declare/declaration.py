@@ -90,7 +90,7 @@ class Reader:
         """The two ends of a support, in order."""
         pair = listed(f"{self.name}: support", support, "its two ends", 2)
         lo, hi = (self.constant("support", end) for end in pair)
-        order = None if (hi - lo).is_infinite else proved(hi - lo, self.facts)
+        order = -1 if hi == -oo or lo == oo else proved(hi - lo, self.facts)
         if order == -1 or (order == 0 and not self.variable.is_integer):
             raise DeclarationError(
                 f"{self.name}: support=({lo}, {hi}) is empty (expected the lower "
@@ -523,11 +523,11 @@ def _tag(
 ) -> Declaration:
     """The law of an index: a lattice mechanism whose two masses are equal."""
     index, mass, support = listed(f"{name}: tag", tag, "(index, its mass, its ends)", 3)
-    *others, last = map(ParameterSymbol, parameters)
-    if index != last or not index.is_integer:
+    *others, last = map(ParameterSymbol, parameters) if parameters else (None,)
+    if last is None or index != last or not index.is_integer:
         raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")
     variable = integer(index.name)
-    mass = mass.xreplace({index: variable})
+    mass = sp.sympify(mass).xreplace({index: variable})
     return mechanism(
         f"{name} (tag)", variable=variable, p=mass, q=mass, parameters=others, support=support,
         lattice=True,

@@ -29,6 +29,8 @@ def with_constants(
     """Replace every `shape(f)` in an expression by f over its integral, or sum, on the support."""
 
     def scaled(f: Expr) -> Expr:
+        if f.is_zero:
+            raise DeclarationError(f"{where}: shape({f}) has no mass")
         # exp(u) - 1 cancels for small u, and kernels have no sech
         f = f.replace(sp.sech, lambda u: 1 / cosh(u))
         f = f.replace(

@@ -43,14 +43,15 @@ SELECTED_ARRAY = "void(int64, float64[::1], float64[::1], float64[::1])"
 TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
 
+# of a long sum the first terms may be too small for doubles, so that nothing but zeros says nothing
 SERIES = """\
 n = lo
 total = 0.0
 while n <= hi:
     here = {term}(n, theta)
     total += here
-    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + 1000.0:
-        break
+    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (65536.0 if total else 1e7):
+        return total if total else math.nan
     n += 1.0
 return total"""
 
@@ -60,8 +61,8 @@ n, look, total, before = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan
 while n < 1e9:
     here = {term}(n, theta)
     total += here
-    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + 1000.0:
-        break
+    if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (1000.0 if total else 1e7):
+        return total if total else math.nan
     n += 1.0
     if n == look:
         look *= 2.0

@@ -23,7 +23,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, atan2, log_besselk, log_erf_gap, log_mix
-from mechc.symbolic.rewrite import factored
+from mechc.symbolic.rewrite import expanded_log, factored
 from mechc.symbolic.signs import proved, sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
@@ -99,8 +99,7 @@ def _normal(coefficient: Expr) -> Expr:
 
 def _expanded(expr: Expr) -> Expr:
     """Multiplied out, logarithms too unless that makes them complex."""
-    found = sp.expand(sp.expand_log(expr))
-    return sp.expand(expr, log=False) if found.has(S.ImaginaryUnit) else found
+    return sp.expand(expanded_log(expr), log=False)
 
 
 _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)

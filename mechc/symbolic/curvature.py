@@ -39,7 +39,7 @@ def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
         return 1
     if isinstance(expr, (sp.loggamma, sp.cosh)) and affine_in(expr.args[0], x) is not None:
         return 1
-    if isinstance(expr, log_besselk) and affine_in(expr.args[1], x) is not None:
+    if isinstance(expr, log_besselk) and not expr.args[0].has(x) and affine_in(expr.args[1], x):
         return 1  # the log of a mixture of exp(-z cosh t)
     if isinstance(expr, log_erf_gap) and affine_in(expr.args[0], x) and not expr.args[1].has(x):
         return -1  # the log of a uniform law convolved with a normal one (Prekopa 1973)

@@ -88,15 +88,14 @@ class Facts:
     def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
         """Facts that also know lo < x < hi."""
         lows, highs = candidates(S(lo), S(hi))
-        facts = self if is_certain(S(lo), S(hi)) else self.above(highs, lows)
-        return facts._between(x, lows, highs)
+        return self.above(highs, lows)._between(x, lows, highs)
 
     def above(self, larger: Iterable[Expr], smaller: Iterable[Expr]) -> Facts:
         """Facts that also know that some expressions exceed others."""
         facts = self
         for gap in (sp.expand(high - low) for low in smaller for high in larger if high != low):
-            if gap.is_finite is not False and not gap.is_positive:
-                facts = facts.assume(gap, 1)
+            known = gap.is_positive or gap.is_finite is False or (gap, 1) in facts.known
+            facts = facts if known else facts.assume(gap, 1)
         return facts
 
     def _between(self, x: Symbol, lows: tuple[Expr, ...], highs: tuple[Expr, ...]) -> Facts:

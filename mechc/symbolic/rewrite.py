@@ -37,7 +37,8 @@ def tidy(expr: Expr, x: Symbol) -> Expr:
         poly = sp.Poly(sp.expand(polynomial), x, *opaque.values())
     except sp.PolynomialError:
         return expr
-    shown = {dummy: node for node, dummy in (*opaque.items(), *logs.items())}
+    back = {dummy: node for node, dummy in logs.items()}
+    shown = {dummy: node.xreplace(back) for node, dummy in opaque.items()} | back
     pairs = []
     for powers, coefficient in poly.terms():
         monomial = Mul(*(g**n for g, n in zip(poly.gens, powers, strict=True)))
@@ -97,16 +98,22 @@ def _log_of_factorials(node: Expr) -> Expr:
     return node
 
 
+def expanded_log(expr: Expr) -> Expr:
+    """Logarithms multiplied out, unless that makes them complex."""
+    found: Expr = sp.expand_log(expr)
+    return expr if found.has(S.ImaginaryUnit) else found
+
+
 def log_of_product(expr: Expr, x: Symbol) -> Expr | None:
     """Log of a product of powers and factorials in x, any of which may overflow; else None."""
     logs, varying = S.Zero, 0
     for part in Mul.make_args(expr):
         base, exponent = (S.Exp1, part.args[0]) if isinstance(part, exp) else part.as_base_exp()
-        varying += part.has(x)
+        varying += bool(part.free_symbols)
         if not (base.is_positive or isinstance(base, (sp.gamma, sp.factorial, sp.binomial))):
             return None
         logs += exponent * _log_of_factorials(log(base, evaluate=False)).doit()
-    return logs if varying > 1 else None
+    return logs if varying > 1 and expr.has(x) else None
 
 
 def split_exponent(expr: Expr) -> tuple[Expr, Expr]:

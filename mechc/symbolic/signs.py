@@ -403,6 +403,7 @@ def _refuted(expr: Expr, facts: Facts, axis: int | None = None) -> bool:
 def _signs_seen(expr: Expr, facts: Facts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Where sampled values are positive and where negative, beyond rounding."""
     found = sampled(expr, facts, _sign_at)
+    found = np.where(np.imag(found) == 0, np.real(found), np.nan)
     return found > 0, found < 0
 
 

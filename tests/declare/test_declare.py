@@ -17,6 +17,7 @@ from mechc.declare import (
     probability,
     rate,
     real,
+    shape,
 )
 from mechc.errors import DeclarationError
 from mechc.protocol import ParameterInfo
@@ -115,6 +116,11 @@ def test_bad_parameters_are_refused(build):
         ({"variable": scale}, "not a variable"),
         ({"lattice": True}, "wrong kind"),
         ({"support": (x, 1)}, "known here are scale"),
+        ({"support": (oo, -oo)}, "is empty"),
+        ({"support": (5, -oo)}, "is empty"),
+        ({"p": shape(0)}, "no mass"),
+        ({"tag": (integer("m"), 1, (0, 3))}, "tag=m is not the last parameter"),
+        ({"parameters": (), "p": 1, "q": 1, "tag": (1, 1, (0, 3))}, "tag=1 is not the last"),
         ({"atoms": [(0, 1)]}, "atom"),
         ({"atoms": [(x, 1, 1)]}, "uses x"),
         ({"outcomes": [(1, 1)]}, "outcomes stand alone"),

@@ -1,9 +1,11 @@
 """Emitted text: goldens, self-check, what it may contain, that every node and primitive occurs."""
 
 import ast
+import math
 import re
 import subprocess
 import sys
+import textwrap
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +17,7 @@ from mechc.declare import additive, positive, real
 from mechc.kernel import cache, ir
 from mechc.kernel.cache import sealed
 from mechc.kernel.compiler import compile_declaration
-from mechc.kernel.emit import emit
+from mechc.kernel.emit import ENDLESS_SERIES, SERIES, emit
 from mechc.kernel.ir import Function, Module, Root, Series
 from mechc.kernel.lower.context import identifiers
 from mechc.kernel.passes import share
@@ -160,6 +162,21 @@ def test_every_node_is_emitted(monkeypatch, tmp_path):
     out = np.empty(1)
     kernel.loss_many(np.array([0.5]), np.array([1.3]), out)
     assert out[0] == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("series", [SERIES, ENDLESS_SERIES])
+def test_sums_go_on_where_the_first_terms_are_no_doubles(series):
+    """Poisson masses of rate 5000, thousands of which are zeros to doubles; a sum of nothing."""
+
+    def term(n, theta):
+        return math.exp(n * math.log(5000.0) - 5000.0 - math.lgamma(n + 1.0))
+
+    text = textwrap.indent(series.format(term="term", tail="tail"), "    ")
+    space = {"math": math, "term": term, "tail": None}
+    exec(f"def total(lo, hi, theta):\n{text}", space)
+    assert space["total"](0.0, 1e5, ()) == pytest.approx(1.0, rel=1e-10)
+    space["term"] = lambda n, theta: 0.0
+    assert series is ENDLESS_SERIES or space["total"](0.0, 2e5, ()) == 0.0
 
 
 def test_every_primitive_is_reachable():

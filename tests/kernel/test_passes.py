@@ -176,6 +176,10 @@ def test_what_cancels_above_a_denominator():
 def test_lgamma_pairs_become_differences():
     expr = ir.add(ir.call("lgamma", ir.add(X, half(ir.ONE))), ir.negate(ir.call("lgamma", X)))
     assert text(expr) == "lgamma_difference(x, 0.5)"
+    # of several pairs that whose arguments move together: others cancel for large arguments
+    beside = [ir.call("lgamma", ir.add(Y, ir.ONE)), ir.call("lgamma", ir.add(X, ir.ONE))]
+    expr = ir.add(ir.negate(ir.call("lgamma", ir.add(X, Y, ir.number(2)))), *beside)
+    assert text(expr) == "math.lgamma(y + 1.0) - lgamma_difference(x + 1.0, y + 1.0)"
 
 
 LEAVES = st.sampled_from([X, Y, S, ir.ONE, ir.number(2), ir.Number(Fraction(1, 3))])

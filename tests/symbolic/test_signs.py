@@ -146,3 +146,8 @@ def test_domains_are_encoded_in_the_interior():
     facts = facts_of((positive("c").parameter, q))
     assert sign(Q, facts) == 1
     assert sign(Q - 1, facts) == -1
+
+
+def test_an_interval_with_a_point_in_it_is_not_empty():
+    here = Facts().within(x, a, b)
+    assert sign(b - a, here) == 1 and sign((x - a) * (b - x) / (b - a) ** 3, here) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from sympy import Expr, cancel, expand, expand_log, log, oo
+from sympy import Expr, cancel, expand, log, oo
 
 from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term, total
@@ -19,6 +19,7 @@ from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import log_of_terms
 from mechc.protocol import Measure
+from mechc.symbolic.rewrite import expanded_log
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
@@ -101,7 +102,8 @@ def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> i
     """Log of the mass of an atom; -inf for none."""
     if not terms:
         return ir.MINUS_INF
-    return chooser.constant(expand_log(log(total(terms))), case, chooser.context.constant, far=True)
+    mass = expanded_log(log(total(terms)))
+    return chooser.constant(mass, case, chooser.context.constant, far=True)
 
 
 def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
@@ -118,7 +120,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
         if not atom.p or not atom.q:
             yield atom.x, ir.INF if atom.p else ir.MINUS_INF
             continue
-        loss = expand_log(log(cancel(total(atom.p) / total(atom.q))))
+        loss = expanded_log(log(cancel(total(atom.p) / total(atom.q))))
         yield atom.x, chooser.constant(loss, case, chooser.context.constant, far=True)
 
 

@@ -230,8 +230,9 @@ class Chooser:
         """Whether weights are powers of rates, as those of groups, and cancel multiplied out."""
         parameters = self.context.calculus.pair.parameters
         rates = {p.symbol for p in parameters if math.isfinite(p.hi)}
-        return any(e.is_integer and e > 1 and b.free_symbols & rates
-                   for b, e in (power.as_base_exp() for power in expr.atoms(Pow)))  # fmt: skip
+        powers = (power.as_base_exp() for power in expr.atoms(Pow))
+        return any(e.is_integer and (e - 1).is_nonpositive is not True and b.free_symbols & rates
+                   for b, e in powers)  # fmt: skip
 
     def _next_to_ends(self, case: CalculusCase, wide: bool) -> list[Sample]:
         """Further vectors, at which a weight next to one may lose its complement."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import sympy
-from sympy import Basic, Expr, Symbol, expand_log, log
+from sympy import Basic, Expr, Symbol, log
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean, BooleanFunction
 
@@ -39,7 +39,7 @@ from mechc.symbolic.functions import (
     log_mix,
     sinhc,
 )
-from mechc.symbolic.rewrite import log_of_product
+from mechc.symbolic.rewrite import expanded_log, log_of_product
 
 FUNCTIONS: dict[type[Basic], str] = {
     sympy.exp: "exp", sympy.log: "log", sympy.sin: "sin", sympy.cos: "cos", sympy.tan: "tan",
@@ -278,7 +278,7 @@ class Freezer:
 def log_of_terms(terms: tuple[Term, ...], variable: Symbol, freeze: Freezer) -> ir.Expr:
     """Log of the sum of terms, each kept in log space; -inf for the empty sum."""
     logs = [
-        freeze(scaled_tails(expand_log(log(t.weight)) + t.log_density, variable)) for t in terms
+        freeze(scaled_tails(expanded_log(log(t.weight)) + t.log_density, variable)) for t in terms
     ]
     if not logs:
         return ir.MINUS_INF

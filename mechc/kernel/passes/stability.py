@@ -303,15 +303,21 @@ def cosine_sum(expr: ir.Add) -> Expr | None:
 
 
 def gamma_difference(expr: ir.Add) -> Expr | None:
-    """C lgamma(a) - c lgamma(b), which cancels for large arguments."""
+    """C lgamma(a) - c lgamma(b), which cancels for large arguments; first where a - b is steady."""
     found = [(term, pair) for term in expr.args if (pair := _factor_out(term, "lgamma"))]
-    for term, (coefficient, above) in found:
-        for other, (opposite, below) in found:
-            if opposite == ir.negate(coefficient):
-                gap = ir.add(above, ir.negate(below))
-                rest = [t for t in expr.args if t is not term and t is not other]
-                return ir.add(ir.mul(coefficient, ir.call("lgamma_difference", below, gap)), *rest)
-    return None
+    pairs = [
+        (any(isinstance(node, ir.Var) for node in ir.walk(gap)), i, j, gap)
+        for i, (_, (coefficient, above)) in enumerate(found)
+        for j, (_, (opposite, below)) in enumerate(found)
+        if opposite == ir.negate(coefficient)
+        for gap in [ir.add(above, ir.negate(below))]
+    ]
+    if not pairs:
+        return None
+    _, i, j, gap = min(pairs, key=lambda pair: pair[:3])
+    (term, (coefficient, _)), (other, (_, below)) = found[i], found[j]
+    rest = [t for t in expr.args if t is not term and t is not other]
+    return ir.add(ir.mul(coefficient, ir.call("lgamma_difference", below, gap)), *rest)
 
 
 RULES: dict[type, tuple[Rule, ...]] = {

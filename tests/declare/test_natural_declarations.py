@@ -1,0 +1,200 @@
+"""Declarations as people write them, against sums over fine nodes and convolutions of them."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import special
+from sympy import (
+    Abs,
+    And,
+    Piecewise,
+    Rational,
+    Sum,
+    Symbol,
+    besseli,
+    cos,
+    erf,
+    erfc,
+    exp,
+    gamma,
+    log,
+    loggamma,
+    oo,
+    pi,
+    sin,
+    sqrt,
+)  # fmt: skip
+
+import mechc
+from mechc.declare import additive, count, integer, mechanism, positive, rate, real, shape
+
+x, n, k = real("x"), integer("n"), Symbol("k", integer=True)
+d, m = positive("sensitivity", default=1), count("sensitivity", default=1)
+a, b, s, v = (positive(name, typical=(0.5, 3)) for name in "absv")
+w, u = rate("w", typical=(0.1, 0.4)), rate("u", typical=(0.1, 0.4))
+
+
+def noise(density, *parameters, **options):
+    return additive("natural", noise=density, variable=x, sensitivity=d,
+                    parameters=(*parameters, d), **options)  # fmt: skip
+
+
+def whole(density, *parameters, **options):
+    return additive("natural", noise=density, variable=n, sensitivity=m, lattice=True,
+                    parameters=(*parameters, m), **options)  # fmt: skip
+
+
+def pair(p, q, *parameters, **options):
+    return mechanism("natural", variable=x, p=p, q=q, parameters=parameters, **options)
+
+
+def smoothed(y):
+    return exp(s**2 / (2 * b**2) + y / b) * erfc((s**2 / b + y) / (sqrt(2) * s)) / (4 * b)
+
+
+def smoothed_number(y):
+    return np.exp(0.5 + y + special.log_ndtr(-(1 + y))) / 2
+
+
+def sigmoid(y):
+    return 1 / (1 + exp(-y / s))
+
+
+CORE = sqrt(2 * pi * a * b) * erf(sqrt(a / (2 * b))) + 2 * b * exp(-a / (2 * b))
+# a declaration, its parameters, densities of P and Q as numbers, ends of pieces, point masses
+CASES = {
+    "trapezoid": (
+        noise(Piecewise((1, Abs(x) < a), ((a + b - Abs(x)) / b, Abs(x) < a + b), (0, True))
+              / (2 * a + b), a, b), {"a": 2.0, "b": 3.0, "sensitivity": 0.7},
+        0.7, lambda y: np.clip((5 - abs(y)) / 3, 0, 1) / 7, (-5, -2, 2, 5), ()),
+    "parabola within tails": (
+        noise(Piecewise((exp(-(x**2) / (2 * a * b)), Abs(x) < a),
+                        (exp(a / (2 * b) - Abs(x) / b), True)) / CORE, a, b), {"a": 1.5, "b": 0.8},
+        1.0, lambda y: np.where(abs(y) < 1.5, np.exp(-y * y / 2.4),
+                                np.exp(0.75 / 0.8 - abs(y) / 0.8)), (-60, -1.5, 1.5, 60), ()),
+    "skew triangle": (
+        noise(Piecewise((2 * (x + a) / (a * (a + b)), And(x > -a, x <= 0)),
+                        (2 * (b - x) / (b * (a + b)), And(x > 0, x < b)), (0, True)), a, b),
+        {"a": 1.0, "b": 4.0, "sensitivity": 0.5},
+        0.5, lambda y: np.clip(np.minimum(y + 1, 1 - y / 4), 0, None) / 2.5, (-1, 0, 4), ()),
+    "between two parameters": (
+        pair(6 * (x - a) * (b - x) / (b - a) ** 3, 1 / (b - a), a, b, support=(a, b)),
+        {"a": 1.0, "b": 2.0},
+        lambda y: 6 * (y - 1) * (2 - y), lambda y: np.ones(y.size), (1, 1.5, 2), ()),
+    "shape over a quartic": (
+        noise(shape(exp(-Abs(x) / b) / (1 + (x / a) ** 4)), a, b), {"a": 2.0, "b": 3.0},
+        1.0, lambda y: np.exp(-abs(y) / 3) / (1 + (y / 2) ** 4), (-99, -3, 0, 3, 99), ()),
+    "shapes of ripples": (
+        pair(shape(exp(-x / a) * (2 + cos(x))), shape(exp(-x / a) * (2 + sin(x))), a,
+             support=(0, oo)), {"a": 1.7}, lambda y: np.exp(-y / 1.7) * (2 + np.cos(y)),
+        lambda y: np.exp(-y / 1.7) * (2 + np.sin(y)), (0, 10, 20, 30, 40, 80), ()),
+    "Yule": (
+        whole(a * gamma(n + 1) * gamma(a + 1) / gamma(n + a + 2), a, support=(0, oo)),
+        {"a": 6.5, "sensitivity": 2}, 2,
+        lambda y: np.where(y >= 0, np.exp(special.betaln(np.maximum(y, 0) + 1, 7.5)), 0),
+        range(10**5), ()),
+    "hyperbolic on integers": (
+        whole(shape(exp(-sqrt(a**2 + b * n**2))), a, b), {"a": 2.0, "b": 0.3},
+        1, lambda y: np.exp(-np.sqrt(4 + 0.3 * y**2)), range(-300, 302), ()),
+    "clipped logistic": (
+        pair(exp(-(x - d) / s) * sigmoid(x - d) ** 2 / s, exp(-x / s) * sigmoid(x) ** 2 / s, a, s,
+             d, support=(-a, a), atoms=[(-a, sigmoid(-a - d), sigmoid(-a)),
+                                        (a, 1 - sigmoid(a - d), 1 - sigmoid(a))]),
+        {"a": 2.0, "s": 1.2}, lambda y: special.expit((y - 1) / 1.2) * special.expit((1 - y) / 1.2)
+        / 1.2, lambda y: special.expit(y / 1.2) * special.expit(-y / 1.2) / 1.2, (-2, 0, 1, 2),
+        [(special.expit(-3 / 1.2), special.expit(-2 / 1.2)),
+         (special.expit(-1 / 1.2), special.expit(-2 / 1.2))]),
+    "hurdle": (
+        pair((1 - w) * (exp(-x / a) / a / 3 + 2 * x * exp(-x / a) / a**2 / 3),
+             (1 - u) * exp(-x / b) / b, w, u, a, b, support=(0, oo), atoms=[(0, w, u)]),
+        {"w": 0.2, "u": 0.3, "a": 1.0, "b": 1.5},
+        lambda y: 0.8 * np.exp(-y) * (1 + 2 * y) / 3, lambda y: 0.7 * np.exp(-y / 1.5) / 1.5,
+        (0, 1, 5, 20, 80), [(0.2, 0.3)]),
+    "normal-Laplace": (
+        noise(smoothed(x) + smoothed(-x), s, b), {"s": 1.0, "b": 1.0},
+        1.0, lambda y: smoothed_number(y) + smoothed_number(-y), (-40, -5, 0, 6, 40), ()),
+    "Rice": (
+        pair(x / s**2 * exp(-(x**2 + v**2) / (2 * s**2)) * besseli(0, x * v / s**2),
+             x / s**2 * exp(-(x**2) / (2 * s**2)), v, s, support=(0, oo)), {"v": 1.0, "s": 1.3},
+        lambda y: y * np.exp(-((y - 1) ** 2) / 3.38) * special.ive(0, y / 1.69) / 1.69,
+        lambda y: y * np.exp(-(y**2) / 3.38) / 1.69, (0, 1, 3, 8, 20), ()),
+}  # fmt: skip
+
+
+def masses(p, q, ends, points):
+    """Masses of both laws at nodes, scaled to one but for point masses."""
+    if not callable(p):
+        move, density = p, q
+        p, ends = lambda y: density(y - move), ends or ()
+        ends = ends if isinstance(ends, range) else sorted({*ends, *(e + move for e in ends)})
+    if isinstance(ends, range):
+        nodes, weight = np.array(ends, float), 1.0
+    else:
+        cuts = np.concatenate([np.linspace(lo, hi, 2000)[:-1] for lo, hi in pairwise(ends)])
+        cuts = np.append(cuts, ends[-1])
+        t, share = np.polynomial.legendre.leggauss(16)
+        half = np.diff(cuts)[:, None] / 2
+        nodes, weight = (cuts[:-1, None] + half * (1 + t)).ravel(), (half * share).ravel()
+    rest = np.ones(2) - np.sum(np.array(points).reshape(-1, 2), axis=0)
+    laws = [law(nodes) * weight for law in (p, q)]
+    laws = [law / law.sum() * share for law, share in zip(laws, rest, strict=True)]
+    return [np.append(law, [row[i] for row in points]) for i, law in enumerate(laws)]
+
+
+def between(p, q, epsilon, steps, mesh=4e-4):
+    """Bounds on delta, by losses rounded down and up."""
+    seen, both = p[q == 0].sum(), (p > 0) & (q > 0)
+    loss, found = np.log(p[both] / q[both]), []
+    for rounded in (np.floor, np.ceil):
+        cell = np.clip(rounded(loss / mesh), -60 / mesh, 60 / mesh).astype(int)
+        one = np.bincount(cell - cell.min(), p[both])
+        size = steps * one.size
+        many = np.fft.irfft(np.fft.rfft(one, 2 * size) ** steps, 2 * size)[:size]
+        total = (np.arange(size) + steps * cell.min()) * mesh
+        gain = -np.expm1(np.minimum(epsilon - total, 0.0))
+        found.append(1 - (1 - seen) ** steps + float(np.maximum(many, 0.0) @ gain))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_natural_declaration(name):
+    made, values, *laws = CASES[name]
+    p, q = masses(*laws)
+    event = mechc.load(made)(**values)
+    for direction, (one, other) in (("remove", (p, q)), ("add", (q, p))):
+        for steps, epsilon in ((1, 0.3), (1, 1.0), (2, 0.3), (2, 1.0), (30, 1.0), (30, 4.0)):
+            answer = (steps * event).delta(epsilon, direction=direction)
+            least, most = between(one, other, epsilon, steps)
+            assert answer.lower <= most + 1e-9 and answer.upper >= least - 1e-9
+            assert answer.upper - answer.lower <= 1e-6
+
+
+@pytest.mark.slow
+def test_weights_that_are_sums():
+    """A tail of a Poisson law of rate e^8, whose first terms are no doubles; powers of a rate."""
+    f, g = (exp(-((x - c) ** 2) / 2) / sqrt(2 * pi) for c in (1, 0))
+    gaussian = mechc.load("gaussian")(sigma=1.0).delta(0.5)
+    tail = Sum(exp(-exp(a) + k * a - loggamma(k + 1)), (k, 3, 9000))
+    for size in (7.6, 8.0):
+        found = mechc.load(pair(tail * f + (1 - tail) * g, g, a))(a=size).delta(0.5)
+        assert found.lower == pytest.approx(gaussian.lower, rel=1e-10)
+        assert found.upper == pytest.approx(gaussian.upper, rel=1e-10)
+    rest = (1 - w) ** m
+    kept = mechc.load(pair((1 - rest) * f + rest * g, g, w, m))(w=0.2, sensitivity=3)
+    sampled = mechc.poisson(mechc.load("gaussian"), sampling_rate=1 - 0.8**3)(sigma=1.0)
+    assert kept.delta(0.1).upper == pytest.approx(sampled.delta(0.1).upper, rel=1e-12)
+    share = log(1 + a) / (1 + log(1 + a))
+    halves = mechc.load(pair(share * f + (1 - share) * g, g / 2 + f / 2, a))(a=math.e - 1)
+    assert halves.delta(0.0).upper <= 1e-13
+
+
+def test_outcomes_with_squares():
+    """A ratio that SymPy turns round, -1/(w - 1), has a real log all the same."""
+    made = mechanism(
+        "squares", outcomes=[(1 - w, (1 - w) ** 2), (w, 2 * w - w**2)], parameters=(w,)
+    )
+    found = mechc.load(made)(w=0.3).delta(Rational(1, 10))
+    assert found.upper == pytest.approx(0.51 - math.exp(0.1) * 0.3, rel=1e-12)
