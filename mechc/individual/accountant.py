@@ -446,23 +446,25 @@ class IndividualAccountant(TakesTurns):
         with the same row of the ledger, one is among `rows`, at the same `place`.
         """
         asked = Asked(self._ledger, replace(query, few=rare(rows.size)), rows)
-        firsts = {d: self._evaluator(d).first(asked) for d in self.family.directions}
-        sides = {d: answers for d, (answers, _, _) in firsts.items()}
+        one, *others = self.family.directions  # most often the larger one
+        found, laid, tilts = self._evaluator(one).first(asked)
+        sides = {one: found, **self._chernoff(asked, others)}
         bounds = np.stack([a.upper for a in sides.values()])
         done = np.zeros(bounds.shape, np.bool_)
         for likely in (bounds == bounds.max(axis=0), np.ones(bounds.shape, np.bool_)):
-            for i, (d, (answers, again, tilts)) in enumerate(firsts.items()):
+            for i, (d, answers) in enumerate(sides.items()):
                 who = np.flatnonzero(likely[i] & ~done[i] & (bounds[i] > _hull(sides)[0]))
                 done[i, who] = True
                 if not who.size:
                     continue
-                found = self._evaluator(d).run(answers.at(who), again.some(who), tilts)
-                one = np.flatnonzero(self._ledger.on_one_side(rows[who]))
-                if one.size:
-                    better = self._evaluator(d).first(asked.some(who[one])._replace(better=True))
-                    least = self._evaluator(d).run(*better)
-                    found.estimate[one] = (found.estimate[one] + least.estimate) / 2
-                    found.lower[one] = least.lower
+                how = self._evaluator(d).first(asked.some(who))[1:] if d != one else None
+                found = self._evaluator(d).run(answers.at(who), *(how or (laid.some(who), tilts)))
+                capped = np.flatnonzero(self._ledger.on_one_side(rows[who]))
+                if capped.size:
+                    better = asked.some(who[capped])._replace(better=True)
+                    least = self._evaluator(d).run(*self._evaluator(d).first(better))
+                    found.estimate[capped] = (found.estimate[capped] + least.estimate) / 2
+                    found.lower[capped] = least.lower
                 answers.meet(who, found)
         return {d: answers.at(place) for d, answers in sides.items()}
 
@@ -535,11 +537,15 @@ class IndividualAccountant(TakesTurns):
         found: Evaluator = made[key]
         return found
 
+    def _chernoff(self, asked: Asked, directions: Sequence[str]) -> dict[str, Answers]:
+        """Chernoff's bounds in some directions."""
+        return {d: self._evaluator(d).first(asked, alone=True)[0] for d in directions}
+
     def _renyi(self, query: Query, rows: Integers) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""
         asked = Asked(self._ledger, query, rows)
-        sides = [self._evaluator(d).first(asked)[0] for d in self.family.directions]
-        upper = np.maximum.reduce([answers.upper for answers in sides])
+        sides = self._chernoff(asked, self.family.directions)
+        upper = np.maximum.reduce([answers.upper for answers in sides.values()])
         nan = np.full(upper.shape, np.nan)
         detail = {"directions": self.family.directions, "order": self.family.checked}
         return Bound(nan, upper, upper, "renyi", "upper bound only", detail)

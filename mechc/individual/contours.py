@@ -381,18 +381,20 @@ class Evaluator(TakesTurns):
             self._made[key] = make()
         return self._made[key]
 
-    def first(self, asked: Asked, known: Floats | None = None) -> tuple[Answers, Asked, Tilts]:
+    def first(
+        self, asked: Asked, known: Floats | None = None, alone: bool = False
+    ) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
         With estimates of the answers, nan where there is none, contours fit them; without they are
-        for a guess.
+        for a guess. Bounds `alone` come without contours.
         """
         share = ROUGH if known is None else SHARE * asked.query.rtol
         known = np.full(asked.rows.size, np.nan) if known is None else known
         for reach in REACHES:
             key = asked.span, reach
             tilts: Tilts = self._kept(key, partial(Tilts, self.members, *key, self._shelf))
-            how = _choose(asked, tilts, known, np.arange(tilts.t.size), share)
+            how = _choose(asked, tilts, known, np.arange(0 if alone else tilts.t.size), share)
             far = (how[TILT] != -1.0) & (how[BEST] + inversion.ABOVE >= tilts.t.size)
             if tilts.complete or far.sum() <= asked.query.few:
                 break
@@ -429,7 +431,8 @@ class Evaluator(TakesTurns):
         wanted = PILOT * float(np.quantile(asked.column(NODES), 0.9))
         count = min(LEAST * math.ceil(max(wanted / LEAST, 2.0)), MOST)
         high = 2.0 ** math.ceil(math.log2(count * h.max()))
-        contour = Contour(tilts, at, high, asked.span, proven=False)
+        about = tilts, at, high, asked.span, NOWHERE, False
+        contour = self._kept((*tilts.key, *about[1:4], False), partial(Contour, *about))
         found = np.full(h.size, np.nan)
         for some, j in _groups(step):
             table, lost = contour.table(PERIODS**j, count), np.zeros(some.size)
@@ -504,7 +507,7 @@ def _chernoff(query: Query, how: Floats) -> Answers:
 def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share: float) -> Floats:
     """Return what `inversion.choose` says about everybody.
 
-    Contours are some of the tilts, and images may have this share of delta.
+    Contours are some of the tilts, bounds alone if none are, and images may have this share.
     """
     query, found = asked.query, np.empty((WORK + 1, asked.rows.size))
     useful = np.zeros(tilts.t.size, np.bool_)
@@ -518,7 +521,7 @@ def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share
         inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], out)
         found[:, part] = out.T
 
-    asked.each(choose, tilts.together(inversion.STRIDE))
+    asked.each(choose, tilts.together(inversion.STRIDE) if contours.size else tilts.columns[0])
     return found
 
 

@@ -85,9 +85,10 @@ def choose(  # type: ignore[no-untyped-def]
 
     Contours below the saddle need fewer nodes when few steps matter, and tables are more accurate
     there; both are weighed against cancellation. `rows` are products with `Tilts.together`, `peak`
-    is that of the payoff at the tilts t, contours may go through `useful` ones, images may have
-    exp(log_small) of delta, `away` is the least cost of cancellation in units of work, and `known`
-    are estimates of the answers, nan where there are none.
+    is that of the payoff at the tilts t, contours may go through `useful` ones (without any there
+    are bounds alone), images may have exp(log_small) of delta, `away` is the least cost of
+    cancellation in units of work, and `known` are estimates of the answers, nan where there are
+    none.
 
     `out`, of shape (people, 9), has at places with these names: UPPER bound on epsilon or log
     delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
@@ -96,7 +97,7 @@ def choose(  # type: ignore[no-untyped-def]
     contour goes, -1 if none is needed, -2 if none serves, most often because the tables are too
     coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes.
     """
-    strides = (rows.shape[1] - t.size) // 2
+    strides, some = (rows.shape[1] - t.size) // 2, useful.any()
     log_b, values = np.empty(t.size), np.empty(t.size)
     poles = np.log(t) + np.log1p(t)
     for p in range(out.shape[0]):
@@ -124,6 +125,8 @@ def choose(  # type: ignore[no-untyped-def]
         if k[t.size - 1] == 0.0:  # untouched
             continue
         out[p, TILT] = -2.0
+        if not some:
+            continue
         eps = known[p] if math.isnan(epsilon) else epsilon
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
             eps, before, last, off = best, np.inf, np.inf, 0.0
