@@ -455,7 +455,8 @@ def calibrate(
     ] = "",
 ) -> Answer:
     """Find the parameter value whose proven upper bound meets the target."""
-    if (aim.epsilon is None or aim.delta is None) and aim.advantage is None and aim.tpr is None:
+    targets = (aim.epsilon, aim.delta), (aim.advantage,), (aim.tpr, aim.fpr)
+    if all(None in target for target in targets):
         raise DeclarationError(
             "calibrate: --epsilon and --delta (0 of pure noise) are needed, or --advantage, or "
             "--tpr and --fpr"

@@ -117,6 +117,7 @@ def test_densities_on_the_command_line(gaussian):
         (["epsilon", "gaussian", "--poisson", "2", "-d", "1e-5"], "sampling_rate"),
         (["epsilon", "-d", "1e-5"], "either the name"),
         (["delta", "laplace", "--set", "scale=1"], "--epsilon is needed"),
+        (["calibrate", "laplace", "--solve-for", "scale", "--tpr", ".5"], "or --tpr and --fpr"),
         (["delta", "--p", "__import__('os')", "--q", "1", "-e", "1"], "cannot read|not"),
         (["show", "laplace", "--stage", "poetry"], "expected one of"),
         (["show", "~no user/x"], "cannot be read"),
