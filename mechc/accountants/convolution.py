@@ -32,10 +32,9 @@ from mechc.errors import UnsupportedError
 from mechc.loss import discretise
 from mechc.loss.discretise import GridLaw
 from mechc.loss.moments import dot
-from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import MAX_WORK, allowed, spend
-from mechc.numeric.logs import log_add, log_of
+from mechc.numeric.logs import HALF_ROOT, log_add, log_of
 from mechc.numeric.roots import switch
 from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats

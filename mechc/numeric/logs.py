@@ -13,6 +13,7 @@ import numpy as np
 from mechc.protocol import Floats
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+HALF_ROOT = math.sqrt(0.5)
 
 
 def log_of(x: float) -> float:

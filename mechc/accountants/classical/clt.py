@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from mechc.accountants.bound import Bound
+from mechc.accountants.classical.normal import log_ndtr
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import UnsupportedError
-from mechc.loss.normal import log_ndtr
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_subtract
 from mechc.numeric.rounding import U

@@ -36,9 +36,8 @@ from mechc.accountants.classical.smoothing import smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError
-from mechc.loss.normal import HALF_ROOT
 from mechc.loss.privacy_loss import Step
-from mechc.numeric.logs import log_of
+from mechc.numeric.logs import HALF_ROOT, log_of
 from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 

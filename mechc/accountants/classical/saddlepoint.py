@@ -42,12 +42,12 @@ from mechc.accountants.bounds.chernoff import best_maximum, exponent, maximum_bo
 from mechc.accountants.classical.berry_esseen import berry_esseen_distance
 from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.classical.normal import log_mills
 from mechc.accountants.classical.smoothing import NODES, WEIGHTS, smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of
-from mechc.loss.normal import log_mills
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp, log_add, log_peak, log_subtract
 from mechc.numeric.rounding import U

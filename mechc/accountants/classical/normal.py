@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from mechc.kernel.prelude import log_erfcx, log_half_erfc
-
-HALF_ROOT = math.sqrt(0.5)
+from mechc.numeric.logs import HALF_ROOT
 
 
 def log_ndtr(x: float) -> float:

@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 
-from mechc.loss.normal import log_mills, log_ndtr
+from mechc.accountants.classical.normal import log_mills, log_ndtr
 
 PLACES = np.concatenate(
     [np.linspace(-45.0, 8.0, 400), -np.logspace(-300.0, 5.0, 80), np.logspace(-300.0, 0.9, 80)]
