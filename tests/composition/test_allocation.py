@@ -950,6 +950,32 @@ def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
                 assert value * (1.0 - 1e-9) <= upper <= value * (1.0 + 1e-6)
 
 
+@pytest.mark.parametrize("drawn", [1, 2])
+def test_masses_that_no_cell_has_are_on_the_safe_side(drawn, monkeypatch):
+    """Of a grid of two points, five steps: the mass may be in the first one, or in the last."""
+    q, p, lost, steps = np.array([0.6, 0.395]), np.array([0.3, 0.69]), (0.01, 0.005), 5
+    none = grids.Large(np.empty(0), np.empty(0), np.empty(0), 0, math.inf, 0.0)
+    grid = grids._Grid(0.5, 1.0, q, p, 0.0, -math.inf, none, tuple(map(math.log, lost)))
+    monkeypatch.setattr(grids._Grid, "of", lambda *_, **__: grid)
+    law = mechc.from_pmfs([0.3, 0.7], [0.6, 0.4]).loss("remove")
+    told = Between(Shares(law, steps), drawn)._told(-1.0)
+    for shares in itertools.product((0.0, 1.0), repeat=2):
+        one, other = (
+            mass + off * np.array([share, 1.0 - share])
+            for mass, off, share in zip((p, q), lost, shares, strict=True)
+        )
+        under_q = binom.pmf(np.arange(steps + 1), steps, other[1])
+        under_p = np.convolve(
+            binom.pmf(np.arange(drawn + 1), drawn, one[1]),
+            binom.pmf(np.arange(steps - drawn + 1), steps - drawn, other[1]),
+        )
+        for low, exact, high in (
+            (told.low_q, under_q, told.high_q), (told.low_p, under_p, told.high_p),
+        ):  # fmt: skip
+            assert (np.exp(low) <= exact * (1 + 1e-12)).all()
+            assert (exact <= np.exp(high) * (1 + 1e-12)).all()
+
+
 @pytest.mark.parametrize("log_delta", [-50.0, -100.0, -300.0])
 def test_deltas_below_what_the_law_of_few_steps_holds_end_at_the_largest_loss(log_delta):
     scale = 2.1702294559413478

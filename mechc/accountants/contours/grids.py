@@ -239,8 +239,11 @@ class Between:
         grid = _Grid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
         q, p = grid.q.copy(), grid.p
         q[0] += grid.zero
-        q[[0, -1]] += math.exp(grid.lost[1])
-        by_counts: dict[tuple[int, int], Sums] = {}
+        filled = [p.copy(), q.copy()]  # what no cell has may be in the first one, or the last
+        if lacks := max(grid.lost) > DEPTH + math.log(U):  # else it is nothing beside what matters
+            for mass, log_lost in zip(filled, grid.lost, strict=True):
+                mass[[0, -1]] += math.exp(log_lost)
+        by_counts: dict[tuple[int, int], tuple[Sums, Sums]] = {}
         rows = []
         for ratios, log_ways in grid.large.choices(t):
             if log_ways + math.log1p(sum(ratios) / t) < DEPTH:
@@ -252,25 +255,31 @@ class Between:
                 if min(counts) < 0:
                     continue
                 if counts not in by_counts:
-                    by_counts[counts] = sums([(p, counts[0]), (q, counts[1])], DEPTH - log_ways)
+                    known = sums([(p, counts[0]), (q, counts[1])], DEPTH - log_ways)
+                    by_counts[counts] = known, known
+                    if lacks:
+                        each = [*zip(filled, counts, strict=True)]
+                        by_counts[counts] = known, sums(each, DEPTH - log_ways)
                 laws.append(by_counts[counts])
                 # of the ways to place the large ones, those where i are under P
                 ways = 1.0 if i < 0 else comb(k, i) * comb(t - k, m - i) / comb(t, m)
                 ways *= symmetric[i] / comb(m, i) if i > 0 else 1.0
                 weights.append(log_ways + math.log(ways))
-            first = max(law.first for law in laws)
-            last = max(min(law.first + law.share.size for law in laws), first)
-            low, high = [], []
-            for law, weight in zip(laws, weights, strict=True):
-                at = slice(first - law.first, last - law.first)
-                log_mass, share = law.log_mass[at] + weight, law.share[at]
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    low.append(np.where(share < BAD, log_mass + np.log1p(-share), -math.inf))
-                high.append(np.where(share < BAD, log_mass + np.log1p(share), math.inf))
+            first = max(law.first for both in laws for law in both)
+            last = max(min(law.first + law.share.size for both in laws for law in both), first)
+            low: list[Floats] = []
+            high: list[Floats] = []
+            for both, weight in zip(laws, weights, strict=True):
+                for law, sign, found in zip(both, (-1.0, 1.0), (low, high), strict=True):
+                    at = slice(first - law.first, last - law.first)
+                    log_mass, share = law.log_mass[at] + weight, law.share[at]
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        side = log_mass + np.log1p(sign * share)
+                    found.append(np.where(share < BAD, side, sign * math.inf))
             under_p = np.logaddexp.reduce(low[1:]), np.logaddexp.reduce(high[1:])
             rows.append((low[0], high[0], *under_p, np.full(last - first, first == 0 and not m)))
             rows[-1][-1][1:] = False
-        apart = q[0] > 0.0 and p[0] == 0.0
+        apart = q[0] > 0.0 and filled[0][0] == 0.0
         gap = k * log_complement(self.shares.law.log_infinite)
         only = t * math.log(q[0]) if apart else -math.inf, log1mexp(gap)
         low_q, high_q, low_p, high_p, none = map(np.concatenate, zip(*rows, strict=True))
