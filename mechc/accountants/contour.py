@@ -134,8 +134,8 @@ class Side(Columns):
             most = math.inf if abs(epsilon - at) <= CLOSE_EPSILONS * at else self._rtol
             enough = max(REUSED, share * self._rtol, min(ALIKE * first.width, most))
             kept = again if whole is None else Answer(*whole(again), {})
-            if kept.width <= enough:
-                return known, again
+            if kept.width <= enough < math.inf:
+                return known, self._capped(epsilon, again)
         return None
 
     def _fresh(self, epsilon: float) -> tuple[Contour | Blurred | Jumps | None, Answer]:
@@ -163,10 +163,14 @@ class Side(Columns):
         contour = contour or self.laid(where, one_scale)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
-        if not answer.width < LOOSE:
-            upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
-            answer = replace(answer, upper=upper, estimate=min(answer.estimate, upper))
-        return self._kept(contour.blurred or contour, epsilon, answer)
+        return self._kept(contour.blurred or contour, epsilon, self._capped(epsilon, answer))
+
+    def _capped(self, epsilon: float, answer: Answer) -> Answer:
+        """An answer, where it is loose with Chernoff's bound."""
+        if answer.width < LOOSE:
+            return answer
+        upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
+        return replace(answer, upper=upper, estimate=min(answer.estimate, upper))
 
     def _kept(
         self, contour: Contour | Blurred | Jumps, epsilon: float, answer: Answer
