@@ -151,11 +151,11 @@ def log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[f
     """
     spend(2.0 * source.atom_loss.size)
     loss, masses = (-1.0 if reverse else 1.0) * source.atom_loss, source.atom_log_masses(reverse)
-    infinite, early = source.infinite[reverse].log, source.early[reverse]
+    infinite, early = source.infinite[reverse], source.early[reverse]
     slack = loss_rounding(loss, masses, LossesFrom.FORMULA, source.digits) + source.loss_error
     below = [SMALLEST, early.log + early.error, *masses[loss <= threshold + slack]]
-    beyond = [SMALLEST, infinite, *masses[loss > threshold - slack]]
-    found, off, unknown = [infinite, *masses], MASS_TOLERANCE, False
+    beyond = [SMALLEST, infinite.log + infinite.error, *masses[loss > threshold - slack]]
+    found, off, unknown = [infinite.log, *masses], MASS_TOLERANCE, False
     try:
         missing = source.log_missing(reverse)
         if source.continuous:

@@ -421,7 +421,8 @@ class PrivacyLoss:
     def log_below(self, threshold: float) -> float:
         """Return an upper bound on log P(L <= threshold), found without tilts."""
         if self.source is None:
-            small = self.atom_log_mass[self.atom_loss <= threshold]
+            slack = self.loss_error + self.loss_rounding
+            small = self.atom_log_mass[self.atom_loss <= threshold + slack]
             error = 1e-9 + self.tolerance + self.density_error
             return min(float(np.logaddexp.reduce([-60.0, self.log_early, *small])) + error, 0.0)
         return bounded_part.log_shares(self.source, threshold, self.is_reversed)[0]

@@ -11,7 +11,7 @@ import mechc
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import moments
 from mechc.loss.atoms import find_lattice, merge
-from mechc.loss.infinite_mass import composed
+from mechc.loss.infinite_mass import LogMass, composed
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 pairs = pytest.importorskip("pairs")
@@ -222,3 +222,17 @@ def test_a_mass_of_any_loss_may_be_below_a_threshold():
         np.ones(1), np.log([0.9]), early, rest, early=(early, -math.inf)
     )
     assert law.log_below(0.0) >= early
+
+
+def test_losses_that_may_be_off_may_be_below_a_threshold():
+    loss, mass = np.array([-1.0, 1.001]), np.array([0.2, 0.8])
+    rest = math.log1p(-float(mass @ np.exp(-loss)))
+    law = PrivacyLoss.from_log_atoms(loss, np.log(mass), -math.inf, rest, loss_error=0.01)
+    assert law.log_below(1.0) == 0.0 > math.log(0.21) > law.log_below(0.9)
+
+
+def test_errors_of_masses_at_infinity_count_above_a_threshold():
+    law = mechc.load("discrete_gaussian")(sigma=0.5).loss()
+    for log, error in ((-30.0, 0.0), (-30.0, 2.0)):
+        law.source.infinite = LogMass(log, error), LogMass()
+        assert law.log_above(1e3) >= log + error
