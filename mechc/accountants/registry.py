@@ -184,16 +184,20 @@ def _check_kind(label: str, value: Any, default: Any) -> None:
         fine = isinstance(value, type(default))
     else:
         words = "a finite number"
-        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        fine = value is default or (number and abs(value) < sys.float_info.max)
+        fine = value is default or (_is_number(value) and abs(value) < sys.float_info.max)
     if not fine:
         raise DeclarationError(f"{label}={value!r} (expected {words})")
 
 
 def _whole(value: Any) -> Any:
     """A number without a fraction as an integer, whatever type it came in."""
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return int(value) if is_number and value == int(value) else value
+    return int(value) if _is_number(value) and value == int(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an option is a real number of any type."""
+    kinds = int, float, np.integer, np.floating
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _number_or_word(text: str) -> Any:

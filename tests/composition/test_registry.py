@@ -3,6 +3,7 @@
 import inspect
 import math
 
+import numpy as np
 import pytest
 
 import mechc
@@ -52,6 +53,8 @@ def test_whole_numbers_are_integers_whatever_type_they_come_in():
     with pytest.raises(UnsupportedError, match="max_bytes"):
         run.log_delta(1.0, method="prv", eps_error=5e-324)
     assert run.log_delta(1.0, method="prv", delta_error=5e-324).width < 0.1
+    with pytest.raises(DeclarationError, match="a finite number"):
+        run.log_delta(1.0, method="prv", eps_error=np.complex128(0.1))
 
 
 def test_what_many_kinds_of_steps_with_atoms_are_not_asked():
