@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from mechc.accountants.contours.characteristic import PROVEN, Law, Tilted
+from mechc.accountants.contours.characteristic import LEVELS, PROVEN, Law, Tilted
 from mechc.errors import NumericError
 from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement
@@ -56,7 +56,7 @@ from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
-LOOSE = 0.01  # ... over t, in the proof of decay: a g of 80 / t is seen through it
+LOOSE = 0.01  # ... over t, in the proof of decay, if less than of a phi that has faded
 MOST_PARTS, MOST_NODES = 400, 400_000  # of one panel; of all panels
 ROUNDS = 6  # of cutting into eight before
 STEEP = 1.0  # nats of X in a panel: exp(-sX) is at most one as far as Im log X = pi/2, at any s > 0
@@ -437,10 +437,14 @@ class Contour:
         used = self._factors if few else self._factors[:1]
         reach = min(max(2.0 * last, near.levelled(FADED)), (FURTHER if few else FAR) * last)
         try:
-            found = [shares.loss(reach, a, LOOSE / self.steps) for shares, _ in used]
+            loose = min(LOOSE / self.steps, math.exp(FADED / self.steps) / 8.0)
+            found = [shares.loss(reach, a, loose) for shares, _ in used]
             steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
             proof = Tilted(Law.of(steps), a)
-            proof.slack += 8.0 * np.array([missed for _, missed in found])
+            missed = np.array([missed for _, missed in found])
+            proof.slack += 8.0 * missed
+            # (v, e), |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
+            proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
         except NumericError:  # then total variation has to do
             reach, proof = last, near
         decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
