@@ -311,7 +311,7 @@ class Epoch:
                     logs: Floats = np.log([self.ratio.call(float(c[0]))])
                     return logs
 
-                with np.errstate(divide="ignore"):
+                with np.errstate(divide="ignore", invalid="ignore"):  # where no call is estimated
                     logs = self.ratio.beside(call, np.exp([epsilon]), -1)[0]
                     found = np.logaddexp(logs, np.array(infinite)[[0, 1, 1]])
                 lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))

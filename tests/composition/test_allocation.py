@@ -1097,6 +1097,9 @@ def test_integers_that_are_not_listed_may_take_part(direction):
     event = mechc.random_allocation(mechc.load("skellam"), steps=2)(rate=2.0)
     bound = event.log_delta(3.2, direction=direction)
     assert -250.0 < value - 1e-9 < bound.upper and bound.lower < value + 1e-9
+    far = mechc.random_allocation(mechc.load("skellam"), steps=2)(rate=20.0)
+    bound = far.log_delta(3.0, direction=direction)  # a call without an estimate: no warning
+    assert bound.lower <= bound.upper < -30.0
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
