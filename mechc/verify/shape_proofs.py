@@ -102,6 +102,12 @@ class Line:
             turned *= next((s for s in (1, -1) if self.sign(part, lo, hi, s) > 0), 0)
         return turned or self.sign(sp.diff(f, self.x), lo, hi, wanted)
 
+    def turns_at(self, f: Expr, at: float, to: Any, bend: int) -> bool:
+        """Prove that df/dx is 0 at a place, exactly, and f bends one way from there on."""
+        here = sp.diff(f.xreplace(self.exact), self.x).xreplace({self.x: sp.Rational(at)})
+        between = (arb(at), to) if arb(at) < to else (to, arb(at))
+        return here == 0 and self.sign(sp.diff(f, self.x, 2), *between, bend) > 0
+
     def rises_beyond(self, f: Expr, start: Any, side: int, wanted: int) -> bool:
         """Prove the sign of df/dx for side * x >= start, a positive ball."""
         y, derivative = slope(f.xreplace(self.exact), self.x, side)
@@ -370,7 +376,8 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
             if math.isinf(edge):
                 beyond = side * end > 0 and line.rises_beyond(part, abs(end), side, sign * wanted)
             else:
-                beyond = not side * end < side * arb(last)
+                beyond = not side * end < side * arb(last) or line.turns_at(
+                    part, last, end, -side * sign * wanted)  # fmt: skip
             if not beyond:
                 return Verdict.PROVED_INSIDE
     return Verdict.PROVED

@@ -96,7 +96,7 @@ def test_a_loss_that_turns_just_above_epsilon_is_counted_beside_farther_ones(ulp
     epsilon = questions.next_to(1.2722054257093163, ulps)
     found = questions.load("logistic_gaussian")(**values).log_delta(epsilon, direction="remove")
     least, most = by_hand("logistic_gaussian", **values).one_step_in_balls(epsilon)
-    assert found.lower <= most and least <= found.upper < -45.0
+    assert found.lower <= most and least <= found.upper < -43.0
     if ulps == 0:
         assert found.lower <= -53.959878411028009 <= found.upper  # by mpmath with 60 digits
 
