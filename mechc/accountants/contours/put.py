@@ -443,7 +443,7 @@ class Contour:
             proof = Tilted(Law.of(steps), a)
             missed = np.array([missed for _, missed in found])
             proof.slack += 8.0 * missed
-            # (v, e), |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
+            # |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
             proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
         except NumericError:  # then total variation has to do
             reach, proof = last, near
