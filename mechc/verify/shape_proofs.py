@@ -105,8 +105,8 @@ class Line:
     def turns_at(self, f: Expr, at: float, to: Any, bend: int) -> bool:
         """Prove that df/dx is 0 at a place, exactly, and f bends one way from there on."""
         here = sp.diff(f.xreplace(self.exact), self.x).xreplace({self.x: sp.Rational(at)})
-        between = (arb(at), to) if arb(at) < to else (to, arb(at))
-        return here == 0 and self.sign(sp.diff(f, self.x, 2), *between, bend) > 0
+        lo, hi = (arb(at), to) if arb(at) < to else (to, arb(at))
+        return here == 0 and self.sign(sp.diff(f, self.x, 2), lo, hi, bend) > 0
 
     def rises_beyond(self, f: Expr, start: Any, side: int, wanted: int) -> bool:
         """Prove the sign of df/dx for side * x >= start, a positive ball."""
