@@ -340,6 +340,9 @@ def bessel_i(order: Ball, u: Ball, analytic: bool = False) -> Ball:
     return _right(lambda n, at: at.bessel_i(n))(order, u, analytic)
 
 
+_bessel_k = _right(lambda order, u: u.bessel_k(order))
+
+
 def _binomial(n: Ball, k: Ball, analytic: bool) -> Ball:
     return (n + 1).gamma() * (k + 1).rgamma() * (n - k + 1).rgamma()
 
@@ -373,8 +376,8 @@ _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` f
     "clamped": lambda c, a, b, analytic: _extreme("max")(
         a, _extreme("min")(c, b, analytic), analytic),
     "besseli": bessel_i,
-    "besselk": _right(lambda order, u: u.bessel_k(order)),
-    "log_besselk": lambda n, z, analytic: log_of(z.bessel_k(n), analytic),
+    "besselk": _bessel_k,
+    "log_besselk": lambda n, z, analytic: log_of(_bessel_k(n, z, analytic), analytic),
     "log_erf_gap": lambda u, h, analytic: log_of(_erf_gap(u, h), analytic),
     "zeta": lambda s, *rest: s.zeta(*rest[:-1]),
     "binomial": _binomial, "factorial": lambda u, analytic: (u + 1).gamma(),
