@@ -378,7 +378,7 @@ def outputs(kernel: Kernel, theta: Floats) -> Floats:
     for log_many in (kernel.log_p_many, kernel.log_q_many):
         out = np.empty_like(x)
         log_many(x, theta, out)
-        mass += np.nan_to_num(np.exp(out)) * np.gradient(x)
+        mass += np.nan_to_num(np.exp(out), posinf=0.0) * np.gradient(x)  # a pole alone has none
     total = np.cumsum(mass)
     lo, hi = np.interp([TAIL * total[-1], (1 - TAIL) * total[-1]], total, x)
     if lattice:

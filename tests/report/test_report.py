@@ -4,6 +4,7 @@ import math
 import runpy
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.stats import norm
 
 import mechc
 from mechc.errors import DeclarationError, UnsupportedError
+from mechc.protocol import Measure
 from mechc.report import cite
 from mechc.report.datasheet import mathml
 from mechc.report.plot import bars, chords, outputs
@@ -87,6 +89,22 @@ def test_figures_of_integers_show_where_the_mass_is_by_few_of_them():
         x = outputs(mechc.load("discrete_gaussian").kernel, np.array([sigma, 1.0]))
         assert 1e-5 < norm.cdf((x[0] - 1) / sigma) < 5e-3 or (sigma < 1 and -2 <= x[0] <= 0)
         assert x.size < 2000 and (x == np.round(x)).all()
+
+
+def test_figures_of_a_density_with_a_pole_show_where_the_mass_is():
+    """exp(-x) / sqrt(pi x), infinite at 0, with its 95 % quantile at 1.92."""
+
+    def log_density(x, theta, out):
+        with np.errstate(all="ignore"):
+            out[:] = np.where(x < 0.0, -np.inf, -x - 0.5 * np.log(np.pi * np.abs(x)))
+
+    kernel = SimpleNamespace(
+        branches=lambda theta: np.array([[0.0, np.inf, 0.0, 0.0, 0.0, 0.0]]),
+        breakpoints=lambda theta: np.array([0.0, np.inf]), atoms=lambda theta: np.empty((0, 3)),
+        log_p_many=log_density, log_q_many=log_density, MEASURE=Measure.DENSITY,
+    )  # fmt: skip
+    x = outputs(kernel, np.empty(0))
+    assert 0.0 <= x[0] < 0.1 and 1.92 < x[-1] < 20.0
 
 
 @pytest.mark.parametrize("kind", ["profile", "tradeoff", "steps"])
