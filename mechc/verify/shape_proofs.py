@@ -457,7 +457,7 @@ def _steps(part: Part, line: Line) -> Iterator[int]:
     for a, b in itertools.pairwise(logs):
         if not (a.is_finite() and b.is_finite()):
             raise Open("a mass has no enclosure")
-        yield _sign(b - a)
+        yield _jump(a, b)
     yield from after
 
 

@@ -64,10 +64,6 @@ class Allocated:
                     f"certified: {step.mechanism.name} has no density, and E exp(-sX) does not "
                     "fade; ask without certified=True"
                 )
-            if not law.oracle.mass("q").contains(1):
-                raise UnsupportedError(
-                    f"certified: Q of {step} has not exactly mass one; ask without certified=True"
-                )
             self._steps.append(law)
             rough = step.loss("remove").covering(-1.0, 0.0)
             loss, log_weight = rough.nodes()
@@ -98,12 +94,21 @@ class Allocated:
         with ctx.workprec(int(60 + (top - wanted) / math.log(2.0) + 2.0 * math.log2(self.t))):
             exact = arb(epsilon)
             c = (-exact if adding else exact).exp()
+            self._require_whole_q()
             put, nodes, cut = self._put(c, arb(a), arb(period), last, wanted, top)
             value = exact.exp() * put if adding else self._whole() - c + put
             low = value.lower().max((1 - exact.exp()).lower()).max(arb(0))
             detail = {"contour": a, "period": period, "nodes": nodes, "cut-off": float(cut)}
             ball = low.union(value.upper().min(arb(1)))
             return ball, {"route": "put", **detail, "direction": self.direction}
+
+    def _require_whole_q(self) -> None:
+        """Refuse a Q that is proved, to the digits that delta needs, not to have mass one."""
+        for law, (step, _) in zip(self._steps, self._event.allocated, strict=True):
+            if not law.oracle.mass("q").contains(1):
+                raise UnsupportedError(
+                    f"certified: Q of {step} has not exactly mass one; ask without certified=True"
+                )
 
     def _whole(self) -> Any:
         """E W and what is at infinity: nearly one, for weights that are doubles add up to that."""
