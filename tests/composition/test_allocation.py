@@ -1102,6 +1102,16 @@ def test_integers_that_are_not_listed_may_take_part(direction):
     assert bound.lower <= bound.upper < -30.0
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_integers_that_are_not_listed_do_not_end_pure_privacy(epochs):
+    """Noise with tails exp(-a |k|): all integers beyond 0 and 1 have the losses of these."""
+    run = mechc.random_allocation(mechc.load("discrete_laplace")(a=1.0), steps=2, epochs=epochs)
+    for bound in (run.epsilon(0.0), run.renyi(math.inf), run.epsilon(log_delta=-300.0)):
+        assert epochs * (1 - 1e-5) <= bound.lower <= bound.upper <= epochs * (1 + 1e-12)
+        assert bound.upper >= epochs * (1 - 1e-12)
+    assert run.delta(math.inf).upper == 0.0
+
+
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_divergences_of_an_epoch_are_no_smaller_than_of_a_step_less_the_log_of_steps(epochs):
     """At a large order integers decide that no list of point masses has."""

@@ -52,7 +52,7 @@ from mechc.loss.quadrature.rule import ORDER
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
 from mechc.numeric.logs import log_of
-from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.numeric.rounding import EPS, MOST_LOG, U
 from mechc.protocol import Floats
 
 UNCUT = 1e-22  # tilted mass of a panel in which it may turn further ...
@@ -194,9 +194,21 @@ class Shares:
 
     @cached_property
     def log_unlisted(self) -> tuple[float, float]:
-        """Logs of masses under P and Q of integers that no list of point masses has."""
-        p = self.law.log_unlisted
-        return p, self.law.reversed().log_unlisted if p > -math.inf else p
+        """Logs of masses under P and Q of integers that no list of point masses has.
+
+        Nothing where they have the losses of some that it has, and no share of their masses.
+        """
+        law, source, p = self.law, self.law.source, self.law.log_unlisted
+        if source is None or p == -math.inf:
+            return p, p
+        q, off = law.reversed().log_unlisted, law.loss_rounding + law.loss_error
+        for x, limit, _ in source.listed():  # losses go on from that of x to the limit
+            near = np.abs(law.atom_loss - self.sign * limit) <= off
+            level = abs(float(source.kernel.loss(x, source.theta)) - limit) <= off
+            most, log_p = max(p, q) - math.log(U), law.atom_log_mass[near]
+            if not (level and (np.minimum(log_p, log_p - law.atom_loss[near]) > most).any()):
+                return p, q
+        return -math.inf, -math.inf
 
     @cached_property
     def rough(self) -> Law:
