@@ -16,6 +16,7 @@ from mechc.errors import NumericError, UnsupportedError
 
 flint = pytest.importorskip("flint")
 ball = pytest.importorskip("mechc.verify.balls.oracle")
+certified = pytest.importorskip("mechc.verify.certified")
 certified_contour = pytest.importorskip("mechc.verify.certified.contour")
 shape_proofs = pytest.importorskip("mechc.verify.shape_proofs")
 certified_epoch = pytest.importorskip("mechc.verify.certified.epoch")
@@ -297,6 +298,13 @@ def test_laws_that_share_no_outcome():
     run = 2 * mechc.load("gdp")(mu=1.0) + mechc.load("uniform")(halfwidth=1.0, sensitivity=2.5)
     bound = run.delta(0.5, certified=True)
     assert 1 - 1e-15 < bound.lower <= bound.upper == 1.0
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_what_is_not_enclosed_has_no_bounds(log):
+    """Of its log both sides were -inf, as of no delta at all."""
+    found = certified._bound(flint.arb.nan(), {}, log)
+    assert math.isnan(found.lower) and math.isnan(found.estimate) and math.isnan(found.upper)
 
 
 def test_a_jump_that_is_not_enclosed_is_not_taken_for_none():

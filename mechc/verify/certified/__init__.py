@@ -282,7 +282,7 @@ def _bound(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
     least, most = (-math.inf, 0.0) if log else (0.0, 1.0)
     ends = [ball.lower(), ball.mid(), ball.upper()]
     if log:
-        ends = [v.log() if v > 0 else arb.neg_inf() for v in ends]
+        ends = [arb.neg_inf() if v <= 0 else v.log() for v in ends]  # nan stays nan
     low, high = (
         min(max(math.nextafter(float(v), away), least), most)
         for v, away in ((ends[0].lower(), -math.inf), (ends[2].upper(), math.inf))
