@@ -184,7 +184,8 @@ def _check_kind(label: str, value: Any, default: Any) -> None:
         fine = isinstance(value, type(default))
     else:
         words = "a finite number"
-        fine = value is default or (_is_number(value) and abs(value) < sys.float_info.max)
+        found = value.item() if isinstance(value, np.generic) else value  # of doubles' range
+        fine = value is default or (_is_number(found) and abs(found) < sys.float_info.max)
     if not fine:
         raise DeclarationError(f"{label}={value!r} (expected {words})")
 

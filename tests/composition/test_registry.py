@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -55,6 +56,9 @@ def test_whole_numbers_are_integers_whatever_type_they_come_in():
     assert run.log_delta(1.0, method="prv", delta_error=5e-324).width < 0.1
     with pytest.raises(DeclarationError, match="a finite number"):
         run.log_delta(1.0, method="prv", eps_error=np.complex128(0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # float32 has no number as large as the largest double
+        assert registry.resolve("pld", {"grid": np.float32(1024)}) == ("pld", (("grid", 1024),))
 
 
 def test_what_many_kinds_of_steps_with_atoms_are_not_asked():
