@@ -81,6 +81,7 @@ def random_allocation(
     et al. (2025).
     """
     several = isinstance(what, Iterable) and not isinstance(what, (str, bytes, Composition))
+    several = several and getattr(what, "ndim", 1) > 0  # arrays of no dimension say that they are
     schedule = list(what) if several else []
     if steps is None:
         steps = len(schedule) if several else USUAL

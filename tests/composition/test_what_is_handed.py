@@ -47,6 +47,7 @@ def test_any_iterable_is_a_schedule(two):
         (lambda e: mechc.Composition([(e, 2.5)]), "count=2.5 is not an integer"),
         (lambda e: mechc.Composition([(2 * e, 1)]), "event=2"),
         (lambda e: mechc.random_allocation({1: e}), "event=1"),
+        (lambda e: mechc.random_allocation(np.array(3)), r"array\(3\)"),
         (lambda e: mechc.load("gaussian")(sigma=np.complex128(1j)), "sigma=.* not a finite"),
         (lambda e: mechc.load("gaussian")(sigma=np.timedelta64(5)), "sigma=.* not a finite"),
         (lambda e: e.at(sigma=np.array([1.0])), r"sigma=array\(\[1.\]\)"),
