@@ -86,9 +86,11 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
     """Return what completes the name of a parameter of the mechanism that was typed, and more."""
 
     def beginning(ctx: typer.Context, incomplete: str) -> list[str]:
-        known: list[str] = []
-        for name in ctx.meta.get("typed", ()):
-            if name.endswith(".py") or name in mechc.available():
+        known, options = list[str](), {option.name for option in ctx.command.params}
+        # a file is run to be read: only one that the command is about, and would run itself
+        runs = "settings" in options and "path" not in options
+        for place, name in enumerate(ctx.meta.get("typed", ())):
+            if (place == 1 and runs and name.endswith(".py")) or name in mechc.available():
                 with suppress(MechcError):
                     known += [p.name for p in mechc.load(name).parameters]
         return [word + end for word in (*known, *more) if word.startswith(incomplete)]

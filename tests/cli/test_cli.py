@@ -350,6 +350,18 @@ def test_tournament_and_optimise(tmp_path):
     assert "NAME=LOW:HIGH" in run("optimise", "subbotin", "--over", "beta", code=2).stderr
 
 
+def test_a_word_that_is_no_option_runs_no_file(tmp_path):
+    """A kernel of somebody else is read, an output replaced; a mechanism file is run."""
+    ran, file = tmp_path / "ran", tmp_path / "file.py"
+    file.write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n")
+    for words in (["verify", file], ["emit", "laplace", "-o", file], ["record", file, "laplace"],
+                  ["epsilon", "laplace", "--set", file]):  # fmt: skip
+        assert "No such option: --rough" in run(*words, "--rough", code=2).stderr
+        assert not ran.exists()
+    run("epsilon", file, "--rough", code=2)
+    assert ran.exists()
+
+
 def test_shells_complete_commands_and_mechanisms():
     """What a shell asks when tab is pressed, as the script of --install-completion asks it."""
     for words, expected in (
