@@ -219,7 +219,7 @@ class _Side:
             value, error = recursion.log_value(epsilon)
             near = abs(epsilon - place) <= CLOSE_EPSILONS * abs(place)
             alike = ALIKE * first if near else min(ALIKE * first, self._rtol)
-            if error <= max(REUSED * self._rtol, alike):
+            if error < math.inf and error <= max(REUSED * self._rtol, alike):
                 return _logs(value, error), recursion.detail
         recursion = Recursion(self._steps, epsilon)
         value, error = recursion.log_value(epsilon)

@@ -106,7 +106,7 @@ def choose(  # type: ignore[no-untyped-def]
         bend = rows[p, strides + t.size :]
         for i in range(t.size):
             less = log_delta if math.isnan(epsilon) else t[i] * epsilon
-            log_b[i] = k[i] + peak[i] + 16.0 * EPS * (4.0 + k[i] - peak[i] + abs(less))
+            log_b[i] = k[i] + peak[i] + 16.0 * EPS * (4.0 + abs(k[i]) - peak[i] + abs(less))
             log_b[i] = log_b[i] if k[i] < UNKNOWN else np.inf
             values[i] = log_b[i] - less
             values[i] = values[i] / t[i] if math.isnan(epsilon) else values[i]
