@@ -527,7 +527,10 @@ def _tag(
     if last is None or index != last or not index.is_integer:
         raise DeclarationError(f"{name}: tag={index} is not the last parameter, made by count()")
     variable = integer(index.name)
-    mass = sp.sympify(mass).xreplace({index: variable})
+    try:
+        mass = sp.sympify(mass, strict=True).xreplace({index: variable})
+    except (TypeError, ValueError, AttributeError):
+        raise DeclarationError(f"{name}: tag: mass={mass!r} is not an expression") from None
     return mechanism(
         f"{name} (tag)", variable=variable, p=mass, q=mass, parameters=others, support=support,
         lattice=True,

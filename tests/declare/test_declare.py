@@ -135,6 +135,13 @@ def test_bad_declarations_are_refused_and_named(change, message):
     assert str(caught.value).startswith("bad: ")
 
 
+@pytest.mark.parametrize("mass", [[1], "1+", "exp(m)"])
+def test_the_mass_of_an_index_is_an_expression(mass):
+    m = count("m")
+    with pytest.raises(DeclarationError, match=r"bad: tag: mass=.* is not an expression"):
+        mechanism("bad", variable=x, p=exp(-x), q=exp(-x), parameters=(m,), tag=(m, mass, (0, 3)))
+
+
 def test_a_name_is_needed():
     with pytest.raises(DeclarationError, match="name=''"):
         mechanism("", variable=x, p=1, q=1)
