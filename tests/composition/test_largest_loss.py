@@ -11,6 +11,7 @@ import sympy
 from mpmath import mp, mpf
 
 import mechc
+from mechc.composition.queries.evaluation import Evaluation
 from mechc.declare import mechanism, positive, real
 
 
@@ -200,3 +201,13 @@ def test_a_loss_that_happens_to_be_a_parameter_is_rounded(laplace):
                 assert found.lower <= truth <= found.upper
                 tried += 1
     assert tried > 3
+
+
+def test_the_smaller_of_two_largest_losses_may_be_rounded_more(monkeypatch):
+    tops = {"remove": (1.0, 0.0), "add": (1.0 - 2.0**-52, 2.0**-49)}
+    monkeypatch.setattr(Evaluation, "largest_loss_in", lambda self, direction: tops[direction])
+    evaluation = Evaluation({"remove": (), "add": ()}, "auto", 1e-9)
+    assert evaluation.largest_loss() == (1.0, 2.0**-49 - 2.0**-52)
+    assert evaluation.largest_loss("remove") == (1.0, 0.0)
+    tops["add"] = math.inf, 0.0
+    assert evaluation.largest_loss() == (math.inf, 0.0)

@@ -172,7 +172,7 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
             return _next_to_infinite_mass(evaluation, log_target, highest)
         ended = [d for d in others if not evaluation.log_delta_in(d, math.inf).upper < log_target]
         others = [d for d in others if d not in ended]
-        top, rounding = max(map(evaluation.largest_loss_in, ended))
+        top, rounding = evaluation.largest_loss(*ended)
         answer = _exact(top, evaluation, "delta is the mass at infinite loss", rounding)
     else:
         with share(MAIN if len(others) > 1 else 1.0):

@@ -369,9 +369,14 @@ class Evaluation:
             below = found
         return below
 
-    def largest_loss(self) -> tuple[float, float]:
+    def largest_loss(self, *directions: str) -> tuple[float, float]:
         """Return the largest finite loss, where delta is the mass at infinity, and its rounding."""
-        return max(self.largest_loss_in(direction) for direction in self.steps)
+        found = [self.largest_loss_in(direction) for direction in directions or self.steps]
+        top = max(loss for loss, _ in found)
+        if math.isinf(top):
+            return top, 0.0
+        # one that is a little smaller may be rounded more
+        return top, max(loss - top + rounding for loss, rounding in found)
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
