@@ -40,7 +40,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -404,7 +403,7 @@ class Bracket:
         self._split, self._lowest = split, lowest
         self.c = self.period = 0.0
         self.nodes = self.work = 0
-        self.log_value = cache(self.log_value_at)
+        self._known: dict[float, tuple[float, float, float]] = {}
 
     def invert(self, epsilon: float, wanted: float) -> bool:
         """Choose contour and period for epsilon and evaluate M' on it.
@@ -506,8 +505,13 @@ class Bracket:
         share = log_odds(counts, ratios.real) + log_m.real - log_at + faded
         self._errors = of_small + of_large, of_small * np.exp(np.minimum(share, 0.0)) + of_large
 
-    def log_value_at(self, epsilon: float) -> tuple[float, float, float]:
+    def log_value(self, epsilon: float) -> tuple[float, float, float]:
         """Return logs of lower bound, estimate and upper bound of this share of delta."""
+        if epsilon not in self._known:
+            self._known[epsilon] = self._log_value(epsilon)
+        return self._known[epsilon]
+
+    def _log_value(self, epsilon: float) -> tuple[float, float, float]:
         c, y = self.c, self._y
         weight = 1.0 / (c * (c + 1.0))
         z = c + 1j * y
