@@ -131,8 +131,11 @@ def joined(claims: Iterable[tuple[str, Claim]], what: str) -> Adjacency:
 
 @lru_cache(maxsize=64)
 def weakest(claims: tuple[tuple[str, Claim], ...], adjacency: Adjacency) -> Claim:
-    """Return the weakest of several claims, with all that must be true for all of them."""
-    ordered = sorted(claims, key=lambda named: named[1].status == "proven")
+    """Return the weakest of several claims, with all that must be true for all of them.
+
+    Of several it is the first by name, in whatever order they are given.
+    """
+    ordered = sorted(claims, key=lambda named: (named[1].status == "proven", *map(repr, named)))
     if not ordered:
         return Claim("proven", "T0", adjacency, ("there are no steps",))
     name, first = ordered[0]

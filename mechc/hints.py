@@ -6,6 +6,7 @@ is meant; one that is no name says what to do instead, and is known everywhere.
 
 from collections.abc import Iterable, Mapping
 from sys import modules
+from typing import NoReturn
 
 Words = Mapping[str, tuple[str, ...]]  # the meanings of each
 
@@ -19,18 +20,19 @@ def _by_theirs(by_ours: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-_RATES = "sample_rate sampling_prob sampling_probability sample_probability subsampling_rate"
+_RATES = "q rate sample_rate sampling_prob sampling_probability sample_probability subsampling_rate"
 ARGUMENTS = _by_theirs({
     "delta": "target_delta", "epsilon": "target_epsilon eps", "log_delta": "log_target",
     "alpha": "fpr", "fpr": "alpha", "orders": "alphas alpha",
-    "count": "num_steps steps", "counts": "steps count", "steps": "num_steps iterations count",
+    "count": "num_steps steps", "steps": "num_steps iterations count",
     "epochs": "num_epochs", "sigma": "noise_multiplier std", "noise_multiplier": "sigma noise",
     "scale": "noise_scale b", "sensitivity": "max_grad_norm l2_norm_clip clip_norm",
     "clip_norm": "max_grad_norm l2_norm_clip clipping_norm sensitivity",
     "sampling_rate": _RATES, "poisson": f"sampling_rate {_RATES}",
     "batch_size": f"lot_size sampling_rate {_RATES}", "dataset_size": "n sample_size num_examples",
     "batch_cap": "max_batch_size truncated_batch_size", "sampler": "poisson_sampling",
-    "beside": "others releases besides alongside",
+    "beside": "others releases besides alongside", "target": "epsilon delta",
+    "counts": "steps count epochs", "categories": "k buckets num_buckets",
     "adjacency": "neighbors neighbours neighbouring neighboring_relation neighbouring_relation "
                  "relation",
 })  # fmt: skip
@@ -56,6 +58,10 @@ QUESTIONS = _by_theirs({
     "delta": "get_delta get_delta_for_epsilon", "renyi": "rdp get_rdp compute_rdp",
     "tpr": "tpr_at_fpr fpr", "beta": "fnr get_beta", "advantage": "get_advantage",
     "tradeoff": "f roc", "epsilon_curve": "get_epsilon_curve epsilons",
+    "check": "compare", "steps": "events uses", "parameters": "params sigma scale sensitivity",
+    "upper": "value high hi", "lower": "low lo",  # of what is found
+    "value": "result sigma scale noise_multiplier sampling_rate steps epochs batch_size",
+    "standard_deviation": "std sd stddev", "variance": "var", "best": "winner",
 })  # fmt: skip
 PACKAGE = _by_theirs({
     "mechc.dpsgd(...), or mechc dpsgd on the command line": "dpsgd dp_sgd compute_dp_sgd_privacy",
@@ -69,6 +75,7 @@ PACKAGE = _by_theirs({
     "pure_dp, a bound for it": "sparse_vector above_threshold svt",
     "run.plot(methods=[...]), or mechc compare on the command line": "compare",
     "run.save(path, append=True), or mechc record on the command line": "record",
+    "mechc.dpsgd(sampler='shuffled')": "shuffled",
     **{f"mechc.load(...).{call}": call.partition("(")[0]
        for call in ("verify()", "explain()", "report(path)")},
 })  # fmt: skip
@@ -81,7 +88,8 @@ OPTIONS = {  # of other commands
     "mechanisms": "names of mechanisms follow the command, as in mechc tournament laplace",
 }
 COMMANDS = {
-    "help": "--help", "version": "--version", "explain": "show", "datasheet": "report",
+    "help": "--help", "version": "--version", "completion": "--install-completion",
+    "explain": "show", "datasheet": "report",
     "plot": "curve, compare or tournament with --plot", "train": "dpsgd", "kernel": "emit",
     "compile": "warm NAME, or list --compile", "sample": "epsilon --poisson RATE",
 }  # fmt: skip
@@ -103,6 +111,16 @@ def suggestion(word: str, known: Iterable[str], words: Words = ARGUMENTS) -> str
         iter(get_close_matches(word if word in known else _as_python(word), known, 1)), ""
     )
     return f"; did you mean {near}?" if near else ""
+
+
+class Hinted:
+    """What says of an attribute that it has not what was meant."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse what there is not."""
+        known = [*vars(self), *dir(type(self))]
+        hint = "" if name.startswith("_") else suggestion(name, known, QUESTIONS)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 
 def of_package(name: str) -> str:

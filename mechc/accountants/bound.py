@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.errors import DeclarationError, public
+from mechc.hints import Hinted
 from mechc.numeric.logs import log_add, log_subtract
 
 SMALL_SHOWN = 1e-4  # numbers that are shown by their power of ten
@@ -63,7 +64,7 @@ class Quantity(Enum):
 ESTIMATED = "proven but for the estimated error of a density"  # a status, see `Bound`
 
 
-class Recorded(ABC):
+class Recorded(Hinted, ABC):
     """What has a `record` of plain numbers and words."""
 
     @abstractmethod

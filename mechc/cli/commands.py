@@ -31,7 +31,7 @@ from mechc.errors import (
     MechcError,
     UnsupportedError,
 )
-from mechc.hints import COMMANDS, OPTIONS, QUESTIONS, meaning
+from mechc.hints import ARGUMENTS, COMMANDS, OPTIONS, QUESTIONS, TRAINING, meaning
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -73,7 +73,8 @@ def _meant(word: str, ctx: Any) -> str:
     if word in OPTIONS:
         targets = "target" in options and word in ("epsilon", "delta")
         return "; did you mean --target EPSILON DELTA?" if targets else f"; {OPTIONS[word]}"
-    if ours := meaning(word, options):
+    ours = meaning(word, options, TRAINING if "dataset_size" in options else ARGUMENTS)
+    if ours.partition(",")[0] in options:
         return f"; did you mean --{ours.replace('_', '-')}?"
     without = [  # a value without the option it is of
         (item.value != word, f"; did you mean {option.opts[0]} {item.value}?")

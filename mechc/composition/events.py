@@ -218,8 +218,8 @@ class Event(Queries):
     __radd__ = __add__
 
     def __eq__(self, other: object) -> bool:
-        """Compare kernel and parameters."""
-        return isinstance(other, Event) and self.key == other.key
+        """Compare kernel and parameters; a composition may be this event, once."""
+        return self.key == other.key if isinstance(other, Event) else NotImplemented
 
     def __hash__(self) -> int:
         """Hash kernel and parameters."""
@@ -448,11 +448,14 @@ class Composition(Queries):
 
     def __eq__(self, other: object) -> bool:
         """Compare as multisets."""
+        if isinstance(other, Event):
+            return self.parts == ((other, 1),)
         return isinstance(other, Composition) and self.parts == other.parts
 
     def __hash__(self) -> int:
-        """Hash as a multiset."""
-        return hash(self.parts)
+        """Hash as a multiset, of one event as that is hashed."""
+        alone = len(self.parts) == 1 and self.parts[0][1] == 1
+        return hash(self.parts[0][0] if alone else self.parts)
 
     def __repr__(self) -> str:
         """Show events with their counts, but for one."""

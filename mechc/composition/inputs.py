@@ -215,7 +215,7 @@ def bind(
 
 def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Spread lists of one length over the parameters name_1, name_2, ... that stand for them."""
-    lists = {name: v for name, v in values.items() if isinstance(v, (list, tuple, np.ndarray))}
+    lists = {name: v for name, v in values.items() if _is_list(v)}
     if not lists:
         return None, dict(values)
     spread = {name: v for name, v in values.items() if name not in lists}
@@ -228,6 +228,11 @@ def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None
         words = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise DeclarationError(f"{mechanism}: lists must have one length, but {words}")
     return next(iter(lengths.values())), spread
+
+
+def _is_list(value: Any) -> bool:
+    words = isinstance(value, (str, bytes))
+    return bool(getattr(value, "ndim", isinstance(value, Sequence) and not words))
 
 
 def probabilities(mechanism: str, name: str, values: Any) -> list[float]:

@@ -27,7 +27,7 @@ from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
 from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
-from mechc.hints import of_package
+from mechc.hints import QUESTIONS, of_package, suggestion
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.numeric.jit import uncollected
@@ -446,9 +446,11 @@ class Mechanism(inputs.SetOnce):
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what there is not, with what was meant."""
-        asked = name[:1] != "_" and hasattr(Event, name)
-        hint = f"; it is asked of {self._call()}, called with its parameters" if asked else ""
-        hint = hint or of_package(name)
+        hint = of_package(name)
+        if name[:1] != "_":
+            hint = hint or suggestion(name, dir(type(self)), QUESTIONS)
+            if hasattr(Event, name):
+                hint = f"; it is asked of {self._call()}, called with its parameters"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     __add__ = __radd__ = __mul__ = __rmul__ = _no_event

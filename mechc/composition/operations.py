@@ -28,7 +28,7 @@ from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
 from mechc.declare import transforms as steps
-from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, listed, public
 from mechc.loss.discretise import rounded_up
 from mechc.protocol import ParameterInfo
 
@@ -157,7 +157,9 @@ def random_sensitivity(
     """
     name = "random_sensitivity"
     shares = inputs.probabilities(name, "weights", weights)
-    given = as_array(f"{name}: sensitivities", sensitivities)
+    given = as_array(
+        f"{name}: sensitivities", listed(f"{name}: sensitivities", sensitivities, "a list")
+    )
     inputs.without_lists(name, {"sensitivities": given, "weights": shares})
     likely: dict[float, float] = {}
     for i, (move, share) in enumerate(zip(given.tolist(), shares, strict=True)):

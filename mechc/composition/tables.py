@@ -93,7 +93,8 @@ class Table:
     def record(self) -> dict[str, Any]:
         """Refuse: a run file holds no tables."""
         raise UnsupportedError(
-            f"{self.name}: is given by numbers, and run files hold mechanisms by name or formula"
+            f"{self.name}: run files hold mechanisms by name or formula, and no tables, such as "
+            "this event has (pickle keeps it, with its digits)"
         )
 
     @property

@@ -209,6 +209,11 @@ def _batch(sampler: str, size: int, batch_size: Any) -> Fraction:
         batch = exact(batch_size)
     else:
         batch = Fraction(inputs.size("dpsgd", "batch_size", batch_size))
+    if batch < 1:  # a rate, taken for a size, would make the run look private
+        raise DeclarationError(
+            f"dpsgd: batch_size={float(batch):g} is less than one record (expected 1 <= batch_size "
+            f"<= dataset_size={size}; of a sampling rate, rate * dataset_size)"
+        )
     if batch > size:
         raise DeclarationError(
             f"dpsgd: batch_size={float(batch):g} is too large (expected batch_size <= "

@@ -503,6 +503,8 @@ def blank(
 def check(path: str | os.PathLike[str] | None) -> None:
     """Refuse a file for a figure whose suffix is no format of figures."""
     suffix = os.path.splitext(os.fspath(path or ""))[1][1:].lower()
+    if path is not None and os.fspath(path) in KINDS:
+        raise DeclarationError(f"plot: path='{path}'; did you mean kind='{path}'?")
     known = _canvas().get_supported_filetypes() if path is not None else {}
     if suffix and suffix not in known:
         raise UnsupportedError(

@@ -90,6 +90,7 @@ def test_densities_on_the_command_line(gaussian):
         (["dpsgd", "gaussian"], "(gaussian); its noise is Gaussian, others"),
         (["list", "laplace"], "(laplace); see"),
         (["dpsgd", "--shuffle"], "did you mean --sampler shuffled?"),
+        (["dpsgd", "--sampling-rate", "1"], "--batch-size, which divided by dataset-size is the"),
         (["dpsgd", "--group-size", "5"], "that is mechc.group, in Python"),
         (["calibrate", "dpsgd", "--dataset-size", "9"], "words is asked by mechc dpsgd"),
         (["epsilon", "dpsgd", "-d", "1e-5"], "mechc dpsgd on the command line?"),

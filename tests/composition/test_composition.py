@@ -43,7 +43,11 @@ def test_order_is_irrelevant_to_the_last_bit(gaussian, laplace, sampled_gaussian
         (sampled_gaussian(sampling_rate=0.02, sigma=1.3), 200),
     ]
     forward, backward = mechc.compose(*parts), mechc.compose(*reversed(parts))
-    assert forward.delta(0.5).estimate == backward.delta(0.5).estimate
+    assert forward.delta(0.5) == backward.delta(0.5)
+    one = gaussian(sigma=20.0)
+    assert (one + 2 * laplace(scale=9.0)).claim == (2 * laplace(scale=9.0) + one).claim
+    assert 1 * one == one == mechc.compose(one) != 2 * one
+    assert hash(1 * one) == hash(one)
 
 
 @pytest.mark.parametrize("count", [1, 10, 10**4, 10**9])

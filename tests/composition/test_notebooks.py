@@ -101,6 +101,8 @@ def test_the_home_folder_and_spaces_in_paths(gaussian, tmp_path, monkeypatch):
         (lambda m: mechc.dpsgd(dataset_size=9, neighbors="replace"), "adjacency"),
         (lambda m: mechc.dpsgd(dataset_size=9, shuffle=True), "sampler='shuffled'"),
         (lambda m: m(sigma=2.0).plot(kind="epochs"), "steps"),
+        (lambda m: m(sigma=2.0).plot("steps"), "kind='steps'"),
+        (lambda m: mechc.tournament(epsilon=1, delta=1e-6, mechanisms=[m]), "target"),
         (lambda m: mechc.load("subsampled_gaussian"), "mechc.poisson"),
         (lambda m: mechc.load("rr"), "randomized_response"),
         (lambda m: mechc.load("exponential")(epsilon=0.1), "exponential_mechanism"),
@@ -126,6 +128,10 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: mechc.compute_epsilon, r"asked of a run, such as mechc.dpsgd\(...\).epsilon"),
         (lambda m: mechc.get_noise_multiplier, r"did you mean mechc.calibrate\("),
         (lambda m: mechc.optimize, "did you mean mechc.optimise"),
+        (lambda m: m(sigma=1.0).sigma, "did you mean parameters"),
+        (lambda m: m(sigma=1.0).delta(1.0).value, "did you mean upper"),
+        (lambda m: m(sigma=1.0).noise.std(), "did you mean standard_deviation"),
+        (lambda m: mechc.calibrate(m, solve_for="sigma", advantage=0.1).sigma, "mean value"),
     ],
 )
 def test_what_there_is_not_names_what_is_meant(gaussian, ask, meant):

@@ -259,6 +259,8 @@ def test_lists_of_any_length():
     contains(one.delta(0.3), gaussian_profile(1.0, 2.0, 0.3))
     two = mechc.poisson(mechc.load("gaussian"), 0.25)(sigma=2.0)
     same = mixture(sigma=2.0, sensitivities=[0.0, 1.0], weights=[0.75, 0.25])
+    listed = mixture(sigma=np.array(2.0), sensitivities=range(2), weights=np.array([0.75, 0.25]))
+    assert listed == same
     for direction in ("remove", "add"):
         truth = two.delta(0.1, direction=direction)
         found = same.delta(0.1, direction=direction)

@@ -102,6 +102,7 @@ def test_phases_add_up_under_one_relation():
         ({"epochs": math.nan}, "epochs=nan"),
         ({"steps": 1.5}, "not an integer"),
         ({"steps": 1, "noise_multiplier": 0}, "noise_multiplier=0 is not positive"),
+        ({"steps": 1, "batch_size": 0.01}, r"less than one record.* rate \* dataset_size"),
         ({"steps": 1, "batch_size": 60_001}, "batch_size <= dataset_size=60000"),
         ({"steps": 1, "batch_size": 2.5, "sampler": "shuffled"}, "batch_size=2.5 is not an int"),
         ({"steps": 1, "sampler": "weighted"}, "poisson, truncated, fixed, allocation, shuffled"),

@@ -18,6 +18,7 @@ import numpy as np
 
 from mechc.composition.inputs import as_array, as_number, check
 from mechc.errors import NumericError, UnsupportedError, as_flag, library, public
+from mechc.hints import Hinted
 from mechc.numeric.roots import root
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -69,7 +70,7 @@ class Moment(float):
 
 
 @public
-class Noise:
+class Noise(Hinted):
     """The noise of an additive mechanism.
 
     Each question takes parameters by name beside its own arguments, in place of those of the use or
