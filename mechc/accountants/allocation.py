@@ -54,8 +54,8 @@ CALLED = 2e-10  # relative error of a sum of terms: 2e-11 was measured against 3
 FEW = 10, 20, 40  # steps whose law is made first; where contours do not fade; if X has no jumps
 SOME = 40  # steps of point masses whose law is made before calls are
 NEGLIGIBLE = 28.0  # nats below the answer
-GRID = np.geomspace(1e-4, 1.0, 32)  # shares of one step's epsilon among which one is sought
-MODERATE = 0.2, 0.7, 2.0, 3.5  # largest epsilons of first looks in that direction
+_Z = np.arange(40.0, -0.1, -0.1)  # of a normal variable, the log of whose mean excess is about
+NORMAL = -0.5 * _Z**2 - np.log(1.0 + 0.9 * _Z + _Z**2) - 0.92, _Z
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...
 NEAR_NOISE = 1e-3  # ... if these are its noise: of wider bounds the estimate is good
 LARGE = math.log1p(-math.exp(-1.0)) - 1e-12  # log of the share of a loss beyond s + 1 in delta(s)
@@ -273,10 +273,11 @@ class Epoch:
         """Return a bound on log delta in "add" that costs little, None if it is above `level`."""
         if not self.adding:
             return None
-        bound = self._all_small(epsilon)
-        known = len(self.laws) == 1 and self.ratio.listed is None and abs(epsilon) <= FARTHEST
-        if bound > level and known:
+        bound = math.inf
+        if len(self.laws) == 1 and self.ratio.listed is None and abs(epsilon) <= FARTHEST:
             bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
+        if bound > level:
+            bound = self._all_small(epsilon)
         return bound if bound <= level else None
 
     def _all_small(self, epsilon: float) -> float:
@@ -284,6 +285,8 @@ class Epoch:
         # that of one loss > s is at most delta(s - 1) / (1 - 1 / e)
         further = epsilon - math.log(self.steps) - 1.0
         further -= 4.0 * EPS * (1.0 + abs(further))
+        if further < -1.0:  # delta(s - 1) >= 1 - e^(s - 1) is too large
+            return 0.0
         each = [min(_by_errors(law, further, 1)[0] - LARGE, 0.0) for law, _ in self.laws]
         return sum(n * log for log, (_, n) in zip(each, self.laws, strict=True)) * (1.0 - SETTLED)
 
@@ -375,13 +378,8 @@ class Epoch:
         """
         if self.ratio.listed is not None or not 0.0 < near < FARTHEST:
             return None
-        at, log_deltas = self._sketched(near, log_delta)
-        crossing = np.flatnonzero((log_deltas[:-1] > log_delta) & (log_deltas[1:] <= log_delta))
-        if not crossing.size:
-            return None
-        i = slice(crossing[0], crossing[0] + 2)
-        (x, y), (fx, fy) = at[i].tolist(), (log_deltas[i] - log_delta).tolist()
-        x, y, fy = y, x - (y - x) / (fy - fx) * fx, math.inf
+        y = self._start(log_delta)
+        x, fy = 0.9 * y, math.inf
         for _ in range(TURNS):
             around = y + np.array([0.0, 1e-4 * (abs(x - y) + 1e-3 * y)])
             rows = self._by_put(y, around)
@@ -402,24 +400,24 @@ class Epoch:
         extra = 1e-12 / -slope + 4.0 * EPS * y
         return Bound(max(y - below - extra, 0.0), y, y + above + extra, "put", "")
 
-    def _sketched(self, near: float, log_delta: float) -> tuple[Floats, Floats]:
-        """Epsilons and estimates of log delta there, no further than down to a delta."""
-        if not self.adding:
-            parts = []
-            for lo, hi in pairwise((0.0, *MODERATE)):  # as far as one contour sees
-                at = min(near, hi) * GRID
-                at = at[at > lo]
-                parts += [(at, self._by_put(0.5 * (lo + hi), at)[:, 1])] if at.size else []
-                if parts and parts[-1][1][-1] <= log_delta:
-                    break
-            return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
+    def _start(self, log_delta: float) -> float:
+        """About the epsilon of a delta."""
+        if not self.adding:  # normal W, or one large X
+            z = float(np.interp(log_delta - math.log(self.ratio.spread), *NORMAL))
+            loss, log_weight = self.ratio.shares.plain.nodes()
+            order = np.argsort(loss)
+            x, weight = -loss[order], self.steps * np.exp(log_weight[order])
+            size = np.cumsum(weight * x) - x * np.cumsum(weight)  # of sum (x_i - x)_+
+            large = float(np.interp(math.exp(log_delta), size, x))
+            return math.log1p(max(z * self.ratio.spread, large))
         # the leading saddle point approximation
         n = np.arange(-20.0, 60.0)
         a = np.exp(CLOSE_CONTOURS * n) / self.ratio.spread
         k, first, second = self.ratio.whole.rough.roughly(*a).T[:3]
         c = 2.0 / a - first
         size = k + a * c - 2.0 * np.log(a) - 0.5 * np.log(2.0 * math.pi * (second + 2.0 / a**2))
-        return -np.log(c), size - np.log(c)
+        falling = np.minimum.accumulate(size - np.log(c))
+        return float(np.interp(log_delta, falling[::-1], -np.log(c)[::-1]))
 
     @cached_property
     def above(self) -> PrivacyLoss:

@@ -318,17 +318,16 @@ def _cgf(loss, weight, a, n, mean, off, beyond, share):  # type: ignore[no-untyp
 
 @compiled(
     "float64[:,::1](float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64, float64)",
+    " float64[::1], float64)",
 )
-def _sums(c, y, size, phase, wander, noise, mean, ulp):  # type: ignore[no-untyped-def]
-    """Rows: 1 + 2 sum size cos(phase + y (mean + c)), and its error."""
-    out = np.zeros((c.size, 2))
-    for i in range(c.size):
-        turn, far = mean + c[i], abs(mean) + abs(c[i])
+def _sums(turn, y, size, phase, wander, noise, ulp):  # type: ignore[no-untyped-def]
+    """Rows: 1 + 2 sum size cos(phase + y turn), and its error; turns are rounded once."""
+    out = np.zeros((turn.size, 2))
+    for i in range(turn.size):
         total, off, partial = 0.0, 0.0, 0.0
         for n in range(y.size - 1, -1, -1):  # every partial sum is rounded
-            total += size[n] * math.cos(phase[n] + y[n] * turn)
-            off += size[n] * (12.0 + wander[n] + 2.0 * y[n] * (abs(turn) + far)) * ulp + noise[n]
+            total += size[n] * math.cos(phase[n] + y[n] * turn[i])
+            off += size[n] * (12.0 + wander[n] + 3.0 * y[n] * abs(turn[i])) * ulp + noise[n]
             partial += abs(total)
         out[i, 0] = 1.0 + 2.0 * total
         out[i, 1] = 2.0 * off + 4.0 * ulp * (2.0 + partial)
@@ -387,11 +386,14 @@ class Contour:
         self._last = last
         self.y = y = h * np.arange(1.0, count + 1.0)
         s = np.asarray(a + 1j * y, np.complex128)
-        self.k, self.k_error, self.turn = 0.0, 0.0, 0.0
+        self.k, self.k_error = 0.0, 0.0
+        self._means: list[float] = []  # parts of the mean of the tilted -W, exactly
         moved, rest = np.zeros(count), np.zeros(count)
         for each, log_phi, ((resolved, missed), shares, n) in zip(tilted, logs, found, strict=True):
             rest += (1.0 - 1.0 / n) * log_phi[0]
-            self.turn += float(each.mean[0]) * n
+            mean = float(each.mean[0])
+            short = float(np.float32(mean))
+            self._means += short * n, (mean - short) * n
             moved += self._add(shares, resolved, missed, n, s) + each.lost
         steps = [Step(resolved, n) for (resolved, _), _, n in found]
         self._near = Law.of(steps)
@@ -425,7 +427,7 @@ class Contour:
         missed += math.exp(min(shares.log_unlisted[1] - k / n, 300.0))
         self.k += k
         self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
-        self.turn -= drift * n
+        self._means.append(-drift * n)
         # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
         tilt = np.maximum(a * loss, 0.0) if shares.continuous else a * loss  # of masses: relative
         boost = np.exp(np.minimum(tilt - k / n, 300.0))
@@ -462,6 +464,10 @@ class Contour:
         decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
         return float(decay) * self.period * a * a / math.pi
 
+    def _turns(self, c: Floats) -> Floats:
+        """c less the mean of the tilted W."""
+        return np.array([math.fsum((*self._means, each)) for each in c.tolist()])
+
     @property
     def _faded(self) -> float:
         """Bound on the sum of |phi| that is left out, by what is added to W."""
@@ -471,7 +477,7 @@ class Contour:
     def _blurred(self, c: Floats) -> Floats:
         """Bounds on v^2 times the density of W + U, in units of exp(K + ac) / (a^2 T)."""
         size = np.exp(self.plain[0])
-        found = _sums(c, self.y, size, self.plain[1], self.wander, self.off, self.turn, EPS)
+        found = _sums(self._turns(c), self.y, size, self.plain[1], self.wander, self.off, EPS)
         out: Floats = self.blur**2 * (found.sum(axis=1) + self._faded)
         return out
 
@@ -484,13 +490,14 @@ class Contour:
         """
         a, period = self.a, self.period
         spend(6.0 * c.size * self.y.size)
-        found = _sums(c, self.y, self.size, self.phase, self.wander, self.noise, self.turn, EPS)
+        turns = self._turns(c)
+        found = _sums(turns, self.y, self.size, self.phase, self.wander, self.noise, EPS)
         total, noise = found.T
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_s = self.k + a * c + math.log(1.0 / (a * a * period))
             log_s += np.log(np.maximum(total, 1e-300))
             share = (noise + self.tail) / np.maximum(total, 1e-300)
-            off = self.k_error + EPS * (40.0 + 4.0 * abs(self.k) + 8.0 * abs(a) * c)
+            off = self.k_error + EPS * (40.0 + 2.0 * abs(self.k) + 3.0 * abs(a) * c)
             image = np.exp(np.minimum(log_image - log_s + off, 600.0))
             less = self._blurred(c) / np.maximum(total, 1e-300) if self.blur else np.zeros(c.size)
             rows = np.stack([
@@ -513,8 +520,8 @@ class Contour:
         log_size, phase = self.plain
         size = np.exp(part * log_size)
         spend(6.0 * w.size * self.y.size)
-        turn = part * self.turn
-        found = _sums(w, self.y, size, part * phase, self.wander, self.off, turn, EPS)
+        turns = w + part * math.fsum(self._means)
+        found = _sums(turns, self.y, size, part * phase, self.wander, self.off, EPS)
         noise = found[:, 1] + 2.0 * float(size[-1]) * size.size + self.k_error
         return found[:, 0] / self.period, noise / self.period
 
