@@ -240,7 +240,8 @@ class AllocatedEvent(NumericEvent):
                 )
             if exact is None or epochs["add"].exact is None:
                 with apart():
-                    laws[key] = lattice(epochs[direction].above, True)
+                    made = lattice(epochs[direction].above, True)
+                laws[key] = _standing_for(self.base, self.steps, made, direction)
             elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
                 laws[key] = self.loss("remove").reversed()
             else:
@@ -321,10 +322,20 @@ def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
             d: lattice(epoch.ratio.between(drawn).below(epoch.adding), False)
             for d, epoch in _epochs(((base, steps),)).items()
         }
+        if drawn == 1:
+            laws = {d: _standing_for(base, steps, law, d) for d, law in laws.items()}
     name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
     claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
     table = Table(name, named(f"told {base.key!r} {steps} {drawn}"), False, claim)
     return NumericEvent(table, laws["remove"], laws["add"])
+
+
+def _standing_for(base: Event, steps: int, law: PrivacyLoss, direction: str) -> PrivacyLoss:
+    """A law that bounds that of an epoch, with the steps that it is of."""
+    if law.source is not None:  # that of one step
+        return law
+    parts = (Step(base.loss("remove").first(), steps),)
+    return replace(law, parts=parts, is_reversed=direction == "add")
 
 
 class AllocationEvaluation(Evaluation):
@@ -387,7 +398,7 @@ class AllocationEvaluation(Evaluation):
         found.detail["direction"] = direction
         if any(law.estimated for law in laws):
             found = replace(found, status=ESTIMATED)
-        if exact is None and len(laws) == 1 and 1.0 < order < math.inf:
+        if exact is None and len(laws) == 1:
             lower, upper = of_epoch(laws[0], epoch.steps, order, direction == "add")
             found = replace(found, lower=lower, estimate=upper, upper=upper)
         elif exact is None:

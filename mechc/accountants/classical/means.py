@@ -9,11 +9,14 @@ for an integer a: all terms are positive. Between integers log E_Q[W^a] is conve
 divergence grows with a. For every a > 1 the divergence of a step is no smaller (Jensen), and, as
 W^a is at least the sum of all (X / t)^a, larger by no more than log t.
 
-For adding a record, with phi(s) = E_Q[exp(-sX/t)]^t and log phi convex,
+Smaller powers, and those of adding a record, follow from phi(s) = E_Q[exp(-sX/t)]^t and m = E_Q W:
 
-    E_Q[W^-c] = int_0^inf s^(c-1) phi(s) ds / Gamma(c),
+    E_Q[W^p] = m^p + p (p - 1) / Gamma(2 - p) int_0^inf (phi(s) - exp(-ms)) s^(-1-p) ds,    p < 2,
 
-of which s > S have no more than phi(S)^(1 - 1/t) t^c E_Q[X^-c].
+as for a number in place of W, by parts; for p = 0 and, if m = 1, for p = 1 the integral is E_Q[log m
+- log W] and E_Q[W log W]. The integrand is positive (Jensen). log phi is convex, and lies between
+its chords and those beside them, prolonged. What is beyond S is for p > 0 at most phi(S) S^-p / p,
+and for p < 0 at most phi(S)^(1 - 1/t) t^-p E_Q[X^p] Gamma(-p), as phi = E_Q[exp(-sX/t)] phi^(1 - 1/t).
 """
 
 from __future__ import annotations
@@ -21,21 +24,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mechc.accountants.contours.put import Shares, Term
+from mechc.accountants.contours.put import CLOSE_CONTOURS, FLOOR, Shares, Term
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 OfStep = Callable[[PrivacyLoss, float], tuple[float, float]]
-FINER = 64  # points of an integral for one of phi
+FIRST, LAST = -12.0, -750.0  # logs of the first s, over the deviation of W, and of phi at the last
+APART = CLOSE_CONTOURS / 16.0  # between logs of s
+NODES, STEEP = 16, 20.0  # of a quadrature between two, and change of log phi that it does not see
+FARTHEST = STEEP / APART  # power
+CLOSE = 0.1  # s over the deviation of W
 FEWEST = 8  # orders, of which all below are found at once, and more by powers of two
 MOST = 128  # the most of them
 _FOUND: WeakKeyDictionary[PrivacyLoss, dict[Any, Any]] = WeakKeyDictionary()
@@ -75,9 +82,12 @@ def mean_divergence(
         rows = _log_moments(law, steps, max(FEWEST, 1 << n.bit_length()), of_step)
     except OutOfWorkError:
         return lower, upper
-    (_, before), (least, below), (_, above) = rows[n - 1 : n + 2].tolist()
+    (_, before), (least, below), (last, above) = rows[n - 1 : n + 2].tolist()
     further, pad = alpha - n, 1.0 - 8.0 * EPS
     lower = max(lower, (least + further * (least - before)) * pad / (alpha - 1.0))
+    if further and n + 2 < rows.shape[0]:  # the same from the other side
+        behind = last - (1.0 - further) * (float(rows[n + 2, 1]) - last)
+        lower = max(lower, behind * pad / (alpha - 1.0))
     most = below + further * (above - below) if further else below
     return lower, max(min(upper, most / pad / (alpha - 1.0)), lower)
 
@@ -108,36 +118,124 @@ def _log_moments(law: PrivacyLoss, steps: int, most: int, of_step: OfStep) -> Fl
     return rows
 
 
-def mean_divergence_of_adding(law: PrivacyLoss, steps: int, alpha: float, of_step: OfStep) -> float:
-    """Return an upper bound on D_alpha of one epoch, in the direction of adding a record.
+class Transform(NamedTuple):
+    """Bounds on phi, between lines."""
+
+    log_s: Floats  # of nodes of a quadrature in log s, a row for every line
+    log_weight: Floats
+    log_low: Floats  # bounds on logs of phi(s) - exp(-ms)
+    log_high: Floats
+    log_ends: Floats  # logs of s at the ends of lines, and upper bounds on log phi there
+    log_phi: Floats
+    rise: float  # an upper bound on log phi + ms at the first of them
+    mean: tuple[float, float]  # m and its error
+
+
+def by_transform(
+    law: PrivacyLoss, steps: int, alpha: float, adding: bool, of_step: OfStep
+) -> tuple[float, float]:
+    """Return bounds on D_alpha of one epoch by phi; from below 0 where there are none.
 
     Args:
         law: of the privacy loss of a step, in that direction.
         steps: t.
-        alpha: order, more than 1 and finite.
+        alpha: order, finite.
+        adding: whether a record is added; of removing one only orders below 2 are known so.
         of_step: bounds on the divergence of a step of one order.
     """
-    upper = of_step(law, alpha)[1]
-    if upper == math.inf or max(law.early) > -math.inf:
-        return upper
-    c = alpha - 1.0
+    (lower, upper), power = of_step(law, alpha), 1.0 - alpha if adding else alpha
+    if lower == math.inf:
+        return lower, upper
+    if upper == math.inf or not -FARTHEST < power < 2.0 or max(law.early) > -math.inf:
+        return 0.0, upper
     try:
-        s, log_phi = _transform(law, steps)
+        phi = _transform(law, steps, adding)
     except (NumericError, OutOfWorkError, UnsupportedError):
-        return upper
-    log_s = np.log(s)
-    parts = c * log_s[1:] + np.log(-np.expm1(-c * np.diff(log_s))) + log_phi[:-1]
-    below = np.logaddexp.accumulate(np.append(c * log_s[0], parts)) - gammaln(c + 1.0)
-    beyond = (1.0 - 1.0 / steps) * log_phi + c * (math.log(steps) + upper)
-    off = 64.0 * EPS * (1.0 + gammaln(c + 2.0) + c * (float(np.abs(log_s).max()) + math.log(steps)))
-    off += c * (law.loss_error + law.loss_rounding)
-    return min(upper, float(np.logaddexp(below, beyond).min() + off) / c)
+        return 0.0, upper
+    p, c, first = power, max(-power, 1.0), float(phi.log_ends[0])
+    second = of_step(law.reversed() if adding else law, 2.0)[1]  # log E_Q X^2
+    inverse = c * of_step(law, 1.0 + c)[1] if adding else math.inf  # log E_Q X^-c
+    near = math.inf
+    if second < MOST_LOG:  # (log phi)'' is at most E (X - 1)^2 / t over E exp(-sX/t)
+        near = math.log(math.expm1(second) / (2.0 * steps * (2.0 - p))) + (2.0 - p) * first
+        near += math.exp(first) / steps
+    if p < 1.0:  # log phi + ms grows no faster than to the first end
+        near = min(near, math.log(phi.rise) - p * first - math.log(1.0 - p))
+    at = phi.log_weight - p * phi.log_s
+    known = np.logaddexp.accumulate(logsumexp(at + phi.log_high, axis=1))
+    s, fars = phi.log_ends[1:], []
+    if p > 0.0:
+        fars.append(phi.log_phi[1:] - p * s - math.log(p))
+    if inverse < math.inf:
+        far = (1.0 - 1.0 / steps) * phi.log_phi[1:] - (p + c) * s
+        fars.append(far + float(gammaln(c)) + c * math.log(steps) + inverse)
+    if not fars:
+        return 0.0, upper
+    above = float(np.logaddexp(np.logaddexp(known, np.min(fars, axis=0)).min(), near))
+    below = float(logsumexp(at + phi.log_low))
+    size = 8.0 + abs(p) * (float(np.abs(phi.log_s).max()) + math.log(steps))
+    size = 64.0 * EPS * (size + float(gammaln(alpha + 3.0)))
+    mean, off = phi.mean
+    unit = -gammaln(alpha) if adding else math.log(alpha) - gammaln(2.0 - alpha)
+    unit -= p * math.log(mean)
+    size += abs(p) * off
+    low, high = (_of_integral(log + unit + sign * size, alpha)
+                 for log, sign in ((below, -1.0), (above, 1.0)))  # fmt: skip
+    share = -1.0 if adding else alpha / (alpha - 1.0) if mean < 1.0 else 0.0
+    moved, off = share * math.log(mean), abs(share) * off
+    low = max(low + moved - off, 0.0)
+    return low, max(min(upper, high + moved + off), low)
+
+
+def _of_integral(log_value: float, alpha: float) -> float:
+    """D_alpha where E[(p/q)^(alpha - 1)] is 1 + (alpha - 1) times what has this log."""
+    t = alpha - 1.0
+    if t > 0.0:
+        return float(np.logaddexp(0.0, math.log(t) + log_value)) / t * (1.0 + 4.0 * EPS)
+    value = math.exp(min(log_value, MOST_LOG))
+    if t == 0.0:
+        return value
+    return math.log1p(t * value) / t if -t * value < 1.0 else math.inf
 
 
 @_kept
-def _transform(law: PrivacyLoss, steps: int) -> tuple[Floats, Floats]:
-    """Increasing s, and upper bounds on log phi there."""
-    s, log_phi = Term(((Shares(law.first().reversed(), steps), steps),)).above(1)
-    at = np.arange(0.0, s.size - 1.0, 1.0 / FINER)
-    finer = np.exp(np.interp(at, np.arange(s.size), np.log(s)))
-    return finer, np.interp(finer, s, log_phi)
+def _transform(law: PrivacyLoss, steps: int, adding: bool) -> Transform:
+    """Bounds on phi, between lines."""
+    law = law.first().reversed() if adding else law.first()
+    shares, t = Shares(law, steps), float(steps)
+    whole = Term(((shares, steps),))
+    size, rough = whole.rows(1)
+    spread = math.sqrt(max(float(whole.rough.roughly(0.0)[0, 2]), 1e-300))
+    deepest = min(t * math.log(FLOOR), LAST)
+    last = size[min(int((rough[:, 0] > deepest).sum()), size.size - 1)]
+    s = np.exp(np.arange(FIRST - math.log(spread), math.log(last) + 3.0 * APART, APART))
+    close = int(np.searchsorted(s, CLOSE / spread))  # where log phi + ms needs digits of its own
+    rows = whole.rough.sums(s)[:, [0, 3]]
+    rows[:, 1] += 2.0 * t * shares.error
+    rows[:close] = shares.generating(shares.plain, s[:close], steps)[0]
+    (k, error), (mean, off) = rows.T, shares.mean
+    error = error + (law.loss_error + law.loss_rounding) * s
+    none = np.logaddexp(math.log(FLOOR), shares.log_unlisted[1])  # mass that no node has
+    low, high = k - error, np.minimum(k + error + t * np.logaddexp(0.0, none - k / t), 0.0)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    log_s = np.log(s[1:-2])[:, None] + 0.5 * APART * (nodes + 1.0)
+    x, rise = np.exp(log_s), np.diff(high) / np.diff(s)
+    lines = high[1:-2, None] + rise[1:-1, None] * (x - s[1:-2, None])
+    before = (low[1:-2] - high[:-3]) / (s[1:-2] - s[:-3])
+    behind = (high[3:] - low[2:-1]) / (s[3:] - s[2:-1])
+    under = [low[1:-2, None] + before[:, None] * (x - s[1:-2, None]),
+             low[2:-1, None] + behind[:, None] * (x - s[2:-1, None])]  # fmt: skip
+    logs = []  # at nodes: of what is analytic for Re s > 0 the quadrature has all digits
+    for line, sign in ((lines, 1.0), *((each, -1.0) for each in under)):
+        excess = np.maximum(line + (mean + sign * off) * x, 0.0) + sign * 8.0 * EPS * x
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs.append(np.where(excess > 0.0, line + np.log(-np.expm1(-excess)), -math.inf))
+    steep = high[1:-2] - high[2:-1] > STEEP
+    logs[0][steep] = high[1:-2][steep, None]
+    logs[1][steep] = logs[2][steep] = -math.inf
+    log_weight = np.broadcast_to(np.log(0.5 * APART * weights), x.shape)
+    ends = np.log(s[1:-1])
+    rise = max(float(high[1] + (mean + off) * s[1]), 0.0) + 8.0 * EPS * float(s[1])
+    return Transform(
+        log_s, log_weight, np.maximum(*logs[1:]), logs[0], ends, high[1:-1], rise, (mean, off)
+    )

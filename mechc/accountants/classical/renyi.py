@@ -27,7 +27,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum
-from mechc.accountants.classical.means import mean_divergence, mean_divergence_of_adding
+from mechc.accountants.classical.means import by_transform, mean_divergence
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
@@ -43,6 +43,7 @@ NEXT = 1e-6  # tilts above 0 that need no panels of their own
 BETWEEN = 1e-5  # distance of orders from 1 where those beside it bound a divergence
 POWERS = (1.05, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # s, of which the best is taken
 HIGHEST = 1e12  # order up to which it is asked
+HALF = 1.5  # order of an epoch from which on larger ones are hard to tell
 SLACK = 1e-9  # nats for rounding and quadrature of what is a small share
 
 
@@ -92,8 +93,16 @@ class RenyiAccountant(Accountant):
         Raises:
             UnsupportedError: alpha - 1 lies outside the strip in which E[exp(tL)] is finite.
         """
-        known = self._divergence(order) if self._is_plain else self._bounded(order)
-        return Bound(*known, _METHOD, "proven", {})
+        # a law that bounds an epoch from one side stands for it, of which more is known
+        epochs = [s for s in self._steps if s.loss.bound and s.loss.parts]
+        others = self
+        if epochs:
+            others = RenyiAccountant([s for s in self._steps if s not in epochs])
+        known = others._divergence(order) if others._is_plain else others._bounded(order)
+        each = [(n, *_about(law, order)) for law, n in epochs]
+        lower = known[0] + math.fsum(n * low for n, low, _ in each)
+        upper = known[2] + math.fsum(n * high for n, _, high in each)
+        return Bound(lower, upper if epochs else known[1], upper, _METHOD, "proven", {})
 
     def _divergence(self, alpha: float) -> tuple[float, float, float]:
         """Lower bound, value and upper bound of the divergence of one order."""
@@ -167,6 +176,8 @@ class RenyiAccountant(Accountant):
     def _log_beyond(self, law: PrivacyLoss, alpha: float) -> tuple[float, float]:
         """Logs of bounds on E[exp(tL)] where it may be any: in truth, and on the nodes."""
         p, q = law.early
+        if law.bound:  # from below, on nodes that have no such mass; that under Q is at most one
+            return (alpha * p if alpha < 1.0 else math.inf), -math.inf
         if min(p, q) == -math.inf:  # the other mass was not counted
             return math.inf, math.inf
         if alpha < 1.0:
@@ -180,8 +191,9 @@ class RenyiAccountant(Accountant):
 
 def _about(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
     """Bounds on the Renyi divergence by the steps that a law is of, 0 and inf where none is."""
-    above = law.above if max(law.early) > -math.inf else (Step(law, 1),)
-    if len(above) == 1 and above[0].count > 1 and 1.0 < alpha < math.inf:
+    known = max(law.early) == -math.inf and not (law.bound and law.parts)
+    above = (Step(law, 1),) if known else law.above
+    if len(above) == 1 and above[0].count > 1:
         lower, upper = of_epoch(*above[0], alpha, law.is_reversed)
         sampled = getattr(law.source and law.source.kernel, "rate", 1.0) < 1.0  # reveals less
         return (0.0 if sampled else lower), upper
@@ -203,10 +215,16 @@ def of_step(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
 
 
 def of_epoch(law: PrivacyLoss, steps: int, alpha: float, adding: bool) -> tuple[float, float]:
-    """Return bounds where a record takes part in one of so many steps; none from below in "add"."""
-    if adding:
-        return 0.0, mean_divergence_of_adding(law, steps, alpha, of_step)
-    return mean_divergence(law, steps, alpha, of_step)
+    """Return bounds where a record takes part in one of so many steps."""
+    if alpha == math.inf:  # W has the largest and the least values of X
+        return of_step(law, alpha)
+    lower, upper = by_transform(law, steps, alpha, adding, of_step)
+    if adding or alpha <= 1.0:
+        return lower, upper
+    least, most = mean_divergence(law, steps, alpha, of_step)
+    if HALF < alpha < 2.0:  # the integral loses digits, and divergences grow with their order
+        least = max(least, by_transform(law, steps, HALF, False, of_step)[0])
+    return max(lower, least), max(min(upper, most), lower, least)
 
 
 def _on_nodes(law: PrivacyLoss, alpha: float) -> float:

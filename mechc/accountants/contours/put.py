@@ -192,6 +192,39 @@ class Shares:
         off = math.exp(log_infinite) * math.expm1(law.mass_errors[0]) + math.exp(law.log_early)
         return math.exp(log_complement(log_infinite)), off
 
+    @property
+    def left_out(self) -> tuple[float, float]:
+        """Masses under Q and P of what is left out, inf and 0 where they are not known."""
+        return self.above if self.log_floor == -math.inf else (math.inf, 0.0)
+
+    @property
+    def kept_mean(self) -> tuple[float, float]:
+        """What this part has of E_Q X/t, and its error."""
+        beyond = self.left_out[1]
+        mean, off = self.mean
+        return (mean - beyond) / self.steps, (off + self.error * beyond) / self.steps
+
+    def generating(self, law: PrivacyLoss, a: Floats, n: int) -> tuple[Floats, float, bool]:
+        """Return rows K, error of n steps at real parts, by nodes of a law of -X/t under Q.
+
+        Also how far the mean of the nodes is off, and whether errors enter in the second order: the
+        mean is known then.
+        """
+        (loss, log_weight), (mean, off) = law.nodes(), self.kept_mean
+        weight = np.exp(log_weight)
+        spend(4.0 * weight.size * a.size)
+        drift = mean + dot(weight, loss)
+        square = self.log_floor == -math.inf and self.square and self.steps * abs(drift) < 1e-9
+        rows = np.empty((a.size, 2))
+        for row, each in zip(rows, a.tolist(), strict=True):
+            plain, first, centred, second = _cgf(
+                loss, weight, each, float(n), mean, off, self.left_out[0], self.error
+            )
+            second = second if square else math.inf
+            row[0] = plain if first <= second else centred
+            row[1] = min(first, second) + EPS * 4.0 * abs(row[0])
+        return rows, drift if square else 0.0, square
+
     @cached_property
     def log_unlisted(self) -> tuple[float, float]:
         """Logs of masses under P and Q of integers that no list of point masses has.
@@ -411,32 +444,21 @@ class Contour:
         """Add to K what X of this kind contribute; return how far they may move phi."""
         a, share, (loss, log_weight) = self.a, shares.error, resolved.nodes()
         weight = np.exp(log_weight)
-        spend(4.0 * weight.size)
-        known = shares.log_floor == -math.inf  # the masses that are left
-        without, beyond = shares.above if known else (math.inf, 0.0)
-        mean, off = ((each + by) / shares.steps for each, by in
-                     zip(shares.mean, (-beyond, share * beyond), strict=True))  # fmt: skip
-        drift, square = mean + dot(weight, loss), math.inf
-        if known and shares.square and shares.steps * abs(drift) < 1e-9:
-            square = 1.0  # the mean is known: second order is left
-        else:
-            drift = 0.0
-        plain, first, centred, second = _cgf(loss, weight, a, float(n), mean, off, without, share)
-        second = second if square < math.inf else math.inf
-        k = plain if first <= second else centred
+        rows, drift, square = shares.generating(resolved, np.array([a]), n)
+        (k, error), (_, off), without = rows[0].tolist(), shares.kept_mean, shares.left_out[0]
         missed += math.exp(min(shares.log_unlisted[1] - k / n, 300.0))
         self.k += k
-        self.k_error += min(first, second) + EPS * 4.0 * abs(k) + 2.0 * n * missed
+        self.k_error += error + 2.0 * n * missed
         self._means.append(-drift * n)
         # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
         tilt = np.maximum(a * loss, 0.0) if shares.continuous else a * loss  # of masses: relative
         boost = np.exp(np.minimum(tilt - k / n, 300.0))
         boosted, size = weight * boost, np.abs(s)
         each = np.minimum(2.0 * float(boosted.sum()), size * -dot(boosted, loss))
-        if square < math.inf:
+        if square:
             bent = size**2 * 0.5 * dot(boosted, loss**2) + size * off / share
             each = np.minimum(each, bent)
-        each += without * math.exp(min(-k / n, 300.0)) if known else 0.0
+        each += without * math.exp(min(-k / n, 300.0)) if without < math.inf else 0.0
         moved: Floats = 2.0 * n * (share * each + 2.0 * missed)
         return moved
 
