@@ -13,10 +13,10 @@ Smaller powers, and those of adding a record, follow from phi(s) = E_Q[exp(-sX/t
 
     E_Q[W^p] = m^p + p (p - 1) / Gamma(2 - p) int_0^inf (phi(s) - exp(-ms)) s^(-1-p) ds,    p < 2,
 
-as for a number in place of W, by parts; for p = 0 and, if m = 1, for p = 1 the integral is E_Q[log m
-- log W] and E_Q[W log W]. The integrand is positive (Jensen). log phi is convex, and lies between
-its chords and those beside them, prolonged. What is beyond S is for p > 0 at most phi(S) S^-p / p,
-and for p < 0 at most phi(S)^(1 - 1/t) t^-p E_Q[X^p] Gamma(-p), as phi = E_Q[exp(-sX/t)] phi^(1 - 1/t).
+as for a number in place of W, by parts; for p = 0, or p = m = 1, the integral itself is E_Q[log m -
+log W], or E_Q[W log W]. The integrand is positive (Jensen). log phi is convex: it lies below its
+chords and above their prolongations. What is beyond S is at most phi(S) S^-p / p, and, as phi(s) <=
+E_Q[exp(-sX/t)] phi(S)^(1 - 1/t), phi(S)^(1 - 1/t) S^(-p-c) t^c E_Q[X^-c] Gamma(c) for c >= -p.
 """
 
 from __future__ import annotations

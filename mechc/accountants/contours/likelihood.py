@@ -51,7 +51,7 @@ KINDS = 50  # of steps, which are added one to the other; of more the halves are
 LARGE = 3  # of the t that are large, at most
 MOST_PRODUCTS = 2e7  # nodes times frequencies of a contour
 NARROW = 0.5  # range of large log X that is not worth a split
-RARE = 1e-8  # expected number of large ones
+RARE, RARER = 1e-8, (1e-7, 1e-6, 1e-5)  # expected number of large ones; where the small fade slowly
 DEEPEST = -250.0  # log of a density that matters
 FARTHEST_RATIO = -110.0  # the same of large ones under P
 SHALLOW = -40.0  # the same below the mean, beside a large share
@@ -165,9 +165,9 @@ class Likelihood(NamedTuple):
     points: tuple[Floats, Floats] = (NONE, NONE)  # log W that have masses, and their logs under Q
 
 
-def by_contours(shares: Shares) -> Likelihood:
+def by_contours(shares: Shares, rare: float = RARE) -> Likelihood:
     """Return the density by contours for small shares, and convolutions with large ones."""
-    least, top = cap(shares, RARE)
+    least, top = cap(shares, rare)
     small = Small(replace(shares, log_cap=least, width=0.0))
     q, p = small.shares.above
     t, sd = float(shares.steps), small.sd
@@ -518,8 +518,9 @@ def law(*parts: Shares) -> PrivacyLoss:
     infinite = float(np.logaddexp.reduce([log for log, _ in logs])), sum(log for _, log in logs)
     ways: list[Callable[..., Likelihood]] = [by_doubling]
     if len(parts) == 1 and count >= MANY and parts[0].lasting <= LASTING:
-        at = 0 if count >= SMOOTH or jumps(parts[0]).size else 1
-        ways.insert(at, by_contours)
+        smooth = not jumps(parts[0]).size
+        ways.insert(1 if smooth and count < SMOOTH else 0, by_contours)
+        ways += [partial(by_contours, rare=rare) for rare in RARER if smooth]
     for way in ways[:-1]:
         with suppress(NumericError):
             return _checked(parts, way(*parts), infinite)

@@ -487,7 +487,7 @@ class Contour:
         return float(decay) * self.period * a * a / math.pi
 
     def _turns(self, c: Floats) -> Floats:
-        """c less the mean of the tilted W."""
+        """The distance of c from the mean of the tilted W."""
         return np.array([math.fsum((*self._means, each)) for each in c.tolist()])
 
     @property

@@ -160,6 +160,9 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
     if log_target >= 0.0:
         return _exact(0.0, evaluation, "no delta exceeds one")
     if evaluation.no_lower:
+        if log_target == -math.inf:  # laws that dominate may end elsewhere
+            tops = [evaluation.renyi(d, math.inf) for d in evaluation.directions]
+            return max(tops, key=lambda bound: float(bound.upper))
         found = epsilon(evaluation.of_pairs(), log_target)
         highest = min(highest, float(found.upper))
         return evaluation.of_mechanisms(found, lambda below: epsilon(below, log_target, highest))
