@@ -167,6 +167,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
             words = (*accepted, "method", "direction", "rtol", "max_work", "certified")
             asked = meaning(key, OF_QUESTIONS)
             meant = f"; did you mean {asked}?" if asked else suggestion(key, words)
+            if key == words[-1]:
+                meant = "; delta, log_delta and epsilon have certified answers"
             raise DeclarationError(
                 f"{key}={options[key]!r} is not known here{meant} (method={name!r} accepts the "
                 f"options: {listed})"

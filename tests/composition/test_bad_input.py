@@ -480,6 +480,8 @@ def test_questions_by_words_of_others(laplace):
             what.rho()
         with pytest.raises(AttributeError, match="no attribute 'epsilom'; did you mean epsilon"):
             what.epsilom(1e-5)
+        with pytest.raises(DeclarationError, match="log_delta and epsilon have certified"):
+            what.tpr(0.1, certified=True)
     words = {"dataset_size": 10, "batch_size": 2, "steps": 1, "noise_multiplier": 1.0}
     with pytest.raises(DeclarationError, match="not known; the run that is returned"):
         mechc.dpsgd(**words, target_delta=0.1)

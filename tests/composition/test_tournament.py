@@ -43,7 +43,7 @@ def test_the_least_noise_of_known_designs():
             assert entrant.bound.upper <= 1e-6
             assert entrant.event.delta(1.0).upper <= 1e-6
     assert "one release" in str(found) and "randomized_response" in found._repr_html_()
-    assert f"\nbest: {found.best.event}\n" in repr(found)
+    assert f"\nbest: {found.best.event}\nfor integers alone: discrete_laplace\n" in repr(found)
     assert "\nrandomized_response is not declared as noise" in str(found)
     assert json.loads(found.to_json())["entrants"][0]["mechanism"] == found.best.name
 

@@ -5,10 +5,14 @@ import math
 import pytest
 
 import mechc
+from mechc.errors import NumericError
 
-pytest.importorskip("flint")
+flint = pytest.importorskip("flint")
 truth = pytest.importorskip("truth")
 pytestmark = pytest.mark.oracle
+
+from mechc.verify.certified import Certified  # noqa: E402
+from mechc.verify.certified.mesh import cells_of  # noqa: E402
 
 
 def certified(run, epsilon, **where):
@@ -55,6 +59,15 @@ def test_atoms_and_integers_beside_a_density(name, values, losses):
     exact = beside_a_gaussian(losses, 0.5, 1.75)
     assert contains(bound, exact)
     assert bound.upper - bound.lower < 1e-6
+
+
+@pytest.mark.slow
+def test_a_tilt_at_which_no_mass_counts():
+    # next to the largest loss of the direction "add", log(1 / 0.99)
+    run = 2 * mechc.poisson(mechc.load("gaussian"), 0.01)(sigma=1.0)
+    law = Certified(run, "add", 1e-9).laws[0]
+    with pytest.raises(NumericError, match="no mass counts"):
+        cells_of(law.oracle, flint.arb(1e4), 1e-6)
 
 
 def test_two_laplace_steps():

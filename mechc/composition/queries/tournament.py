@@ -159,15 +159,24 @@ class Tournament(Recorded):
             for row in shown
         )  # fmt: skip
         found = [f"best: {self.best.event}"] if self.best.event else []
+        found += [self.whole] if self.whole else []
         whys = ((e.name, e.why) for e in self.entrants if e.why)
         refused = (why if name in why else f"{name}: {why}" for name, why in whys)
         return "\n".join([self.title, *lines, *found, *refused])
+
+    @property
+    def whole(self) -> str:
+        """Which noise is of no use to a query that is not an integer, "" where all is alike."""
+        lattice = {e.name: e.event.noise.lattice for e in self.entrants if e.event is not None}
+        names = ", ".join(name for name, known in lattice.items() if known)
+        return f"for integers alone: {names}" if len({*lattice.values()}) == 2 else ""
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Show the table in notebooks."""
-        return f"<b>{self.title}</b>" + as_table(self.rows(), ("mechanism", "parameters", *ERRORS))
+        table = as_table(self.rows(), ("mechanism", "parameters", *ERRORS))
+        return f"<b>{self.title}</b>{table}{self.whole}"
 
     def record(self) -> dict[str, Any]:
         """Return all of it in plain numbers and words."""

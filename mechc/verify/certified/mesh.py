@@ -94,7 +94,7 @@ def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
     """Cut the outputs of a pair into cells on which the loss varies by at most `widest`.
 
     Raises:
-        NumericError: too many panels or points.
+        NumericError: too many panels or points, or nothing but what is left out.
     """
     total = oracle.moment_bound(c)
     negligible = total * NEGLIGIBLE
@@ -110,6 +110,8 @@ def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
             left_out += tilted
         else:
             blocks.append(_atom(mass.log(), loss))
+    if not blocks:
+        raise NumericError(f"no mass counts at a tilt of {float(c.mid()):.3g}")
     return Cells(blocks, left_out.upper())
 
 
