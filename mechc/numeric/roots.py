@@ -1,7 +1,7 @@
 """A root between two places, where a function is least, and where a statement ceases to hold.
 
-The root by Brent's method: R. P. Brent, Algorithms for minimization without derivatives, 1973,
-section 4. The steps, and so the digits, are those of
+The root and the least place by Brent's methods: R. P. Brent, Algorithms for minimization without
+derivatives, 1973, sections 4 and 5. The steps to a root, and so its digits, are those of
 `scipy.optimize.brentq`; importing that module takes longer than a short query.
 """
 
@@ -75,20 +75,44 @@ def lowest(
 ) -> tuple[float, float]:  # fmt: skip
     """Return where f is least between a and b > a, to within xtol, and its value.
 
-    By golden sections, perhaps from a place inside where f is less than at both ends. Of several
-    minima one; the ends themselves are not tried, and an infinite value is never the least.
+    By parabolas through the three least values, golden sections where they do not settle it. It
+    may begin at a place inside where f is less than at both ends, which are else not tried. Of
+    several minima one; an infinite value is never the least.
     """
-    best = a + GOLDEN * (b - a) if inside is None else inside
-    least = f(best)
-    while b - a > xtol + 4.0 * EPS * abs(best):
-        x = best + GOLDEN * (b - best if b - best > best - a else a - best)
-        value = f(x)
-        if value < least:
+
+    def known(*places: float) -> list[tuple[float, float]]:
+        values = ((x, f(x)) for x in places)
+        return [(x, math.inf if math.isnan(value) else value) for x, value in values]
+
+    least = known(a + GOLDEN * (b - a)) if inside is None else known(inside, a, b)
+    step = before = math.inf
+    while True:
+        least = sorted(least, key=lambda place: place[1])[:3]
+        best = least[0][0]
+        enough = 0.5 * xtol + 2.0 * EPS * abs(best)
+        if max(b - best, best - a) <= 2.0 * enough:
+            return least[0]
+        tried, limit = _to_vertex(*least) if least[2:] else math.nan, 0.5 * abs(before)
+        longer = b - best if b - best > best - a else a - best
+        if a < best + tried < b and abs(tried) < limit:
+            at_end = min(best + tried - a, b - best - tried) < 2.0 * enough
+            before, step = step, math.copysign(enough, longer) if at_end else tried
+        else:
+            before, step = longer, GOLDEN * longer
+        x = best + math.copysign(max(abs(step), enough), step)
+        least += known(x)
+        if least[-1][1] < least[0][1]:
             a, b = (best, b) if x > best else (a, best)
-            best, least = x, value
         else:
             a, b = (a, x) if x > best else (x, b)
-    return best, least
+
+
+def _to_vertex(*points: tuple[float, float]) -> float:
+    """The way from the first of three points to the vertex of their parabola; nan without one."""
+    (x, at), (w, f), (v, g) = points
+    r, s = (x - w) * (at - g), (x - v) * (at - f)
+    down = 2.0 * (r - s)
+    return ((x - v) * s - (x - w) * r) / down if down else math.nan
 
 
 LARGEST = 1e8  # place beyond which a switch is taken to be at infinity

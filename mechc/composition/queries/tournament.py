@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,7 @@ STRETCH = ParameterInfo("stretch", 0.0, math.inf, True, True, False, None, (0.5,
 POWERS = (1, 0, -1, 2)  # of the stretch, that a parameter may scale with
 PLACES = np.array([0.137, 0.61, 1.9, -0.77, -2.3])  # where densities are compared
 WORK = 1e8  # that each question may take, see `Queries`: a tenth of the usual
+BESIDE = 1.25  # factor between values of neighbouring shapes
 FAR_BELOW = 0.1  # share of the target below which a value is not the least
 
 
@@ -343,11 +344,15 @@ def optimise(
     kept = load(mechanism)
     kept = kept.bind(**given) if given else kept  # which compiles it
     names, ranges = zip(*_ranges(kept, over).items(), strict=True)
-    found: dict[tuple[float, ...], tuple[Event, Bound]] = {}
+    found: dict[tuple[float, ...], Least] = {}
     tried: dict[tuple[float, ...], float] = {}
     integers = {info.name for info in kept.parameters if info.integer}
     whole = [i for i, name in enumerate(names) if name in integers]
     why = ", the error is no number or infinite"
+
+    def apart(shape: tuple[float, ...], other: tuple[float, ...]) -> float:
+        away = zip(shape, other, ranges, strict=True)
+        return math.fsum(abs(s - o) / (b - a) for s, o, (a, b) in away)
 
     def at(place: Any) -> float:
         nonlocal why
@@ -355,9 +360,10 @@ def optimise(
         shape = tuple(float(round(v)) if i in whole else v for i, v in given)
         if shape not in tried:
             bound_to = kept.bind(**dict(zip(names, shape, strict=True)))
+            nearest = min(found, key=partial(apart, shape), default=None)
             try:
-                found[shape] = setting.least_noise(bound_to)
-                size = error(found[shape][0])
+                found[shape] = setting.about(bound_to, found[nearest].value if nearest else None)
+                size = error(found[shape].event)
                 tried[shape] = size if math.isfinite(size) else math.inf
             except (UnsupportedError, NumericError) as refusal:
                 why, tried[shape] = f": {refusal}", math.inf
@@ -387,12 +393,16 @@ def optimise(
         minimize(at, start, method="Nelder-Mead", bounds=ranges, options=how)
     if whole:  # the error is level between integers, where searches for numbers end
         _stepped(at, min(tried, key=lambda values: tried[values]), ranges, whole)
-    shape = min(tried, key=lambda values: tried[values])
-    if not math.isfinite(tried[shape]):
-        raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
-    values = dict(zip(names, shape, strict=True))
     word = minimise if isinstance(minimise, str) else "error"
-    return Optimum(values, tried[shape], *found[shape], len(tried), word)
+    for shape in sorted(tried, key=lambda values: tried[values]):
+        if math.isinf(tried[shape]):
+            break
+        values, event = dict(zip(names, shape, strict=True)), found[shape].event
+        try:
+            return Optimum(values, tried[shape], event, setting.met(found[shape]), len(tried), word)
+        except UnsupportedError as refusal:
+            why = f": {refusal}"
+    raise UnsupportedError(f"optimise: no shape of {kept.name} has an answer{why}")
 
 
 def _stepped(
@@ -412,6 +422,22 @@ def _stepped(
             shape = better
         else:
             step //= 2
+
+
+class Least(NamedTuple):
+    """The least noise that a search has found.
+
+    Attributes:
+        value: what was solved for.
+        event: one release.
+        excess: log delta of all releases by the search, above the target.
+        work: that each of its questions could take.
+    """
+
+    value: float
+    event: Event
+    excess: float
+    work: float
 
 
 @dataclass(frozen=True)
@@ -439,18 +465,40 @@ class Setting:
 
     def least_noise(self, mechanism: Mechanism) -> tuple[Event, Bound]:
         """Return one release with the least noise for the target, and delta of all releases."""
+        for least in self._searches(mechanism):
+            bound = self.met(least)
+            if float(bound.upper) >= FAR_BELOW * self.delta:  # else less noise had no answer
+                break
+        return least.event, bound
+
+    def about(self, mechanism: Mechanism, near: float | None) -> Least:
+        """Return the same before it is asked whether it is `met`, sought from a value near by."""
+        for least in self._searches(mechanism, near):
+            if least.excess >= math.log(FAR_BELOW):
+                break
+        return least
+
+    def met(self, least: Least) -> Bound:
+        """Return delta of all releases, refused if it is above the target."""
+        bound = self._all(least.event).delta(self.epsilon, max_work=least.work)
+        if float(bound.upper) > self.delta:
+            name = least.event.mechanism.name
+            raise UnsupportedError(f"{name}: the target is not met at the noise found")
+        return bound
+
+    def _searches(self, mechanism: Mechanism, near: float | None = None) -> Iterator[Least]:
+        """What is found with some work for each question, and with more."""
         info, release = self._family(mechanism)
+        far = near is None or info is not STRETCH
+        if near is not None and not far:
+            info = info._replace(typical=(near / BESIDE, near * BESIDE))
         target = attainable(mechanism.name, self.epsilon, self.delta)
         for work in (WORK, 2.0 * WORK):
             how = {"method": "auto", "direction": "both", "max_work": work}
             profile = Profile(lambda value: self._all(release(value)), how, *target)
-            event = release(least_noisy(profile, info, mechanism.name))
-            bound = self._all(event).delta(self.epsilon, max_work=work)
-            if float(bound.upper) >= FAR_BELOW * self.delta:  # else less noise had no answer
-                break
-        if float(bound.upper) > self.delta:
-            raise UnsupportedError(f"{mechanism.name}: the target is not met at the noise found")
-        return event, bound
+            profile.far = far
+            value = least_noisy(profile, info, mechanism.name)
+            yield Least(value, release(value), profile.excess(value), work)
 
     def _all(self, event: Event) -> Composition:
         """All releases."""
@@ -531,8 +579,9 @@ def _stretch(
     # to be so at several points for two stretches.
     if whole.kernel.MEASURE != Measure.DENSITY:
         return None
-    x = PLACES * whole(**start).noise.extent
-    wanted = whole(**start).noise.density(x)
+    noise = whole(**start).noise
+    x = PLACES * noise.extent
+    wanted = noise.density(x)
 
     def agrees(powers: Mapping[str, int], c: float) -> bool:
         try:
