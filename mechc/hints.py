@@ -36,6 +36,7 @@ ARGUMENTS = _by_theirs({
     "adjacency": "neighbors neighbours neighbouring neighboring_relation neighbouring_relation "
                  "relation",
 })  # fmt: skip
+NOISE = "sigma", "scale", "noise_multiplier"  # words for how much there is
 TRAINING = ARGUMENTS | _by_theirs({  # of `dpsgd`
     "batch_size, which divided by dataset_size is the rate": f"sampling_rate {_RATES}",
     "sampler='shuffled'": "shuffle shuffled",

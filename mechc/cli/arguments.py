@@ -92,7 +92,7 @@ def parameters(*more: str, end: str = "") -> Callable[[typer.Context, str], list
         for place, name in enumerate(ctx.meta.get("typed", ())):
             if (place == 1 and runs and name.endswith(".py")) or name in mechc.available():
                 with suppress(MechcError):
-                    known += [p.name for p in mechc.load(name).parameters]
+                    known += [p.name for p in mechc.load(name).declared]
         return [word + end for word in (*known, *more) if word.startswith(incomplete)]
 
     return beginning

@@ -31,7 +31,7 @@ from mechc.errors import (
     MechcError,
     UnsupportedError,
 )
-from mechc.hints import ARGUMENTS, COMMANDS, OPTIONS, QUESTIONS, TRAINING, meaning
+from mechc.hints import ARGUMENTS, COMMANDS, NOISE, OPTIONS, QUESTIONS, TRAINING, meaning
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
@@ -94,6 +94,9 @@ def _meant(word: str, ctx: Any) -> str:
     is_parameter = word in known or meaning(word, known) or not word.isidentifier()
     if is_parameter and "settings" in options:
         return "; a parameter of a mechanism is given by --set NAME=VALUE"
+    if known and (word in NOISE or meaning(word, NOISE)):
+        taken = f"; the mechanism has {', '.join(known)}, given by --set NAME=VALUE"
+        return taken if "settings" in options else ""
     if word in training.WORDS or meaning(word, training.WORDS):
         return "; a training run in its own words is asked by mechc dpsgd"
     if not word.isidentifier():

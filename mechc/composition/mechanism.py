@@ -280,15 +280,21 @@ class Mechanism(inputs.SetOnce):
         known = self.kernel.PARAMETERS[: -1 if TAG in self.kernel.CAPABILITIES else None]
         return tuple(ParameterInfo(*p) for p in known)
 
+    @property
+    def declared(self) -> tuple[ParameterInfo, ...]:
+        """The same without compiling anything, by the declaration where there is no kernel yet."""
+        if self.is_compiled:
+            return self.parameters
+        open_to_users = self.declaration.parameters[: -1 if self.declaration.tag else None]
+        return tuple(ParameterInfo(*p.info) for p in open_to_users)
+
     def check(self, values: Mapping[str, Any], missing: str | None = "") -> None:
         """Refuse parameters before anything is compiled; `missing` may be missing, if None any."""
         if self.is_compiled:  # then calling it costs nothing
             return
         from mechc.calculus.claims import claim_of
 
-        declared = self.declaration
-        open_to_users = declared.parameters[: -1 if declared.tag else None]
-        known = [ParameterInfo(*p.info) for p in open_to_users]
+        known = [*self.declared]
         names = {p.name for p in known}
         if missing != "" and values.keys() <= names:
             needed = names - {missing} if missing in names else set(values)
@@ -296,7 +302,7 @@ class Mechanism(inputs.SetOnce):
         try:
             inputs.bind(self.name, known, values)
         except DeclarationError:
-            inputs.bind(self.name, known, values, claim_of(declared).assumptions)
+            inputs.bind(self.name, known, values, claim_of(self.declaration).assumptions)
 
     @cached_property
     def claim(self) -> Claim:

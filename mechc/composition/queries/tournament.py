@@ -342,8 +342,9 @@ def optimise(
     error = _error(minimise)
     given = as_named("parameters", parameters)
     kept = load(mechanism)
+    kept.check({**kept.bound, **given}, None)
+    names, ranges = zip(*_ranges(kept, given, over).items(), strict=True)
     kept = kept.bind(**given) if given else kept  # which compiles it
-    names, ranges = zip(*_ranges(kept, over).items(), strict=True)
     found: dict[tuple[float, ...], Least] = {}
     tried: dict[tuple[float, ...], float] = {}
     integers = {info.name for info in kept.parameters if info.integer}
@@ -622,7 +623,9 @@ def _asked(minimise: Callable[[Event], float], event: Event) -> float:
         ) from None
 
 
-def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
+def _ranges(
+    mechanism: Mechanism, given: Mapping[str, float], over: Any
+) -> dict[str, tuple[float, float]]:
     """The ranges to look in, each from a lower to an upper end, inside its domain."""
     if not isinstance(over, Mapping) or not over:
         raise DeclarationError(f"optimise: over={over!r} (expected such as {{'beta': (1, 4)}})")
@@ -631,7 +634,8 @@ def _ranges(mechanism: Mechanism, over: Any) -> dict[str, tuple[float, float]]:
         pair = inputs.as_array(f"optimise: over {name}", ends)
         if pair.shape != (2,) or not pair[0] < pair[1]:
             raise DeclarationError(f"optimise: over {name}: {ends!r} (expected (lower, upper))")
-        free = {p.name: p for p in mechanism.parameters if p.name not in mechanism.bound}
+        taken = {*mechanism.bound, *given}
+        free = {p.name: p for p in mechanism.declared if p.name not in taken}
         if name not in free:
             raise DeclarationError(
                 f"{mechanism.name}: over={name!r} is not open{suggestion(str(name), free)} (open: "
