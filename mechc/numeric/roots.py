@@ -75,9 +75,9 @@ def lowest(
 ) -> tuple[float, float]:  # fmt: skip
     """Return where f is least between a and b > a, to within xtol, and its value.
 
-    By parabolas through the three least values, golden sections where they do not settle it. It
-    may begin at a place inside where f is less than at both ends, which are else not tried. Of
-    several minima one; an infinite value is never the least.
+    By golden sections, the ends themselves not tried. From a place inside where f is less than at
+    both ends by parabolas too, through the three least values, a golden section where they do not
+    settle it. Of several minima one; an infinite value is never the least.
     """
 
     def known(*places: float) -> list[tuple[float, float]]:
@@ -89,17 +89,18 @@ def lowest(
     while True:
         least = sorted(least, key=lambda place: place[1])[:3]
         best = least[0][0]
-        enough = 0.5 * xtol + 2.0 * EPS * abs(best)
-        if max(b - best, best - a) <= 2.0 * enough:
+        enough = xtol + 4.0 * EPS * abs(best)
+        if b - a <= enough:
             return least[0]
-        tried, limit = _to_vertex(*least) if least[2:] else math.nan, 0.5 * abs(before)
-        longer = b - best if b - best > best - a else a - best
-        if a < best + tried < b and abs(tried) < limit:
-            at_end = min(best + tried - a, b - best - tried) < 2.0 * enough
-            before, step = step, math.copysign(enough, longer) if at_end else tried
+        longer, near = b - best if b - best > best - a else a - best, 0.45 * enough
+        tried = math.nan if inside is None else _to_vertex(*least)
+        if a < best + tried < b and abs(tried) < 0.5 * abs(before):
+            if abs(tried) < near or min(best + tried - a, b - best - tried) < near:
+                tried = math.copysign(near, longer)
+            before, step = step, tried
         else:
             before, step = longer, GOLDEN * longer
-        x = best + math.copysign(max(abs(step), enough), step)
+        x = best + step
         least += known(x)
         if least[-1][1] < least[0][1]:
             a, b = (best, b) if x > best else (a, best)
