@@ -2,8 +2,10 @@
 
 Unimodal means: non-decreasing up to some point and non-increasing after it, jumps included. It is
 proved by the signs of the derivative of the log density between its zeros, and on pieces where
-those are out of reach by concavity of the log density, which allows one change from up to down. A
-lattice is treated as the real pieces through its points: unimodal there, unimodal here.
+those are out of reach by concavity of the log density, which allows one change from up to down. So
+does a convolution of a log-concave law with exponential ones (Prekopa 1973), which is told by the
+differential operators that undo them. A lattice is treated as the real pieces through its points:
+unimodal there, unimodal here.
 
 Log-concave, which theorems T3 and T8 ask for, means: concave on every piece, continuous where
 pieces meet, with a slope that does not grow there; on the integers the three increments around a
@@ -38,8 +40,8 @@ from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import log_besselk
 from mechc.symbolic.monotone import is_smooth, monotone_parts
-from mechc.symbolic.rewrite import factored, tidy
-from mechc.symbolic.signs import weak_sign
+from mechc.symbolic.rewrite import factored, split_exponent, tidy
+from mechc.symbolic.signs import proved, weak_sign
 
 UP, DOWN, FLAT = 1, -1, 0  # sign of the slope of a log density
 # up and then down, or one of them: what a concave log density does
@@ -199,6 +201,8 @@ def _directions(piece: Piece, terms: tuple[Term, ...], x: Symbol, facts: Facts) 
         raise Undecided(question)
     if len(terms) == 1 and is_concave(terms[0].log_density, x, inside):
         return [PEAK]
+    if (piece.lo, piece.hi) == (-oo, oo) and _is_convolution(terms, x, inside):
+        return [PEAK]
     raise _Unknown
 
 
@@ -209,6 +213,28 @@ def is_concave(log_density: Expr, x: Symbol, here: Facts) -> bool:
     return all(
         weak_sign(sp.diff(part, x, 2), here) in (DOWN, FLAT) or _bends_down(part, x, here)
         for part in Add.make_args(log_density)
+    )
+
+
+def _is_convolution(terms: Sequence[Term], x: Symbol, here: Facts) -> bool:
+    """Whether a density on the line is a log-concave one convolved with exponential densities."""
+    # Where f - f'/k = g, f is g convolved with the density abs(k) exp(k t) of one side, but for a
+    # multiple of exp(k x), which no density contains.
+    if x.is_integer or not all(t.log_density.has(sp.erfc) for t in terms):
+        return False
+    density, rates = total(terms), {sp.expand(t.log_density).coeff(x, 1) for t in terms}
+    if not all(proved(rate, here) for rate in rates):
+        return False
+    for rate in rates:
+        density = sp.expand(density - sp.diff(density, x) / rate, power_exp=False)
+    weights: dict[Expr, Expr] = {}
+    for part in Add.make_args(density):
+        weight, exponent = split_exponent(part)
+        exponent = sp.expand(exponent)
+        weights[exponent] = weights.get(exponent, S.Zero) + weight
+    left = [(e, w) for e, weight in weights.items() if (w := factored(over_one(weight))) != 0]
+    return len(left) == 1 and all(
+        not w.has(x) and weak_sign(w, here) == UP and is_concave(e, x, here) for e, w in left
     )
 
 
@@ -243,9 +269,12 @@ def is_gaussian(noise: Declaration) -> bool:
 
 
 def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
-    if not pieces or any(len(piece.p) != 1 for piece in pieces):
-        return False
     x = Dummy("x", real=True)
+    if not pieces or any(len(piece.p) != 1 for piece in pieces):
+        if [(piece.lo, piece.hi) for piece in pieces] != [(-oo, oo)]:
+            return False
+        whole = [Term(t.weight, t.log_density.subs(variable, x)) for t in pieces[0].p]
+        return _is_convolution(whole, x, facts.within(x, -oo, oo))
     logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
     for piece, ell in zip(pieces, logs, strict=True):
         here = facts.within(x, piece.lo, piece.hi)

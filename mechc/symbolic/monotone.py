@@ -6,9 +6,9 @@ functions and mixtures of monotone parts are monotone); the sign of the derivati
 constants and increasing functions and written as a rational function of the variable and one
 exponential; the mean value theorem for a pair of shifts, L(x) = b(x - d) - b(x) + c, whose
 direction is that of -d*b'' and needs only the curvature of the log density; closed roots of a
-numerator of degree at most two, which of them lie inside proved from signs at the ends; one
-bracketed root where the loss is convex or concave and has one extremum at most. What no rule
-decides is "unsplit", never an error.
+numerator of degree at most two, in the variable, its log or a power of it, which of them lie
+inside proved from signs at the ends; one bracketed root where the loss is convex or concave and
+has one extremum at most. What no rule decides is "unsplit", never an error.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ from mechc.symbolic.rewrite import (
     fraction,
     monomials,
     rational_in,
+    rational_in_power,
 )
-from mechc.symbolic.signs import exceeds_zero, sign
+from mechc.symbolic.signs import exceeds_zero, proved, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
 
@@ -115,9 +116,22 @@ class Part:
 
 def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut at the roots of a numerator of degree one or two in x or in the generator."""
-    orientation, rational = derivative(loss, x, facts)
+    return _cut(*derivative(loss, x, facts), lo, hi, facts)
+
+
+def at_roots_of_power(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """The same in the log of x > 0, or in a power of it whose exponent is a parameter."""
+    if proved(x, facts) != 1:
+        return []
+    orientation, inner = core(loss, x, facts)
+    rational = rational_in_power(sp.diff(inner, x), x)
+    return [] if rational is None else _cut(orientation, rational, lo, hi, facts)
+
+
+def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    x, open_factor = rational.x, None
     numerator, denominator = fraction(rational.expr)
-    rest, open_factor = orientation * sign(denominator, facts), None
+    rest = orientation * sign(denominator.xreplace({rational.symbol: rational.value}), facts)
     for part in Mul.make_args(factored(numerator)):
         try:
             rest *= sign(part, facts)
@@ -147,6 +161,10 @@ def _interval_of(rational: RationalForm, lo: Expr, hi: Expr) -> tuple[Expr, Expr
     """The interval as the generator runs through it (the rate of an exponential is positive)."""
     if rational.generator is None:
         return lo, hi
+    if rational.generator.function is Pow:
+        return lo**rational.generator.rate, hi**rational.generator.rate
+    if rational.generator.function is log:
+        return -oo if lo == 0 else log(lo), log(hi)
     found = rational.exponential
     if found is None or not found.rate.is_positive:
         return None
@@ -253,7 +271,7 @@ def monotone_parts(
         if direction is not None:
             return [Part(lo, hi, direction)], None
     # in an interval that may be empty a root is not where it should be
-    for extrema in (at_roots, at_common_zero, at_bracketed_root) if certain else ():
+    for extrema in EXTREMA if certain else ():
         try:
             parts = extrema(loss, x, lo, hi, inside)
         except Undecided as open_sign:
@@ -264,6 +282,9 @@ def monotone_parts(
     # without the variable, as such or encoded
     still = (e for e in questions if not any(s == x or s.is_Dummy for s in e.free_symbols))
     return [Part(lo, hi, None)], next(still, None)
+
+
+EXTREMA = (at_roots, at_roots_of_power, at_common_zero, at_bracketed_root)
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:

@@ -164,11 +164,14 @@ def quotient(over: Expr, under: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Generator:
-    """function(rate*x), for which a symbol stands; the function is exp or tan."""
+    """function(rate*x), for which a symbol stands: exp, tan or log; or x**rate, by Pow."""
 
     symbol: Symbol
     function: type[Expr]
     rate: Expr
+
+
+_INVERSE = {exp: log, log: exp, sp.tan: sp.atan}
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,9 @@ class RationalForm:
     def value(self) -> Expr:
         """What the symbol stands for."""
         g = self.generator
-        return self.x if g is None else g.function(g.rate * self.x)
+        if g is None:
+            return self.x
+        return self.x**g.rate if g.function is Pow else g.function(g.rate * self.x)
 
     @property
     def exponential(self) -> Generator | None:
@@ -198,7 +203,11 @@ class RationalForm:
     def place(self, root: Expr) -> Expr:
         """The x at which the symbol has a value."""
         g = self.generator
-        return root if g is None else (log if g.function is exp else sp.atan)(root) / g.rate
+        if g is None:
+            return root
+        if g.function is Pow:
+            return root ** (1 / g.rate)
+        return _INVERSE[g.function](root) / g.rate
 
 
 @lru_cache(maxsize=1024)  # cases of one declaration ask the same, and meet the same generator
@@ -263,6 +272,39 @@ def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
         table = {sp.cos: c, sp.sin: s, sp.tan: s / c, sp.sec: 1 / c, sp.csc: 1 / s}
         replaced[node] = table[type(node)]
     return RationalForm(expr.xreplace(replaced), x, Generator(t, sp.tan, abs_rate / 2))
+
+
+def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
+    """A rational function of x > 0 and of its log, or of a power of a positive parameter."""
+    logs = {node: node.args[0].as_independent(x, as_Add=False) for node in expr.atoms(log)}
+    logs = {node: factor for node, (factor, rest) in logs.items() if rest == x}
+    if logs and all(factor == 1 or factor.is_positive for factor in logs.values()):
+        symbol = Dummy("l", real=True)
+        new = expr.xreplace({node: log(factor) + symbol for node, factor in logs.items()})
+        known = new.is_rational_function(x, symbol)
+        return RationalForm(new, x, Generator(symbol, log, S.One)) if known else None
+    powers = {node: node.as_base_exp() for node in expr.atoms(Pow) if node.exp.free_symbols}
+    rates = {}
+    for node, (base, exponent) in powers.items():
+        factor, rest = base.as_independent(x, as_Add=False)
+        if rest == x and not exponent.has(x) and (factor == 1 or factor.is_positive):
+            rates[node] = (factor, *sp.expand(exponent).as_coeff_Add())
+    rate = next((rest for _, _, rest in rates.values()), S.Zero)
+    rate = rate.as_coeff_Mul()[1]
+    ratios = {node: sp.cancel(rest / rate) for node, (*_, rest) in rates.items() if rate != 0}
+    whole = all(n.is_Integer and ratios[node].is_Integer for node, (_, n, _) in rates.items())
+    if not ratios or not whole or not rate.is_positive:
+        return None
+    symbol = Dummy("P", positive=True)
+    new = expr.xreplace(
+        {
+            node: factor ** (n + rest) * x**n * symbol ** ratios[node]
+            for node, (factor, n, rest) in rates.items()
+        }
+    )
+    if not new.is_rational_function(x, symbol):
+        return None
+    return RationalForm(new, x, Generator(symbol, Pow, rate))
 
 
 def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
