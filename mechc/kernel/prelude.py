@@ -177,6 +177,14 @@ def log_ratio(n: float, d: float, gap: float) -> float:
 
 
 @primitive("float64(float64, float64, float64)")
+def sum_of_three(a: float, b: float, c: float) -> float:
+    """Return a + b + c of finite numbers, with all digits next to its zeros."""
+    d = a + b
+    v = d - a
+    return (d + c) + ((a - (d - v)) + (b - v))
+
+
+@primitive("float64(float64, float64, float64)")
 def exp_difference(a: float, b: float, gap: float) -> float:
     """Return exp(a) - exp(b), where gap is a - b to full accuracy."""
     if gap < 0.0:

@@ -47,6 +47,10 @@ def text(expr):
             "log_mix_rest(s, 1.0 - s, x)",
         ),
         (log(ir.mul(S, exp(X))), "x + math.log(s)"),
+        (
+            log(ir.mul(S, ir.add(X, ir.negate(Y), ir.ONE))),
+            "math.log(s * sum_of_three(x, -y, 1.0))",
+        ),
         (ir.add(exp(X), ir.number(-1)), "math.expm1(x)"),
         (ir.add(ir.mul(S, exp(X)), ir.negate(S)), "s * math.expm1(x)"),
         (ir.add(exp(X), ir.negate(exp(ir.add(X, Y)))), "exp_difference(x, x + y, -y)"),

@@ -161,6 +161,17 @@ REAL = {
         + [(s, s + more) for s in (1.5, 6.0, 12.0, 30.0, 99.0) for more in (0.0, 6.0, 11.9)],
         30,
     ),
+    "sum_of_three": (
+        lambda a, b, c: mpf(a) + mpf(b) + mpf(c),
+        [
+            (sign * (b - c) * (1 + gap), c, -sign * b)
+            for b in (0.2, 1.3, 77.7)
+            for c in (1.0, -0.3)
+            for sign in (-1, 1)
+            for gap in (*np.logspace(-15, 3, 40), *-np.logspace(-15, -0.1, 40))
+        ],
+        2,
+    ),
     "exp_difference": (
         lambda a, b, gap: mp.exp(b) * mp.expm1(gap),
         [(b + g, b, g) for b in (-30.0, 0.25, 8.0) for g in WIDE[::5] if abs(g) < 600],

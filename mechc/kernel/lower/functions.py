@@ -89,25 +89,30 @@ def _density(side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
     context = chooser.context
     pair = context.calculus.pair
     zeros: dict[Expr, Expr] = {}
+    rounded = False
     if pair.measure is Measure.FINITE:
         cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
     else:
         if pair.measure is Measure.DENSITY:
-            zeros = dict(zero for c in pair.cases for zero in _zeros(c, side, context.calculus))
+            found = [zero for c in pair.cases for zero in _zeros(c, side, context.calculus)]
+            zeros = {node: product for node, product, _ in found}
+            rounded = any(past for *_, past in found)
         cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
     body = context.by_case(cases)
-    return ir.map_block(body, _up_to_zero) if zeros else body
+    return ir.map_block(body, _up_to_zero) if rounded else body
 
 
-def _zeros(case: Case, side: Literal["p", "q"], calculus: Calculus) -> Iterator[tuple[Expr, Expr]]:
-    """Logs of what falls to zero at a rounded end of a piece, which doubles may pass."""
+def _zeros(
+    case: Case, side: Literal["p", "q"], calculus: Calculus
+) -> Iterator[tuple[Expr, Expr, bool]]:
+    """Logs of what falls to zero at an end of a piece, and whether doubles may pass that end."""
     # With each the same log with its argument as a product, if it is a polynomial: next to such an
     # end a sum has lost its digits.
     x = calculus.pair.variable
     with mp.workdps(DIGITS):
         places = vectors(calculus, case, 2)
         for piece in case.pieces:
-            ends = [e for e in (piece.lo, piece.hi) if not (e.is_infinite or e.is_Integer)]
+            ends = [e for e in (piece.lo, piece.hi) if not e.is_infinite]
             for node in {
                 node
                 for term in (piece.p if side == "p" else piece.q)
@@ -115,12 +120,14 @@ def _zeros(case: Case, side: Literal["p", "q"], calculus: Calculus) -> Iterator[
                 if node.has(x)
             }:
                 (inside,) = node.args
-                if any(
-                    all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in places)
-                    for end in ends
-                ):
+                found = [
+                    end for end in ends
+                    if all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in places)
+                ]  # fmt: skip
+                if found:
                     product = factored(inside) if inside.is_polynomial(x) else inside
-                    yield node, log(product, evaluate=False)
+                    past = not all(end.is_Integer for end in found)
+                    yield node, log(product, evaluate=False), past
 
 
 def _is_zero(expr: Expr, values: Mapping[Symbol, Any]) -> bool:

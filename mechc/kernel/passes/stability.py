@@ -19,6 +19,10 @@ from mechc.kernel.ir import Expr
 LOGS_OF_TWO = {math.log(2.0): 1, -math.log(2.0): -1}  # and the power of two they stand for
 Rule = Callable[[Any], Expr | None]
 
+X = ir.Var("x")
+MINUS_X = ir.negate(X)
+LEAVES = (ir.Var, ir.Param)
+
 # logs of one plus so many times an exponential
 ONE_AND = {ir.ONE: "softplus", ir.number(-1): "log1mexp"}
 # functions f with a, b, s: a c + c f(u) = b c erfc(s u)
@@ -107,6 +111,27 @@ def _constant(term: Expr) -> float:
         return term.value
     arg = _arguments(term, "log")
     return math.log(arg[0].exact) if arg and isinstance(arg[0], ir.Number) else math.nan
+
+
+def log_of_distance(expr: ir.Call) -> Expr | None:
+    """Logs of factors x + a + b, which vanish where no double is: rounded once, not twice."""
+    if expr.name not in ("log", "log_ratio"):
+        return None
+    args = tuple(map(_distances, expr.args))
+    return None if args == expr.args else ir.Call(expr.name, args)
+
+
+def _distances(expr: Expr) -> Expr:
+    match expr:
+        case ir.Add((_, _, _) as terms) if X in terms or MINUS_X in terms:
+            parts = [ir.split_number(term) for term in terms]
+            if all(abs(c) == 1 and isinstance(leaf, LEAVES) for c, leaf in parts if leaf != ir.ONE):
+                return ir.call("sum_of_three", *terms)
+        case ir.Mul(factors):
+            return ir.mul(*map(_distances, factors))
+        case ir.Pow(base, power):
+            return ir.Pow(_distances(base), power)
+    return expr
 
 
 def log_of_sum(expr: Expr) -> Expr | None:
@@ -325,6 +350,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
     ir.Call: (
         log_of_product,
         log_of_function,
+        log_of_distance,
         log_of_sum,
         log1p_of_expm1,
         log1p_of_power,
