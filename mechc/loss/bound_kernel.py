@@ -36,6 +36,7 @@ HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
 MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
 OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
 LEAST_REACH = 64.0  # integers looked at on either side
+FADED = -1e5  # log of a share of the mass that no list holds
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
@@ -106,6 +107,7 @@ class KernelSource:
         self.followed: dict[int, tuple[Floats, Course]] = {}
         self._held = False  # masses against one
         self._gaps = False  # integers of unknown mass
+        self._faded = False  # integers left out of lists, masses being nothing
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
@@ -533,7 +535,8 @@ class KernelSource:
         self, ends: list[tuple[float, float, float]], epsilon: float, reverse: bool
     ) -> float:
         """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
-        rest = [-math.inf]
+        faded = FADED + math.log(MAX_LATTICE * len(self._lattice_rows))
+        rest = [faded if self._faded else -math.inf]
         for x, limit, reach in ends:
             loss = self.kernel.loss(x, self.theta)
             highest = -np.minimum(loss, limit) if reverse else np.maximum(loss, limit)
@@ -573,7 +576,7 @@ class KernelSource:
             if known or spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
                 open_ends = ((x[0], lo), (x[-1], hi)) if first else ()
                 if not any(goes_on(logs, *end, 2.0 * LOG_NEGLIGIBLE) for end in open_ends):
-                    return x, reach
+                    return x[self._counts(log_p, log_q, tilts)], reach
             if first and x.size >= HEAVY[-1][0]:
                 longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
                 a, b = ends(longest)
@@ -592,6 +595,18 @@ class KernelSource:
             f"{self.label}: more than {tried} lattice points carry mass for tilts "
             f"[{tilt_lo:g}, {tilt_hi:g}]"
         )
+
+    def _counts(self, log_p: Floats, log_q: Floats, tilts: Floats) -> NDArray[np.bool_]:
+        """Which integers have masses worth a list, at any of the tilts.
+
+        Others, as on the steep side of exp(-exp(-x)), have losses whose rounding is beyond measure.
+        """
+        with np.errstate(invalid="ignore"):
+            tilted = log_p + tilts[:, None] * (log_p - log_q)
+        most = np.where(np.isnan(tilted), -np.inf, tilted).max(axis=1, keepdims=True)
+        faded = (tilted < most + FADED).all(axis=0) & np.isfinite(most).all()
+        self._faded |= bool(faded.any())
+        return np.asarray(~faded)
 
     def _tail_is_known(self, row: list[float], first: float, last: float, allowed: float) -> bool:
         """Keep the masses beyond a list on which the loss has all but reached its limits."""
@@ -631,7 +646,7 @@ class KernelSource:
         loss, masses, (low, high), reaches = self._atoms
         tilts = min(lo, low), max(hi, high)
         x, wider = self._lattice_points(*tilts, reaches)
-        if wider != reaches:
+        if wider != reaches or self._faded:
             loss, masses = _joined([self._declared_atoms(), self._lattice_atoms(x)])
         self._atoms = loss, masses, tilts, wider
 

@@ -272,6 +272,25 @@ class _ArrayEvaluator(_Evaluator):
     def function(self, name: str) -> Callable[..., Any]:
         return _ARRAY_NAMES.get(name) or getattr(np, name)
 
+    def piecewise(self, expr: sp.Piecewise) -> Any:
+        found: Any = math.nan
+        for value, condition in reversed(expr.args):
+            held = self.held(condition)
+            if np.any(held):
+                found = (
+                    self.value(value) if np.all(held) else np.where(held, self.value(value), found)
+                )
+        return found
+
+    def held(self, condition: Basic) -> Any:
+        """Where a condition holds."""
+        if isinstance(condition, Relational):
+            return _RELATIONS[type(condition)](*map(self.value, condition.args))
+        if isinstance(condition, (sp.And, sp.Or)):
+            join = np.logical_and if isinstance(condition, sp.And) else np.logical_or
+            return reduce(join, map(self.held, condition.args))
+        return holds(condition, self.values)
+
     def given(self, expr: Expr) -> dict[Symbol, float]:
         if any(np.ndim(self.values[s]) for s in expr.free_symbols):
             raise NotImplementedError(f"{type(expr).__name__} over arrays")

@@ -58,6 +58,12 @@ def smoothed_number(y):
     return np.exp(0.5 + y + special.log_ndtr(-(1 + y))) / 2
 
 
+def selected(y, first):
+    """Probability proportional to exp(a) for y at most `first`, and to one beyond."""
+    weight = Piecewise((exp(a), y <= first), (1, True))
+    return weight / Sum(weight.subs(n, k), (k, 1, m + 9))
+
+
 def sigmoid(y):
     return 1 / (1 + exp(-y / s))
 
@@ -98,6 +104,16 @@ CASES = {
     "hyperbolic on integers": (
         whole(shape(exp(-sqrt(a**2 + b * n**2))), a, b), {"a": 2.0, "b": 0.3},
         1, lambda y: np.exp(-np.sqrt(4 + 0.3 * y**2)), range(-300, 302), ()),
+    "Gumbel noise rounded to integers": (
+        whole(exp(-exp(-(n + Rational(1, 2)) / s)) - exp(-exp(-(n - Rational(1, 2)) / s)), s),
+        {"s": 2.0},
+        1, lambda y: np.where(y > -16, np.exp(-np.exp(-(y + 0.5) / 2))
+                              - np.exp(-np.exp(-(y - 0.5) / 2)), 0), range(-12, 90), ()),
+    "selection of one of the first m": (
+        mechanism("natural", variable=n, lattice=True, support=(1, m + 9), parameters=(a, m),
+                  p=selected(n, m), q=selected(n - 1, m)), {"a": 1.5, "sensitivity": 4},
+        lambda y: np.where(y <= 4, np.exp(1.5), 1), lambda y: np.where(y <= 5, np.exp(1.5), 1),
+        range(1, 14), ()),
     "clipped logistic": (
         pair(exp(-(x - d) / s) * sigmoid(x - d) ** 2 / s, exp(-x / s) * sigmoid(x) ** 2 / s, a, s,
              d, support=(-a, a), atoms=[(-a, sigmoid(-a - d), sigmoid(-a)),

@@ -84,7 +84,7 @@ def _log_some(events: Sequence[tuple[int, float]]) -> float:
     union = float(np.logaddexp.reduce([math.log(count) + min(log, 0.0) for count, log in events]))
     if union < UNION:
         return union
-    shares = [(count, math.exp(log)) for count, log in events]
+    shares = [(count, math.exp(min(log, 0.0))) for count, log in events]
     if any(share >= 1.0 for _, share in shares):
         return 0.0
     return math.log(-math.expm1(math.fsum(count * math.log1p(-share) for count, share in shares)))
