@@ -337,7 +337,7 @@ class Composition(Queries):
         from mechc.loss.privacy_loss import Step
 
         if len(self.parts) > 1:
-            _bind_together([event for event, _ in self.parts], direction)
+            bind_together([event for event, _ in self.parts], direction)
         found = []
         for event, count in self.parts:  # no frame of its own
             law = event.loss(direction) if resolved else event.loss_or_stand_in(direction)
@@ -585,7 +585,7 @@ def _bind(
     return found
 
 
-def _bind_together(events: Sequence[Event], direction: str) -> None:
+def bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
     from mechc.loss.quadrature import TOGETHER
 

@@ -41,7 +41,7 @@ from mechc.individual.budget import (
     real_array,
 )
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
-from mechc.individual.cost import Cost, estimate
+from mechc.individual.cost import Cost, estimate, expected
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import Grid
@@ -54,8 +54,8 @@ from mechc.protocol import Floats, Integers
 METHODS = ("contour", "plancherel", "renyi")
 BUCKETS, CROWDING = 160, 14.0  # of knots for splines; it hardly matters but where noise is small
 UNRESOLVED = 0.1  # share of delta lost on the contour beyond which no grid is fine enough
-LOOKED_AT, TIMED = 4096, 2  # people of whom it is seen how many differ, to estimate a cost, and
-# of whom some are composed for it
+LOOKED_AT, TYPICAL = 4096, 64  # people of whom it is seen how many differ, to estimate a cost, and
+# of whom it is seen which steps they have
 ALONE = 0.25  # laws of steps that take as long as a member of tables elsewhere
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
@@ -336,7 +336,8 @@ class IndividualAccountant(TakesTurns):
     def cost(self, rows: ArrayLike | None = None) -> Cost:
         """Estimate what the next question costs, before it is asked.
 
-        A few members of the family, a small product and a person alone are timed, .5 to 3 seconds.
+        A few members of the family and a product are timed, in a tenth of a second to two; nothing
+        is compiled for it. What is not compiled yet on a machine takes up to 30 seconds more, once.
 
         Args:
             rows: indices of the people it is for; everybody by default.
@@ -351,12 +352,12 @@ class IndividualAccountant(TakesTurns):
         different = same.size + int((same == 1).sum() * (people / some.size - 1.0))
         known = any(e.grid == self.grid and e.asked for e in self.family.made.values())
         allowed = self._most if self._exact or not self.grid.splines else 0
-        tables, size = not self._without_tables(different), self._ledger.nbytes
-        about = (self.grid, people, different, size, allowed if tables else different)
-        few = some[:: -(-some.size // TIMED)]
-        alone = [sides[0] for sides in self._steps(few)] if about[-1] else []
-        typical = self._ledger.counts(few).mean(axis=0)
-        return estimate(self.family, *about, alone, typical, known, tables)
+        tables = not self._without_tables(different, expected(self.grid))
+        few = self._ledger.counts(some[:: -(-some.size // TYPICAL)])
+        steps = len(self._journal) if self._journal.complete else float((few > 0.0).sum(1).mean())
+        alone, size = allowed if tables else different, self._ledger.nbytes
+        about = (people, different, size, alone, steps, few.mean(axis=0), known, tables)
+        return estimate(self.family, self.grid, *about)
 
     @in_turn
     def save(self, path: PathLike) -> None:
@@ -414,7 +415,7 @@ class IndividualAccountant(TakesTurns):
     def _plancherel(self, query: Query, rows: Integers) -> Bound:
         """The paper's evaluation of the counts."""
         knots, directions = self.grid.knots.tolist(), self.family.directions
-        losses = {d: [self.family.loss(v, d) for v in knots] for d in directions}
+        losses = {d: self.family.losses(knots, d) for d in directions}
         log_small = math.log(BEYOND) + (query.log_delta if query.inverse else -30.0)
         farthest = self._renyi(Query(log_small, math.nan, query.rtol), rows).upper
         length = 1.2 * float(np.clip(np.max(farthest), 1.0, FARTHEST_LOSS))
@@ -468,10 +469,14 @@ class IndividualAccountant(TakesTurns):
                 answers.meet(who, found)
         return {d: answers.at(place) for d, answers in sides.items()}
 
-    def _without_tables(self, people: int) -> bool:
+    def _without_tables(self, people: int, members: float | None = None) -> bool:
         """Whether people one by one take less than the members of tables for them would."""
-        members = ALONE * Members(self.family, self.grid, "remove").positions.size
-        return self._exact and people * self._different <= min(self._meshed, members)
+        steps = people * self._different
+        if not self._exact or steps > self._meshed:
+            return False
+        if members is None:
+            members = Members(self.family, self.grid, "remove").positions.size
+        return steps <= ALONE * members
 
     @property
     def _most(self) -> int:

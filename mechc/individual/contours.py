@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
 from mechc.accountants.contours.trapezoid import images_beyond
-from mechc.errors import NumericError
 from mechc.individual import inversion
 from mechc.individual.budget import for_rows
 from mechc.individual.family import Family
@@ -33,9 +32,18 @@ from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, STAR
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
-from mechc.individual.tilts import FORBIDDEN, Members, Tilts, per_column, rounding
+from mechc.individual.tilts import (
+    FORBIDDEN,
+    REACHES,
+    Members,
+    Tilts,
+    covered,
+    per_column,
+    rounding,
+)
 from mechc.kernel import closure
 from mechc.loss.privacy_loss import Step
+from mechc.loss.quadrature import TOGETHER
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
@@ -47,7 +55,6 @@ GRIDDED = 1 << 15  # nodes times frequencies from which phi is found by gridding
 FLOOR = 1e-20  # share of a tilted law that need not resolve frequencies
 USELESS = 1e6  # an epsilon that says that no tilt was of use
 SHARE, TAIL = 0.02, 0.05  # of the tolerance asked for, that images and truncation may take
-REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 ROUNDS = (4.0, 8.0, 16.0)  # frequencies resolved, as multiples of a guess by K''
 RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
@@ -62,6 +69,7 @@ FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 8  # people handled at a time: what is known of them stays at hand
 BLOCKS = 16  # of them that a thread is given at a time, with room that is not new to it
+HARDLY = 10.0  # times what is allowed, that is lost on a contour on which phi hardly decays
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 256  # tables and contours beyond which all are made afresh
 
@@ -131,17 +139,18 @@ class Contour:
         wanted = near & members.needed(self._span) & (self._proven | (index <= n))
         laws: dict[int, _Law] = {}
         at_knots = np.zeros((n + 1, SHELLS))
-        for i in np.flatnonzero(wanted | fades).tolist():
-            far = 1.01 * self.frequency
-            try:
-                loss = members.loss(i).covering(-1.0, self.c, self.c, far, FLOOR)
-            except NumericError:  # then there is no answer for those who used the member
-                continue
-            tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
-            lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
-            laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
-            if fades[i]:
-                at_knots[i] = decay.log_sups(tilted, self.frequencies)
+        needed, far = np.flatnonzero(wanted | fades).tolist(), 1.01 * self.frequency
+        for begin in range(0, len(needed), TOGETHER):
+            some = needed[begin : begin + TOGETHER]
+            losses = covered(members.losses(some), -1.0, self.c, self.c, far, FLOOR)
+            for i, loss in zip(some, losses, strict=True):
+                if loss is None:  # then there is no answer for those who used the member
+                    continue
+                tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
+                lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
+                laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
+                if fades[i]:
+                    at_knots[i] = decay.log_sups(tilted, self.frequencies)
         return laws, at_knots
 
     @property
@@ -310,12 +319,14 @@ class Asked(NamedTuple):
     better: bool = False  # see `Ledger.times`
     how: Floats | None = None  # what `inversion.choose` says, once it is known, a row for each word
     place: Integers | None = None  # of these people in `how`, which some others may share with them
+    below: Integers | None = None  # tilts below which contours are to go, where others were no help
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
         who = np.flatnonzero(who) if who.dtype == np.bool_ else who
         place = who if self.place is None else self.place[who]
-        return self._replace(rows=self.rows[who], place=place)
+        below = None if self.below is None else self.below[who]
+        return self._replace(rows=self.rows[who], place=place, below=below)
 
     def column(self, index: int) -> Floats:
         """Return what `how` has by one name."""
@@ -417,9 +428,12 @@ class Evaluator(TakesTurns):
                 done += part.size
                 if tell is not None:
                     tell(min(done, size), size)
-            now = answers.at(todo)
-            open_ = _gains(now.numeric, asked.column(ALLOWED), now.compression)
-            todo, asked = todo[open_], asked.some(open_)
+            now, allowed = answers.at(todo), asked.column(ALLOWED)
+            open_ = _gains(now.numeric, allowed, now.compression)
+            # where phi hardly decays more nodes are no help; below, rare large losses weigh less
+            before = np.iinfo(np.int64).max if asked.below is None else asked.below
+            below = np.where(now.numeric > HARDLY * allowed, asked.tilts, before)
+            todo, asked = todo[open_], asked._replace(below=below).some(open_)
             known[todo] = answers.estimate[todo]
             if todo.size <= asked.query.few:
                 break
@@ -514,11 +528,12 @@ def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share
     useful[contours] = True
     away = AWAY if asked.ledger.grid.listed else 0.0  # of tables their errors keep contours near
     about = query.log_delta, query.epsilon, query.rtol, math.log(share), away
-    peaks = np.asarray(log_peak(tilts.t))
+    peaks, below = np.asarray(log_peak(tilts.t)), asked.below
+    below = np.full(asked.rows.size, tilts.t.size) if below is None else below
 
     def choose(part: slice, sums: Floats) -> None:
         out = np.empty((len(sums), WORK + 1))
-        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], out)
+        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], below[part], out)
         found[:, part] = out.T
 
     asked.each(choose, tilts.together(inversion.STRIDE) if contours.size else tilts.columns[0])

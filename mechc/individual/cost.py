@@ -1,48 +1,52 @@
 """What a question will cost, before it is asked: tables, whose cost is the family's, and people.
 
-Tables need every member of the grid tilted on a few contours, people a product of their ledger rows
-with these, and those who are composed one by one an answer of their own. All are timed on a small
-piece here, on the machine at hand and for the family at hand, tables on a grid of few buckets, and
-multiplied by how often they are needed, as counted in runs. The work for a piece is limited
-(`numeric.allowance`): where it does not suffice, what it had taken by then stands for it, and the
-estimate says that it is a lower one.
+Tables need every member of the grid at many tilts and on a few contours, people a product of their
+ledger rows with these, and those who are composed one by one the laws of their steps. What is timed
+here, on the machine at hand and for the family at hand, are a few members at the tilts that a
+typical person needs, and a product by NumPy: nothing that is compiled is used but what the family's
+own checks have used. The rest are ratios to these, counted in runs. The work is limited
+(`numeric.allowance`): where that does not suffice, the estimate says that it is a lower one.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from mechc.errors import UnsupportedError
 from mechc.individual import singly
-from mechc.individual.contours import BLOCK, Asked, Evaluator, Query
+from mechc.individual.contours import BLOCK, Query
 from mechc.individual.family import Family
-from mechc.individual.ledger import Ledger, multiply
+from mechc.individual.inversion import ABOVE
 from mechc.individual.splines import Grid
-from mechc.individual.tilts import Members
+from mechc.individual.tilts import REACHES, TILTS, at_tilts
+from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import limited
 from mechc.protocol import Floats
 
-FURTHER = 2.0  # times the tables of one person, that a population takes
 MISSING = 0.2  # share of the tables that other people than before still ask for
-NODES = 420  # nodes of a table that most people need
+NODES, TABLES = 420, 4  # nodes of a table that most people need, and tables in memory at once
 OVERHEAD = 4.0  # seconds a person who differs over those of the products alone ...
 ALIKE = 0.04  # ... and of everybody, to see who is alike
-SMALL = 8  # buckets of the grid whose tables are timed
-WORK = 4e8  # units of `numeric.allowance` that these may take, some four seconds
-ALONE = 3e8  # that a person may: with less than they need they take longer, by other methods
-QUERY, STEPS = Query(math.log(1e-6), math.nan, 1e-4), 64  # of a composition of so many at most
+PRODUCT = 0.4  # seconds of a product over those of the same one by NumPy
+SMALL = 8  # members that are timed
+BUCKET = 3.0  # members in a bucket, two to four
+CONTOURS = 0.5  # times the tables at real tilts, that those on contours take
+LOADED = 1.0  # seconds until what is compiled is loaded
+CHECKED = 100.0  # members that the check of their differences takes as long as
+ALONE = 0.6  # times a member, that the law of a step takes in a composition
+WORK = 4e8  # units of `numeric.allowance` that may be spent, some four seconds
+QUERY = Query(math.log(1e-6), math.nan, 1e-4)
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
 BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
 
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate, within a factor of two of what was spent where that was compared.
+    """An estimate, within a factor of 2.5 of what was spent where that was compared.
 
     Attributes:
         tables: seconds of processor time for tables that are likely not to be there yet.
@@ -80,68 +84,73 @@ def estimate(
     different: int,
     ledger: int,
     alone: int,
-    some: Sequence[singly.Counts],
+    steps: float,
     typical: Floats,
     known: bool,
     contours: bool,
 ) -> Cost:
     """Estimate the cost of one question to people of whom some are `different`.
 
-    `ledger` is in bytes, `alone` are as many as may be composed one by one, like `some` with these
-    steps, of whom all but the first are timed; `typical` are steps at every knot that people have
-    on average; most tables are there if they are `known`, and none are made without `contours`.
+    `ledger` is in bytes, `alone` are as many as may be composed one by one, of so many distinct
+    `steps`; `typical` are steps at every knot that people have on average; most tables are there if
+    they are `known`, and none are made without `contours`.
     """
-    alone, each, late = min(alone, people), [], False
-    for steps in some if alone else ():  # the first one waits for functions to be loaded
-        begin = time.process_time()
-        (low, _, high), _ = singly.answer(family, steps[:STEPS], QUERY, ALONE)
-        each.append((time.process_time() - begin) * max(len(steps) / STEPS, 1.0))
-        late |= not high - low <= 0.1 * high
-    mesh = min(alone * float(np.mean(each[1:] or each or [0.0])), LONGEST)
+    member, cut = _member(family, grid, typical)
+    sides = len(family.directions)
+    mesh = min(min(alone, people) * steps * sides * ALONE * member, LONGEST)
     memory = ledger + people * BYTES + (40 << 20)
     product = _product(grid.columns)
     same = people * ALIKE * product
     if not contours:
-        return Cost(0.0, mesh + same, 0.0, memory, late)
-    for _ in range(2):  # functions are loaded first
-        tables, cut = _tables(family, grid, typical)
-    memory += int(2.0 * FURTHER * 16 * grid.columns * 2 * NODES)
+        return Cost(0.0, mesh + same, 0.0, memory, cut)
+    memory += TABLES * 16 * grid.columns * 2 * NODES
     both = 1.0 if grid.splines or grid.listed else 2.0
-    person = OVERHEAD * product * both * (0.7 + 0.3 * len(family.directions))
+    person = OVERHEAD * product * both * (0.7 + 0.3 * sides)
+    tables = expected(grid) * sides * (1.0 + CONTOURS) * member
+    tables += LOADED + (CHECKED * member if grid.splines else 0.0)
     tables *= MISSING if known else 1.0
-    return Cost(tables, different * person + same, mesh, memory, cut or late)
+    return Cost(tables, different * person + same, mesh, memory, cut)
 
 
-def _tables(family: Family, grid: Grid, typical: Floats) -> tuple[float, bool]:
-    """Return seconds for tables, as of a person with typical steps on few buckets; if cut off."""
-    small = replace(grid, buckets=min(SMALL, grid.buckets))
-    if grid.listed:
-        some = grid.listed[:: -(-len(grid.listed) // SMALL)]
-        small = replace(grid, buckets=len(some) - 1, listed=some)
-    ledger, spent = Ledger(1, small), 0.0
-    place = np.arange(typical.size) * small.buckets // max(grid.buckets, 1)
-    counts = np.bincount(place, typical)
-    for value, count in zip(small.knots.tolist(), counts.tolist(), strict=True):
-        ledger.add(family.parameter, [value], max(round(count), 1))
-    asked, cut = Asked(ledger, QUERY, np.zeros(1, np.int64)), False
-    for direction in family.directions:
-        evaluator = Evaluator(family, small, direction)
-        begin = time.process_time()
+def expected(grid: Grid) -> float:
+    """Return about how many members tables need, before it is known how differences alternate."""
+    return BUCKET * grid.buckets if grid.splines else grid.buckets + 1.0
+
+
+def _member(family: Family, grid: Grid, typical: Floats) -> tuple[float, bool]:
+    """Return seconds a member at real tilts, as far as typical steps need them; if cut off."""
+    places = np.linspace(0, grid.buckets, min(SMALL, grid.buckets + 1)).astype(np.int64)
+    nearest = np.abs(np.arange(grid.buckets + 1)[:, None] - places).argmin(axis=1)
+    counts, cut = np.bincount(nearest, typical, places.size).astype(np.float64), False
+    for values in ([0.5 * sum(family.span)], grid.knots[places].tolist()):  # functions are loaded
+        begin, rows = time.process_time(), [np.empty((3, 0)) for _ in values]
         try:
             with limited(WORK, "cost"):
-                evaluator.run(*evaluator.first(asked))
+                laws: list[PrivacyLoss | None] = [*family.losses(values, "remove")]
+                for reach in REACHES:
+                    at_tilts(laws, rows, reach)
+                    if _suffice(rows, counts):
+                        break
         except UnsupportedError:
             cut = True
-        more = Members(family, grid, direction).positions.size / evaluator.members.positions.size
-        spent += FURTHER * more * (time.process_time() - begin)
-    return spent, cut
+    return (time.process_time() - begin) / places.size, cut
+
+
+def _suffice(rows: list[Floats], counts: Floats) -> bool:
+    """Whether Chernoff's bound is least well before the last tilts of members."""
+    k = np.full((len(rows), max(row.shape[1] for row in rows)), np.inf)
+    for own, row in zip(k, rows, strict=True):
+        own[: row.shape[1]] = row[0]
+    used = counts[: len(rows)] > 0.0
+    total = counts[: len(rows)][used] @ k[used]
+    return int(((total - QUERY.log_delta) / TILTS[: total.size]).argmin()) + ABOVE < total.size
 
 
 def _product(columns: int) -> float:
     """Return seconds a person for the products of a ledger row with the tables."""
     rows, table, spent = np.ones((BLOCK, columns)), np.ones((columns, 2 * NODES)), []
-    for _ in range(4):  # the first one waits for the function to be loaded
+    for _ in range(3):  # others may interrupt
         begin = time.process_time()
-        multiply(rows, table, np.empty((BLOCK, 2 * NODES)))
+        np.einsum("ij,jk->ik", rows, table)
         spent.append(time.process_time() - begin)
-    return min(spent) / BLOCK
+    return PRODUCT * min(spent) / BLOCK

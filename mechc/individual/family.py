@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable
-from functools import cached_property, partial
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Claim
+from mechc.composition.events import bind_together
 from mechc.composition.inputs import asked
 from mechc.errors import DeclarationError, UnsupportedError, listed
 from mechc.individual.budget import number
@@ -110,7 +112,7 @@ class Family:
         identity = f"{loaded.name}({bound}) {loaded.mathematics}"
         key = hashlib.sha256(repr((loaded.key, bound, parameter, span)).encode()).hexdigest()
         directions = ("remove",) if loaded.symmetric else ("remove", "add")
-        law, claim = partial(_law, loaded, parameter), loaded.claim
+        law, claim = _Laws(loaded, parameter), loaded.claim
         known = _FAMILIES.get(key)
         if known is None:
             known = cls(loaded.name, parameter, law, directions, span, identity, claim, key)
@@ -140,7 +142,7 @@ class Family:
         for group in ratio:
             members = self.worst * group ** (1.0 if self.best > self.worst else -1.0)
             for direction in self._pairs:
-                losses = [self.loss(v, direction) for v in members]
+                losses = self.losses(members.tolist(), direction)
                 plain = all(len(set(loss.region.tolist())) == 1 for loss in losses)
                 if not plain or any(loss.atom_loss.size for loss in losses):
                     found = {p: min(order, 2) for p, order in found.items()}
@@ -161,6 +163,13 @@ class Family:
         """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
+    def losses(self, values: Sequence[float], direction: str) -> list[PrivacyLoss]:
+        """Return those of many members, which are made together."""
+        with asked():
+            if isinstance(self._law, _Laws):
+                self._law.prepare(values, direction)
+            return [self.loss(value, direction) for value in values]
+
     def _check(self, members: Floats) -> str:
         """Compare neighbours, most revealing first."""
         first = [self.loss(members[0], d) for d in self.directions]
@@ -170,8 +179,10 @@ class Family:
                 " without bound that individual accounting does not follow; account for the worst"
                 " case with the mechanism's own epsilon and delta"
             )
+        values = members.tolist()
         neighbours = itertools.chain.from_iterable(
-            itertools.pairwise((v, self.loss(v, d)) for v in members) for d in self._pairs
+            itertools.pairwise(zip(values, self.losses(values, d), strict=True))
+            for d in self._pairs
         )
         for (worse, more), (better, less) in neighbours:
             _, mean, variance, _ = more.generating(0.0)
@@ -192,10 +203,21 @@ class Family:
         )
 
 
-def _law(mechanism: Any, parameter: str, value: float, direction: str) -> PrivacyLoss:
-    """Return the loss of a mechanism at a value of its one free parameter."""
-    found: PrivacyLoss = mechanism(**{parameter: value}).loss(direction)
-    return found
+@dataclass(frozen=True)
+class _Laws:
+    """The losses of a mechanism along its one free parameter."""
+
+    mechanism: Any
+    parameter: str
+
+    def __call__(self, value: float, direction: str) -> PrivacyLoss:
+        found: PrivacyLoss = self.mechanism(**{self.parameter: value}).loss(direction)
+        return found
+
+    def prepare(self, values: Sequence[float], direction: str) -> None:
+        """Bind what the losses of many values begin with, together, for the question at hand."""
+        events = [self.mechanism(**{self.parameter: value}) for value in values]
+        bind_together(events, direction)
 
 
 def _profile(loss: PrivacyLoss, epsilons: Floats) -> Floats:

@@ -75,11 +75,11 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
-    " float64, float64, float64[::1], float64[:,::1])",
+    " float64, float64, float64[::1], int64[::1], float64[:,::1])",
     nogil=True,
 )
 def choose(  # type: ignore[no-untyped-def]
-    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, out
+    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, below, out
 ):
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
@@ -87,8 +87,8 @@ def choose(  # type: ignore[no-untyped-def]
     there; both are weighed against cancellation. `rows` are products with `Tilts.together`, `peak`
     is that of the payoff at the tilts t, contours may go through `useful` ones (without any there
     are bounds alone), images may have exp(log_small) of delta, `away` is the least cost of
-    cancellation in units of work, and `known` are estimates of the answers, nan where there are
-    none.
+    cancellation in units of work, `known` are estimates of the answers, nan where there are none,
+    and contours go through tilts `below` these.
 
     `out`, of shape (people, 9), has at places with these names: UPPER bound on epsilon or log
     delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
@@ -151,7 +151,9 @@ def choose(  # type: ignore[no-untyped-def]
         error = 0.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c, m, level = t[i], i // STRIDE, values[i] - lowest
-            if i % STRIDE or not useful[i] or (level > CANCELLATION and out[p, TILT] >= 0.0):
+            if i % STRIDE or not useful[i] or i >= below[p]:
+                continue
+            if level > CANCELLATION and out[p, TILT] >= 0.0:
                 continue
             length = _period(log_b, t, i, eps, goal)
             need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))

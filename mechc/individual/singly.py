@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.composition.inputs import from_log
+from mechc.composition.inputs import asked, from_log
 from mechc.composition.queries.epsilon import epsilon
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import MechcError
@@ -106,12 +106,14 @@ def answer(
 
 def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[float, float, float]:
     """Ask for the larger of the directions, delta to a relative width."""
-    laws = {d: [Step(family.loss(v, d), n) for v, n in steps] for d in family.directions}
-    evaluation = Evaluation(laws, "auto", rtol)
-    if query.inverse:
-        found = epsilon(evaluation, query.log_delta)
-    else:
-        found = from_log(evaluation.log_delta(query.epsilon))
+    values, counts = zip(*steps, strict=True)
+    with asked():
+        laws = {d: [*map(Step, family.losses(values, d), counts)] for d in family.directions}
+        evaluation = Evaluation(laws, "auto", rtol)
+        if query.inverse:
+            found = epsilon(evaluation, query.log_delta)
+        else:
+            found = from_log(evaluation.log_delta(query.epsilon))
     low, high = float(found.lower), float(found.upper)
     low, high = 0.0 if math.isnan(low) else low, math.inf if math.isnan(high) else high
     return low, float(found.estimate), high

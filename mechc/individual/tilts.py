@@ -24,7 +24,8 @@ from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.splines import SHARE, Brackets, Grid, spline_coefficients, subdivision
 from mechc.individual.storage import NOWHERE, Shelf
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, covering
+from mechc.loss.quadrature import TOGETHER
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -35,6 +36,7 @@ FORBIDDEN = 1e30  # stands for K where it is too far, or diverges, and ...
 UNKNOWN = 1e23  # less than the least weight of it, and more than all steps can have otherwise
 RATIO = 1.12  # between neighbouring tilts
 TILTS = 0.05 * RATIO ** np.arange(168.0)  # up to 8e6
+REACHES = (240.0, 4000.0, 1e7)  # tilts looked at, the fewest that are enough for everybody
 _NEAR, _STRIDE = 20.0, 4.0  # tilts covered at first, and how much further every time ...
 _LEAST = 1.5  # ... until that is too far, down to this
 STENCIL = 3  # knots outside a bucket that its spline depends on
@@ -59,21 +61,37 @@ class Members:
         self._brackets: dict[tuple[int, int], Brackets] = {}
         self._losses: dict[int, PrivacyLoss] = {}
         self._rows: dict[tuple[int, float], Floats] = {}
+        self._widened: dict[int, PrivacyLoss | None] = {}  # by `rows`, None where they end
 
-    def loss(self, index: int) -> PrivacyLoss:
-        """Return the law of one member, with nodes of its own.
+    def losses(self, indices: list[int]) -> list[PrivacyLoss]:
+        """Return the laws of some members, with nodes of their own.
 
         Nodes accumulate in a law: one that has served a far tilt would be slow on every contour.
         """
-        if index not in self._losses:
-            self._losses[index] = self._family.loss(self.values[index], self._direction)
-        return self._losses[index].fork()
+        missing = [i for i in indices if i not in self._losses]
+        made = self._family.losses(self.values[missing].tolist(), self._direction)
+        self._losses.update(zip(missing, made, strict=True))
+        return [self._losses[i].fork() for i in indices]
 
-    def row(self, index: int, reach: float) -> Floats:
-        """Return K, its error and K'' of one member at useful tilts up to `reach`."""
-        if (index, reach) not in self._rows:
-            self._rows[index, reach] = _at_tilts(self.loss(index), reach)
-        return self._rows[index, reach]
+    def rows(self, indices: list[int], reach: float) -> list[Floats]:
+        """Return K, its error and K'' of some members at useful tilts up to `reach`.
+
+        A row continues those of nearer reach, whether these were asked for or not.
+        """
+        near = 0.0
+        for far in (*(far for far in REACHES if far < reach), reach):
+            missing = [i for i in indices if (i, far) not in self._rows]
+            for begin in range(0, len(missing), TOGETHER):
+                some = missing[begin : begin + TOGETHER]
+                rows = [self._rows.get((i, near), np.empty((3, 0))) for i in some]
+                laws = [self._widened.get(i) for i in some]
+                if not near:
+                    laws = [*self.losses(some)]
+                at_tilts(laws, rows, far)
+                self._rows.update(zip([(i, far) for i in some], rows, strict=True))
+                self._widened.update(zip(some, laws, strict=True))
+            near = far
+        return [self._rows[i, reach] for i in indices]
 
     def needed(self, span: tuple[int, int], reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for buckets between these two depend on."""
@@ -187,12 +205,12 @@ class Tilts:
     def _made(self, reach: float) -> dict[str, Floats]:
         """Tabulate."""
         members, span, needed = self.members, self.span, self.members.needed(self.span)
-        useful = members.row(min(span[1] + 1, members.grid.buckets), reach).shape[1]
+        useful = members.rows([min(span[1] + 1, members.grid.buckets)], reach)[0].shape[1]
         t = TILTS[reach >= TILTS][: max(useful, 1)].copy()  # one tells who is not touched
         k = np.full((needed.size, 3, t.size), np.nan)
-        for i in np.flatnonzero(needed).tolist():
-            values = members.row(i, reach)[:, : t.size]
-            k[i, :, : values.shape[1]] = values
+        indices = np.flatnonzero(needed).tolist()
+        for i, row in zip(indices, members.rows(indices, reach), strict=True):
+            k[i, :, : row.shape[1]] = row[:, : t.size]
         return {"t": t, "k": k}
 
     @cached_property
@@ -221,27 +239,57 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-def _at_tilts(loss: PrivacyLoss, reach: float) -> Floats:
-    """Return K, its error and K'' of a member at tilts of its strip, before K exceeds `TOO_FAR`.
+def covered(laws: list[PrivacyLoss], *about: float) -> list[PrivacyLoss | None]:
+    """Return what `covering` makes of many laws; None of those for which the quadrature gives up.
 
-    The law is widened in strides; one for which the quadrature gives up is halved.
+    Each is what it would be alone.
     """
-    t = TILTS[(loss.strip[1] * (1.0 - 1e-6) > TILTS) & (reach >= TILTS)]
-    found, stride = np.empty((3, 0)), _STRIDE
-    while (begin := found.shape[1]) < t.size:
-        far = max(stride * float(t[begin]), _NEAR)
-        end = max(int(np.searchsorted(t, far, side="right")), begin + 1)
-        try:
-            loss = loss.covering(-1.0, float(t[end - 1]))
-        except NumericError:
-            if stride <= _LEAST or not begin:
-                break
-            stride = math.sqrt(stride)
-            continue
-        k, _, bend, error = loss.generating_function.at(t[begin:end])
-        part, stride = np.stack([k, error + loss.tolerance, bend]), _STRIDE
-        useful = int(np.argmax(np.append(part[0], math.inf) >= TOO_FAR))
-        found = np.append(found, part[:, :useful], axis=1)
-        if useful < end - begin:
-            break
-    return found
+    try:
+        return [*covering(laws, *about)]
+    except NumericError:
+        if len(laws) == 1:
+            return [None]
+        return [covered([law], *about)[0] for law in laws]
+
+
+def at_tilts(laws: list[PrivacyLoss | None], rows: list[Floats], reach: float) -> None:
+    """Extend rows of K, its error and K'' of members at the tilts of their strips up to `reach`.
+
+    They end before K exceeds `TOO_FAR`; None stands for their laws then. Laws are widened in
+    strides, all that are as far together; where the quadrature gives up a stride is halved.
+    """
+    most, strides = int(TILTS.searchsorted(reach, side="right")), [_STRIDE for _ in laws]
+    open_ = [i for i, law in enumerate(laws) if law]
+    while open_:
+        alike: dict[tuple[int, int], list[tuple[int, PrivacyLoss]]] = {}
+        for i in open_:
+            law, begin = laws[i], rows[i].shape[1]
+            if law is None:
+                continue
+            size = int(TILTS.searchsorted(law.strip[1] * (1.0 - 1e-6)))
+            if begin >= min(size, most):
+                laws[i] = law if size > most else None
+                continue
+            far = max(strides[i] * float(TILTS[begin]), _NEAR)
+            end = max(int(TILTS.searchsorted(far, side="right")), begin + 1)
+            alike.setdefault((begin, min(end, size, most)), []).append((i, law))
+        open_ = []
+        for (begin, end), some in alike.items():
+            t = TILTS[begin:end].copy()
+            wider = covered([law for _, law in some], -1.0, float(t[-1]))
+            for (i, _), law in zip(some, wider, strict=True):
+                if law is None and strides[i] > _LEAST and begin:
+                    strides[i] = math.sqrt(strides[i])
+                    open_.append(i)
+                    continue
+                laws[i], strides[i] = law, _STRIDE
+                if law is None:
+                    continue
+                k, _, bend, error = law.generating_function.at(t)
+                useful = int(np.argmax(np.append(k, math.inf) >= TOO_FAR))
+                part = np.stack([k, error + law.tolerance, bend])[:, :useful]
+                rows[i] = np.append(rows[i], part, axis=1)
+                if useful < t.size:
+                    laws[i] = None
+                else:
+                    open_.append(i)

@@ -133,6 +133,21 @@ def test_repeated_settings_are_sharp_without_a_journal_at_both_ends_of_the_span(
         assert bound.lower[i] <= run.upper and run.lower <= bound.upper[i]
 
 
+def test_a_contour_on_which_rare_large_losses_weigh_is_left_for_a_lower_one():
+    """One step in a hundred tells who took part: phi hardly decays where its losses are likely."""
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    settings = np.geomspace(1.05, 60.0, 64)
+    taken = settings[np.random.default_rng(5).integers(0, 64, (64, 40))]
+    about = {"parameter": "sigma", "people": 40, "span": (1.05, 60.0), "mesh": 0}
+    people = IndividualAccountant(mechanism, settings=settings, **about)
+    for row in taken:
+        people.step(row)
+    bound = people.epsilon(1e-6)
+    assert bound.detail["relative_width"].max() <= 1e-4
+    run = mechc.compose(*(mechanism(sigma=v) for v in taken[:, 13].tolist())).epsilon(1e-6)
+    assert bound.lower[13] <= run.upper and run.lower <= bound.upper[13]
+
+
 def test_listed_settings_are_counted_as_they_are(gaussian, tmp_path):
     """Far apart, so that any rounding or interpolation would be seen; also one alone."""
     settings = np.array([150.0, 3.0, 4.5, 40.0])

@@ -7,7 +7,7 @@ import pytest
 
 import mechc
 from mechc.errors import DeclarationError
-from mechc.individual import IndividualAccountant
+from mechc.individual import IndividualAccountant, inversion, ledger, singly
 from mechc.individual.approximate import gdp_epsilon
 from mechc.individual.contours import Contour
 from mechc.individual.family import Family
@@ -139,6 +139,17 @@ def test_equal_people_cost_nothing_more(family):
     few, all_ = alike.cost(), apart.cost()
     assert few.people < all_.people / 50 and few.memory == all_.memory
     assert apart.cost(rows=np.arange(100)).people < all_.people / 50
+
+
+def test_a_cost_is_told_without_what_it_tells_the_cost_of(family, monkeypatch):
+    """What estimates are about may have to be compiled yet."""
+    made = accountant(family, people=40)
+    for name in ("choose", "reach", "solve"):
+        monkeypatch.delattr(inversion, name)
+    monkeypatch.delattr(ledger, "multiply")
+    monkeypatch.delattr(singly, "answer")
+    cost = made.cost()
+    assert cost.tables > 0.0 and cost.people > 0.0 and cost.mesh > 0.0 and not cost.at_least
 
 
 def test_costs_progress_and_a_budget_for_the_mesh(family):
