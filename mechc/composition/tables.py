@@ -262,7 +262,12 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     assumption = f"every record enters the sample independently with probability {rate!r}"
     claim = replace(known, theorem="T6", adjacency=Adjacency.ADD_REMOVE,
                     assumptions=(*known.assumptions, assumption))  # fmt: skip
-    table = Table(name, digest("sampled", claim, *laws), False, claim, upper_only=event.upper_only)
+    why, told = event.upper_only, None
+    match event.beneath(1) if why else None:
+        case [(NumericEvent() as below, 1)]:
+            told = sampled(below, rate)
+    key = digest("sampled", claim, *laws)
+    table = Table(name, key, False, claim, upper_only=why, beneath=told)
     return NumericEvent(table, *laws)
 
 

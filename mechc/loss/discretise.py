@@ -448,10 +448,11 @@ def one_sided(
     loss, p = loss[some], p[some]
     rest = 1.0 - float((p * np.exp(-loss)).sum())
     log_rest = math.log(rest) if rest > 0.0 else -math.inf
-    return PrivacyLoss.from_log_atoms(
+    made = PrivacyLoss.from_log_atoms(
         loss, np.log(p), float(np.logaddexp(log_infinite, early)), log_rest, label,
         loss_error=loss_error, density_error=density_error, early=(early, -math.inf), bound=True,
     )  # fmt: skip
+    return replace(made, side=1 if upper else -1)
 
 
 def _without_lowest(mass: Floats, excess: float) -> Floats:

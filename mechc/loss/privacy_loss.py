@@ -69,7 +69,7 @@ class PrivacyLoss:
         loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
         digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
         parts: without a source, steps of which a record takes part in one, drawn at random.
-        bound: masses bound those of a law from one side, and need not sum to one.
+        side: 1 or -1 where this bounds a law from above or below; early masses are in no nodes.
         source: the bound kernel, None for plain atoms; for the modules of this room.
         is_reversed: this is the law of the reversed pair of its source.
     """
@@ -96,7 +96,7 @@ class PrivacyLoss:
     loss_error: float = 0.0
     digits: float = 0.0
     parts: tuple[Step, ...] = field(repr=False, default=())
-    bound: bool = False
+    side: int = 0
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
@@ -152,7 +152,7 @@ class PrivacyLoss:
             **nodes._asdict(), log_infinite=log_infinite, log_minus_infinite=log_minus_infinite,
             strip=(-math.inf, math.inf), contour=0.0, frequency=math.inf, label=label,
             mass_errors=(density_error, density_error), density_error=density_error,
-            loss_error=loss_error, early=early, digits=digits, parts=parts, bound=bound,
+            loss_error=loss_error, early=early, digits=digits, parts=parts,
         )  # fmt: skip
 
     @classmethod

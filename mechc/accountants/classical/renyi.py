@@ -94,7 +94,7 @@ class RenyiAccountant(Accountant):
             UnsupportedError: alpha - 1 lies outside the strip in which E[exp(tL)] is finite.
         """
         # a law that bounds an epoch from one side stands for it, of which more is known
-        epochs = [s for s in self._steps if s.loss.bound and s.loss.parts]
+        epochs = [s for s in self._steps if s.loss.side and s.loss.parts]
         others = self
         if epochs:
             others = RenyiAccountant([s for s in self._steps if s not in epochs])
@@ -176,7 +176,7 @@ class RenyiAccountant(Accountant):
     def _log_beyond(self, law: PrivacyLoss, alpha: float) -> tuple[float, float]:
         """Logs of bounds on E[exp(tL)] where it may be any: in truth, and on the nodes."""
         p, q = law.early
-        if law.bound:  # from below, on nodes that have no such mass; that under Q is at most one
+        if law.side < 0:  # that under Q is at most one
             return (alpha * p if alpha < 1.0 else math.inf), -math.inf
         if min(p, q) == -math.inf:  # the other mass was not counted
             return math.inf, math.inf
@@ -191,7 +191,7 @@ class RenyiAccountant(Accountant):
 
 def _about(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
     """Bounds on the Renyi divergence by the steps that a law is of, 0 and inf where none is."""
-    known = max(law.early) == -math.inf and not (law.bound and law.parts)
+    known = max(law.early) == -math.inf and not (law.side and law.parts)
     above = (Step(law, 1),) if known else law.above
     if len(above) == 1 and above[0].count > 1:
         lower, upper = of_epoch(*above[0], alpha, law.is_reversed)
