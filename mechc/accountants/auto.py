@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -120,13 +121,15 @@ class Facts(NamedTuple):
         """Look at the steps."""
         from mechc.accountants.direct import enumerable
 
-        total, listed = sum(step.count for step in steps), enumerable(steps)
-        most = max((s.loss.atom_loss.size for s in steps), default=0)
+        total, most, atomic, lattices, listed = 0, 0, True, True, enumerable(steps)
+        for law, count in steps:
+            total += count
+            most = max(most, law.atom_loss.size)
+            atomic = atomic and not law.loss.size
+            lattices = lattices and bool(law.lattice)
         return cls(
-            total=total, distinct=len(steps), plain=most == 0,
-            atomic=not any(s.loss.loss.size for s in steps),
-            lattices=all(s.loss.lattice for s in steps), listed=listed,
-            tables=most > MANY and total > 1 and not listed,
+            total=total, distinct=len(steps), plain=most == 0, atomic=atomic, lattices=lattices,
+            listed=listed, tables=most > MANY and total > 1 and not listed,
         )  # fmt: skip
 
     @property
@@ -194,6 +197,12 @@ STRATEGIES = (  # in order
 )
 
 
+@lru_cache(maxsize=64)
+def _applied(facts: Facts) -> tuple[Strategy, ...]:
+    """The strategies for such compositions."""
+    return tuple(strategy for strategy in STRATEGIES if strategy.applies(facts))
+
+
 class Auto(registry.Accountant):
     """The accountant behind method="auto": the module's docstring has the rule."""
 
@@ -204,7 +213,7 @@ class Auto(registry.Accountant):
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._facts = Facts.of(steps) if self._resolved else Facts()
-        self._applied = [s for s in STRATEGIES if self._resolved and s.applies(self._facts)]
+        self._applied = _applied(self._facts) if self._resolved else ()
         self._queue = list(self._applied)
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its

@@ -85,8 +85,13 @@ class Side(Columns):
         self._payoff = payoff
         self._rtol = rtol
         self.contours: list[tuple[Contour | Blurred | Jumps, float, Answer]] = []
-        self._log_mass = sum(s.count * s.loss.log_finite for s in steps)
-        self.log_q = sum(s.count * s.loss.log_covered for s in steps)
+        self._log_mass = self.log_q = 0.0
+        # sums of atoms may matter, which no contour serves without a part of their own
+        self._has_sums = math.isinf(payoff.edge)
+        for law, count in steps:
+            self._log_mass += count * law.log_finite
+            self.log_q += count * law.log_covered
+            self._has_sums = self._has_sums and law.atom_loss.size > 0
 
     def finite(
         self,
@@ -184,7 +189,7 @@ class Side(Columns):
         t0, f2 = self.saddle(epsilon)
         if math.isinf(t0):
             raise NumericError("losses are too small for a tilt")
-        sharp = sharp_tilt((s.loss for s in self._steps), t0)
+        sharp = sharp_tilt((s.loss for s in self._steps), t0) if self.law.is_open else t0
         before = BEFORE * t0
         bends = self.law.roughly(before, sharp)[:, 2]
         if f2 > JUMPS * float(bends[0] + before**-2 + (1.0 + before) ** -2):
@@ -231,11 +236,6 @@ class Side(Columns):
                     return BesideAtoms(sums, tuple(lean), self.law, self._payoff, where)
         self._cover(float(where.grid[-1]), where.c, self._reach(where))
         return Contour(self.law, self._payoff, where)
-
-    @property
-    def _has_sums(self) -> bool:
-        """Sums of atoms may matter, which no contour serves without a part of their own."""
-        return math.isinf(self._payoff.edge) and all(s.loss.atom_loss.size for s in self._steps)
 
     def run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
@@ -398,12 +398,12 @@ class ContourAccountant(Accountant):
         contour, answer = self._forward.finite(near)
         if type(contour) is not Contour or not answer.width <= self._rtol:
             return None
-        row = np.ones(1)
+        row = np.array([1.0])
         level = targets(self._steps, log_delta, row)
         found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
-        if np.isnan(found).any():
-            return None
         lower, root, upper = found.tolist()
+        if math.isnan(lower + root + upper):
+            return None
         return Bound(lower, root, upper, self.method, "proven", dict(answer.detail))
 
 

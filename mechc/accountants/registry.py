@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,13 @@ class Method:
 
     def accountant(self) -> Accounts:
         """Import and return the class."""
-        found: Accounts = resolve_name(f"mechc.accountants.{self.place}")
-        return found
+        return _imported(self.place)
+
+
+@cache
+def _imported(place: str) -> Accounts:
+    found: Accounts = resolve_name(f"mechc.accountants.{place}")
+    return found
 
 
 METHODS = (
@@ -152,6 +158,8 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
     Raises:
         DeclarationError: the name or an option is not known.
     """
+    if isinstance(method, str) and method == "auto" and not options:
+        return "auto", ()
     name, colon, value = str(method).partition(":")
     if name not in NAMES:
         hint, listed = suggestion(name, NAMES, VALUES), ", ".join(NAMES)

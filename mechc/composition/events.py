@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
-from mechc.composition.inputs import as_count, as_rtol, bind, check_count, current, kept, shown
+from mechc.composition.inputs import (
+    as_count,
+    as_rtol,
+    bind,
+    check_count,
+    current,
+    kept,
+    put,
+    shown,
+)
 from mechc.composition.queries import Queries
 from mechc.errors import (
     DeclarationError,
@@ -56,6 +65,10 @@ class Event(Queries):
     """
 
     __slots__ = ("_single", "defaulted", "mechanism", "theta")
+    mechanism: Described
+    theta: tuple[float, ...]
+    defaulted: frozenset[str]
+    _single: Composition | None
 
     joint_evaluation: ClassVar[Callable[..., Evaluation] | None] = None
     """What answers for events without a pair (`mechc.composition.renyi_curves`)."""
@@ -70,10 +83,10 @@ class Event(Queries):
         defaulted: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         """Bind validated parameters; users call the mechanism instead."""
-        self.mechanism = mechanism
-        self.theta = theta
-        self.defaulted = defaulted
-        self._single: Composition | None = None
+        put(self, "mechanism", mechanism)
+        put(self, "theta", theta)
+        put(self, "defaulted", defaulted)
+        put(self, "_single", None)
 
     @property
     def key(self) -> tuple[str, tuple[float, ...], str]:
@@ -202,12 +215,12 @@ class Event(Queries):
     def composition(self) -> Composition:
         """Return the composition of this one event."""
         if self._single is None:
-            self._single = Composition(((self, 1),))
+            self._single = Composition._of(((self, 1),))
         return self._single
 
     def __mul__(self, count: Any) -> Composition:
         """Repeat."""
-        return Composition(((self, as_count(count)),))
+        return Composition._of(((self, as_count(count)),))
 
     __rmul__ = __mul__
 
@@ -240,10 +253,12 @@ class Composition(Queries):
         adjacency: the neighbouring relation that all events are for.
     """
 
-    __slots__ = ("_claims", "_used", "adjacency", "parts")
+    __slots__ = ("_claims", "_hash", "_used", "adjacency", "parts")
     parts: tuple[tuple[Event, int], ...]
     adjacency: Adjacency
     _claims: dict[tuple[str, Claim], None]
+    _hash: int | None
+    _used: set[str]
 
     def __init__(
         self, parts: Iterable[tuple[Event, int]] = (), beside: Composition | None = None
@@ -253,14 +268,29 @@ class Composition(Queries):
         Refused are too large a count, and events for different neighbouring relations. `parts` are
         added to those of `beside`.
         """
+        given = []
+        for part in listed("parts", parts, PAIR):
+            event, count = listed("part", part, PAIR, 2)
+            given.append((as_event("event", event), as_count(count)))
+        self._hold(given, beside)
+
+    @classmethod
+    def _of(
+        cls, parts: Sequence[tuple[Event, int]], beside: Composition | None = None
+    ) -> Composition:
+        """Return the composition of what are events and counts indeed."""
+        made = object.__new__(cls)
+        made._hold(parts, beside)
+        return made
+
+    def _hold(self, given: Sequence[tuple[Event, int]], beside: Composition | None) -> None:
+        """Take the parts, see the constructor."""
         merged = [] if beside is None else list(beside.parts)
         claims = {} if beside is None else beside._claims.copy()
-        pairs = (listed("part", part, PAIR, 2) for part in listed("parts", parts, PAIR))
-        given = [(as_event("event", event), as_count(count)) for event, count in pairs]
-        for event, count in sorted(given, key=_key):
+        for event, count in sorted(given, key=_key) if len(given) > 1 else given:
             if not count or event.is_identity:
                 continue
-            at = bisect_left(merged, event.key, key=_key)
+            at = bisect_left(merged, event.key, key=_key) if merged else 0
             if at < len(merged) and merged[at][0].key == event.key:
                 first, before = merged[at]
                 count += before  # a default that one of them was left at stays known
@@ -269,15 +299,20 @@ class Composition(Queries):
                 merged.insert(at, (event, count))
             check_count(count, event)
             claims[event.mechanism.name, event.claim] = None
-        self.parts = tuple(merged)
-        self._claims = claims
+        put(self, "parts", tuple(merged))
+        put(self, "_claims", claims)
+        put(self, "_used", set())
+        put(self, "_hash", None)
         if beside is not None and len(claims) == len(beside._claims):
-            self.adjacency = beside.adjacency
+            relation = beside.adjacency
         else:
-            self.adjacency = joined(claims, "composition")
-        if self.adjacency is Adjacency.REPLACE or any(claim.group for _, claim in claims):
-            require_sensitivities("composition", [e for e, _ in self.parts], self.adjacency)
-        self._used: set[str] = set()
+            relation = joined(claims, "composition")
+        put(self, "adjacency", relation)
+        grouped = relation is Adjacency.REPLACE
+        for _, claim in claims:
+            grouped = grouped or bool(claim.group)
+        if grouped:
+            require_sensitivities("composition", [e for e, _ in self.parts], relation)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the events; what was computed is computed again."""
@@ -290,7 +325,10 @@ class Composition(Queries):
     @property
     def count(self) -> int:
         """Total number of steps."""
-        return sum(count for _, count in self.parts)
+        total = 0
+        for _, count in self.parts:
+            total += count
+        return total
 
     def unit(self) -> tuple[Composition, int]:
         """Return the shortest run that this one repeats, and how often it does."""
@@ -348,16 +386,17 @@ class Composition(Queries):
         self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
     ) -> Evaluation:
         """Return log delta as a function, one for all that a question asks of this composition."""
-        from mechc.accountants import registry
+        from mechc.accountants.registry import resolve
 
         rtol = as_rtol(rtol)
-        name, settled = registry.resolve(method, options)
+        name, settled = resolve(method, options)
         # what was given up for lack of work is not for those who allow more
         key = (self, name, str(direction), rtol, settled, allowed())
         known = current().evaluations
-        if key not in known:
-            known[key] = self._evaluate(name, self.directions(direction), rtol, settled)
-        evaluation: Evaluation = known[key]
+        evaluation: Evaluation | None = known.get(key)
+        if evaluation is None:
+            evaluation = self._evaluate(name, self.directions(direction), rtol, settled)
+            known[key] = evaluation
         evaluation.methods_used = self._used  # names, for `cite`; they change no answer
         return evaluation
 
@@ -375,7 +414,8 @@ class Composition(Queries):
             steps = {d: others.steps(d) for d in wanted}
             answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name)
             return answers
-        lone = self.parts[0][0].lone_evaluation if self.count == 1 else None
+        count = self.count
+        lone = self.parts[0][0].lone_evaluation if count == 1 else None
         if lone is not None and name in ("auto", "direct"):
             alone = lone(wanted)
             if alone is not None:
@@ -386,14 +426,16 @@ class Composition(Queries):
                 steps[direction] = self.steps(direction, resolved=name != "auto")
             except NumericError as why:
                 raise explained(name, self.steps(direction, resolved=False), why) from why
-        no_lower = next((e.upper_only for e, _ in self.parts if e.upper_only), "")
+        no_lower = ""
+        for event, _ in self.parts:
+            no_lower = no_lower or event.upper_only
         below = self._beneath() if no_lower else None
         lower = None if below is None else below._evaluate(name, wanted, rtol, settled)
-        if name == "auto" and self.count > 1 and not no_lower:
-            sides = {
-                d: shortened(s) if all(is_resolved(step.loss) for step in s) else None
-                for d, s in steps.items()
-            }
+        if name == "auto" and count > 1 and not no_lower:
+            sides = {}
+            for direction, some in steps.items():
+                known = all(is_resolved(law) for law, _ in some)
+                sides[direction] = shortened(some) if known else None
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}
@@ -454,8 +496,10 @@ class Composition(Queries):
 
     def __hash__(self) -> int:
         """Hash as a multiset, of one event as that is hashed."""
-        alone = len(self.parts) == 1 and self.parts[0][1] == 1
-        return hash(self.parts[0][0] if alone else self.parts)
+        if self._hash is None:
+            alone = len(self.parts) == 1 and self.parts[0][1] == 1
+            put(self, "_hash", hash(self.parts[0][0] if alone else self.parts))
+        return self._hash or 0
 
     def __repr__(self) -> str:
         """Show events with their counts, but for one."""
@@ -519,9 +563,11 @@ def compose(*parts: Any) -> Composition:
     """
     flat: list[tuple[Event, int]] = []
     only = parts[0] if len(parts) == 1 else None
+    if isinstance(only, Composition):  # its methods used are its own
+        return Composition._of((), only)
     if isinstance(only, Mapping):
         parts = tuple(only.items())
-    elif isinstance(only, Iterable) and not isinstance(only, Composition) and not _is_pair(only):
+    elif isinstance(only, Iterable) and not _is_pair(only):
         parts = listed("parts", only, PAIR)
     for part in parts:
         what, count = part if _is_pair(part) else (part, 1)
@@ -532,7 +578,7 @@ def compose(*parts: Any) -> Composition:
             )
         times = as_count(count)
         flat.extend((event, times * number) for event, number in what.composition().parts)
-    return Composition(flat)
+    return Composition._of(flat)
 
 
 def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,10 @@ class SetOnce:
             held = False
         if (held and not name.startswith("_")) or (kind.__dictoffset__ and name in vars(self)):
             raise AttributeError(f"{self}: {name} does not change")
-        object.__setattr__(self, name, value)
+        put(self, name, value)
+
+
+put = object.__setattr__  # what constructors set attributes by, none of which is there yet
 
 
 def as_number(
@@ -67,7 +69,7 @@ def as_number(
     hi: float = math.inf,
 ) -> float:
     """A number in [lo, hi] as a float; nan and what is not a number are refused."""
-    number = as_double(value)
+    number = value if type(value) is float else as_double(value)
     if math.isnan(number):
         raise DeclarationError(f"{name}={value!r} is not a number (expected {accepted})")
     if not lo <= number <= hi:
@@ -113,6 +115,8 @@ def text_in(path: Path) -> str:
 
 def as_rtol(value: Any) -> float:
     """Return a relative tolerance; below `LEAST_RTOL` nothing becomes any sharper."""
+    if type(value) is float and LEAST_RTOL <= value <= 1.0 - EPS:
+        return value
     return max(as_number("rtol", value, "0 < rtol < 1", LEAST, 1.0 - EPS), LEAST_RTOL)
 
 
@@ -186,9 +190,9 @@ def bind(
     assumptions: Sequence[str] = (),
 ) -> tuple[float, ...]:
     """Return the parameter vector, checked, defaults filled in."""
-    unknown = [name for name in values if all(p.name != name for p in parameters)]
-    if unknown:
-        known = [p.name for p in parameters]
+    known = [p.name for p in parameters]
+    if not values.keys() <= {*known}:
+        unknown = [name for name in values if name not in known]
         hint = suggestion(unknown[0], known)
         if unknown[0] in ("epsilon", "delta") and "epsilon" not in known:
             other = OF_MECHANISM.get((mechanism, unknown[0]))
@@ -248,7 +252,9 @@ def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
 
 def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     """Return one value as a float inside its domain."""
-    number = as_double(value)
+    number = value if type(value) is float else as_double(value)
+    if info.lo < number < info.hi and number - number == 0.0 and not info.integer:
+        return number
     problem = _problem(info, number)
     if problem:
         said = shown(number) if math.isfinite(number) else repr(value)
@@ -368,16 +374,25 @@ def kept(key: Any, make: Callable[[], Any]) -> Any:
     return laws[key]
 
 
-@contextmanager
-def asked(afresh: bool = False) -> Iterator[Question]:
+class asked:  # a word for what the body of a `with` is
     """Answer one question; a question inside another one is a part of it, but for one `afresh`."""
-    outer = _current.get()
-    if outer is not None and not afresh:
-        yield outer
-        return
-    question = Question()
-    token = _current.set(question)
-    try:
-        yield question
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("afresh", "token")
+
+    def __init__(self, afresh: bool = False) -> None:
+        """Say whether it is one of its own in any case."""
+        self.afresh = afresh
+        self.token: Token[Question | None] | None = None
+
+    def __enter__(self) -> Question:
+        """Begin."""
+        question = _current.get()
+        if question is None or self.afresh:
+            question = Question()
+            self.token = _current.set(question)
+        return question
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        if self.token is not None:
+            _current.reset(self.token)

@@ -353,6 +353,16 @@ class Mechanism(inputs.SetOnce):
         """Names of the parameters that are sampling rates."""
         return steps.rates(self.transforms)
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Names of the parameters."""
+        return frozenset(p.name for p in self.parameters)
+
+    @cached_property
+    def _hides_a_rate(self) -> bool:
+        """Whether a parameter has the name that the rate of one more sample would have."""
+        return bool(self.rates) and Sample().added(self.transforms) in self._names
+
     def unsampled(self, theta: tuple[float, ...]) -> Event | None:
         """The event on all records, where the last transformation is a sample that keeps them all.
 
@@ -394,8 +404,7 @@ class Mechanism(inputs.SetOnce):
             others = tuple(t for t in self.transforms if not isinstance(t, OfLength))
             return Mechanism(self.origin, (OfLength(lists), *others), self.bound)(**values)
         self.check({**self.bound, **values})
-        free = Sample().added(self.transforms)
-        if self.rates and any(p.name == free for p in self.parameters):
+        if self._hides_a_rate:
             raise DeclarationError(
                 f"{self.name}: rename the parameter {Sample.adds} of {self.origin.name}"
             )
@@ -409,7 +418,7 @@ class Mechanism(inputs.SetOnce):
                     )
             values = {**self.bound, **values}
         theta = inputs.bind(self.name, self.parameters, values, self.claim.assumptions)
-        return Event(self, theta, frozenset(p.name for p in self.parameters).difference(values))
+        return Event(self, theta, self._names.difference(values))
 
     def bind(self, **values: Any) -> Mechanism:
         """Return this mechanism with some parameters fixed and the others still open.

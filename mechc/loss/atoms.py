@@ -74,13 +74,15 @@ class Nodes(NamedTuple):
             tolerance, tilts,
         )  # fmt: skip
 
-    def reversed(self) -> Nodes:
-        """Swap the roles of P and Q."""
+    def reversed(self, log_masses: Floats | None = None) -> Nodes:
+        """Swap the roles of P and Q; the log masses of atoms under Q, unless exp(-loss) tells."""
+        if log_masses is None:
+            log_masses = self.atom_log_mass - self.atom_loss
         lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
         return Nodes(
             loss=-self.loss, log_weight=self.log_weight - self.loss, spacing=self.spacing,
             region=self.region, atom_loss=np.ascontiguousarray(-self.atom_loss[::-1]),
-            atom_log_mass=np.ascontiguousarray((self.atom_log_mass - self.atom_loss)[::-1]),
+            atom_log_mass=np.ascontiguousarray(log_masses[::-1]),
             support=(-self.support[1], -self.support[0]), lattice=lattice, tolerance=self.tolerance,
             tilts=(-1.0 - self.tilts[1], -1.0 - self.tilts[0]),
         )  # fmt: skip

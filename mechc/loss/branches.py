@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -448,8 +449,8 @@ def top_error(source: KernelSource, reverse: bool) -> float:
     atom = source.atom_loss.size and source.atom_loss[0 if reverse else -1] == loss
     if atom or not math.isfinite(loss):
         return 0.0
-    places = np.argwhere((source.rows[:, 3:5] == loss) & np.isfinite(source.rows[:, :2]))
-    return max((_end_error(source, index, k) for index, k in places), default=0.0)
+    places = ((source.rows[:, 3:5] == loss) & np.isfinite(source.rows[:, :2])).nonzero()
+    return max(map(partial(_end_error, source), *places), default=0.0)
 
 
 OF_PANEL = 1.0 / 200.0  # step of a difference, on which the loss is straight to some 1e-13

@@ -19,7 +19,9 @@ from mechc.protocol import Floats
 
 DIGITS = 16.0  # times jumps at ulps of parameters by which a right loss without digits may be off
 BESIDES = np.arange(1.0, 33.0) / 8.0  # of their width: where losses are held beside panels
+HALVES = -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))  # of the way to an end, next to it
 QUARTERS = (-0.25, -0.75)  # tilts that change places when a pair is reversed
+NO_BRANCH = np.zeros((1, 3))  # kind and limits where no branch is known
 MIRRORED = 1e-8  # of log moments of laws that are equal, found by quadrature
 
 
@@ -83,25 +85,28 @@ def _hold_formulas(
 ) -> None:
     """Hold losses against log densities at outputs; the first are in order on known branches."""
     x = np.concatenate([some for own in parts for some in own])
-    loss, (log_p, log_q), region = np.empty(x.size), np.empty((2, x.size)), np.full(x.size, -1)
+    loss, (log_p, log_q) = np.empty(x.size), np.empty((2, x.size))
+    region = np.zeros(x.size, np.int64) - 1
     a = branch = 0
     for source, own, known in zip(sources, parts, regions, strict=True):
-        b = a + sum(some.size for some in own)
+        b = a + sum([some.size for some in own])
         losses(source.kernel, source.theta, x[a:b], loss[a:b])
         log_p[a:b], log_q[a:b] = log_densities(source.kernel, source.theta, x[a:b])
         region[a : a + known.size] = known + branch
         a, branch = b, branch + len(source.rows)
     off = np.abs(log_p - log_q - loss)
     seen = (np.maximum(log_p, log_q) > -MOST_LOG) & np.isfinite(loss)
-    x, loss, log_p, log_q, off, region = [v[seen] for v in (x, loss, log_p, log_q, off, region)]
-    rows = np.concatenate([source.rows for source in sources])
-    kind, left, right = np.append(rows[:, 2:5], [[0.0] * 3], axis=0)[region].T
+    if not np.logical_and.reduce(seen):
+        x, loss, log_p, log_q, off = [v[seen] for v in (x, loss, log_p, log_q, off)]
+        region = region[seen]
+    rows = np.concatenate([*[source.rows[:, 2:5] for source in sources], NO_BRANCH])
+    kind, left, right = rows.take(region, axis=0).T
     size = 1.0 + np.abs(log_p) + np.abs(log_q)
     # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
-    pole = np.where(np.minimum(log_p, log_q) < -MOST_LOG, DIGITS * EPS * size, 0.0)
+    pole = (np.minimum(log_p, log_q) < -MOST_LOG) * (DIGITS * EPS * size)
     slack = np.maximum(CONSISTENT, pole) * size
     apart = np.isfinite(slack) & ~(off <= slack)
-    if len(sources) == 1 and apart.any():
+    if len(sources) == 1 and np.logical_or.reduce(apart):
         # a formula such as 1 - x^2 is as exact next to its zero as x is, whatever the loss's is
         logs, source = np.stack([log_p, log_q])[:, apart], sources[0]
         near = x[apart] * (1.0 + DIGITS * EPS * np.array([[-1.0], [1.0]]))
@@ -110,13 +115,13 @@ def _hold_formulas(
         moved = np.where(np.isfinite(moved), moved, 0.0).max(axis=1).sum(axis=0)
         apart[apart] = ~(off[apart] <= slack[apart] + moved)
     monotone, falls = np.abs(kind) == 1.0, np.zeros(x.size, np.bool_)
-    falls[1:] = kind[1:] * np.diff(loss) < -(slack[1:] + slack[:-1])
+    falls[1:] = kind[1:] * (loss[1:] - loss[:-1]) < -(slack[1:] + slack[:-1])
     falls[1:] &= region[1:] == region[:-1]
     beyond = (kind * (left - loss) > slack) | (kind * (loss - right) > slack)
     for what, found in zip(
         CONTRADICTIONS, (apart, falls & monotone, beyond & monotone), strict=True
     ):
-        if not found.any():
+        if not np.logical_or.reduce(found):
             continue
         if len(sources) > 1:
             for one, own, known in zip(sources, parts, regions, strict=True):
@@ -135,16 +140,17 @@ def _beside(row: Floats, inner: Floats) -> Floats:
     """Outputs of a branch on both sides of some, as far as densities are something."""
     if not inner.size:
         return inner.ravel()
-    ends, sides = row[:2].tolist(), (float(inner.min()), float(inner.max()))
+    ends = row[:2].tolist()
+    low, high = (float(side.reduce(inner, axis=None)) for side in (np.minimum, np.maximum))
+    x = []
     with np.errstate(over="ignore"):  # far outputs of wide noise are no doubles, and not kept
-        steps = [
-            (end - at) * -np.expm1(-math.log(2.0) * np.arange(1.0, 33.0))
-            if math.isfinite(end)
-            else math.copysign(float(np.ptp(inner)), end) * BESIDES
-            for end, at in zip(ends, sides, strict=True)
-        ]
-        x = np.concatenate([at + step for at, step in zip(sides, steps, strict=True)])
-    kept: Floats = x[(ends[0] < x) & (x < ends[1])]
+        for end, at in zip(ends, (low, high), strict=True):
+            if math.isfinite(end):
+                x.append(at + (end - at) * HALVES)
+            else:
+                x.append(at + math.copysign(high - low, end) * BESIDES)
+    found = np.concatenate(x)
+    kept: Floats = found[(ends[0] < found) & (found < ends[1])]
     return kept
 
 

@@ -338,10 +338,10 @@ def shortened(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]
         None where no step has a long list that is not on a grid already, or a list's tails are no
         numbers.
     """
-    long = [
-        s.loss for s in steps
-        if s.loss.source is not None and s.loss.atom_loss.size > LONG and s.loss.lattice is None
-    ]  # fmt: skip
+    long = []
+    for law, _ in steps:
+        if law.source is not None and law.atom_loss.size > LONG and law.lattice is None:
+            long.append(law)
     if not long or any(law.loss.size for law in long):
         return None
     step = max(high - low for low, high in (_ends(law, FAR) for law in long)) / GRID

@@ -35,16 +35,21 @@ class LogMass(NamedTuple):
     error: float = 0.0
 
 
+NO_MASS = LogMass()
+
+
 def rounded(log_mass: float) -> LogMass:
     """A mass of which a formula gives the log."""
-    return LogMass(log_mass, FEW * EPS * (1.0 - log_mass) if log_mass > -math.inf else 0.0)
+    return LogMass(log_mass, FEW * EPS * (1.0 - log_mass)) if log_mass > -math.inf else NO_MASS
 
 
 def total(masses: Sequence[LogMass]) -> LogMass:
     """Sum of masses."""
+    if not masses:
+        return NO_MASS
     some = [m for m in masses if m.log > -math.inf]
     if len(some) < 2:
-        return some[0]._replace(log=min(some[0].log, 0.0)) if some else LogMass()
+        return some[0]._replace(log=min(some[0].log, 0.0)) if some else NO_MASS
     log_mass = log_total(np.array([m.log for m in some]))
     # a part that hardly counts may have lost all its digits
     off = math.fsum(math.exp(m.log - log_mass) * math.expm1(min(m.error, MOST_LOG)) for m in some)
@@ -85,6 +90,8 @@ def agreed(closed: float, found: LogMass, label: str) -> LogMass:
 
 def log_complement(log_mass: float) -> float:
     """Return log(1 - mass), -inf for a mass that is one in doubles."""
+    if log_mass == -math.inf:
+        return 0.0
     return -math.inf if log_mass >= -CERTAIN else log1mexp(log_mass)
 
 
@@ -95,7 +102,7 @@ def log_rate(masses: Iterable[tuple[float, int]]) -> float:
         for m, count in masses
         if count and m > -math.inf
     ]
-    return log_total(np.array(terms))
+    return log_total(np.array(terms)) if terms else -math.inf
 
 
 def log_revealed(log_rate: Floats) -> Floats:
@@ -116,7 +123,7 @@ def composed(steps: Sequence[tuple[Any, int]], reverse: bool = False) -> LogMass
             masses.append(LogMass(log, loss.mass_errors[reverse]))
             counts.append(count)
     if not masses or sum([count for _, count in steps]) == 1:
-        return masses[0] if masses else LogMass()  # exact: a declared delta stays the same double
+        return masses[0] if masses else NO_MASS  # exact: a declared delta stays the same double
     rate = log_rate((m.log, count) for m, count in zip(masses, counts, strict=True))
     log_mass = float(log_revealed(np.array(rate)))
     # concave in a common factor of all masses, so that no relative error grows

@@ -120,19 +120,26 @@ class GeneratingFunction(NamedTuple):
     ) -> GeneratingFunction:
         """Prepare the nodes and the logs of the masses M(0) and M(-1)."""
         here = log_weight > -math.inf
-        nodes = np.zeros((4, np.count_nonzero(here)))
-        nodes[0], nodes[1] = loss[here], log_weight[here]
-        np.exp(nodes[1], out=nodes[2])
-        bottom = float((nodes[1] - nodes[0]).max(initial=-math.inf))
+        if not np.logical_and.reduce(here):
+            loss, log_weight = loss[here], log_weight[here]
+        nodes = np.zeros((4, loss.size))
+        nodes[0], nodes[1] = loss, log_weight
+        np.exp(log_weight, out=nodes[2])
+        y, p = -loss, nodes[2]
+        bottom = float(np.maximum.reduce(log_weight + y, initial=-math.inf))
         if not (log_p_mass > -1e-3 and log_q_mass > -1e-3 and bottom < _SMALL):
             return cls(nodes, (0.0, 0.0, math.inf))
-        y, p = -nodes[0], nodes[2]
-        near, middle = np.clip(y, -0.5, 0.5), np.minimum(y, _FAR)
-        over = np.where(
-            near == y, near * near * np.polyval(_EXCESS, near), np.expm1(middle) - middle
-        )
-        far = np.exp(np.where(y < _FAR, -MOST_LOG, nodes[1] + y)) - p * (1.0 + y)
-        nodes[3] = np.where(y < _FAR, p * over, far)
+        middle = np.minimum(y, _FAR)
+        over, near = np.expm1(middle) - middle, np.abs(y) <= 0.5
+        some = y[near]
+        series = np.zeros(some.size)
+        for term in _EXCESS.tolist():
+            series = series * some + term
+        over[near] = some * some * series
+        nodes[3] = p * over
+        far = y >= _FAR
+        if np.logical_or.reduce(far):
+            nodes[3, far] = np.exp((log_weight + y)[far]) - p[far] * (1.0 + y[far])
         lost = math.expm1(log_p_mass)
         return cls(nodes, (lost, math.expm1(log_q_mass) - lost, bottom))
 

@@ -297,12 +297,13 @@ class PrivacyLoss:
     @property
     def log_finite(self) -> float:
         """Log of the finite mass P(L < inf)."""
-        return self._log_rest(self.log_infinite, 0.0)
+        return self._log_rest(self.log_infinite, 0.0) if self.log_infinite > -math.inf else 0.0
 
     @property
     def log_covered(self) -> float:
         """Log of Q(p > 0)."""
-        return self._log_rest(self.log_minus_infinite, 1.0)
+        log_mass = self.log_minus_infinite
+        return self._log_rest(log_mass, 1.0) if log_mass > -math.inf else 0.0
 
     def _log_rest(self, log_mass: float, under_q: float) -> float:
         """Log of all mass but this one, P(L = inf) or Q(p = 0)."""
@@ -560,14 +561,13 @@ def _of_sources(
     for source, nodes in zip(sources, nodes_of(sources, *own, at, frequency, floor), strict=True):
         infinite, early, strip = source.infinite, source.early, source.strip
         if reverse:
-            masses = np.ascontiguousarray(source.atom_log_masses(True)[::-1])
-            # not exp(-loss) times those of P
-            nodes = nodes.reversed()._replace(atom_log_mass=masses)
+            nodes = nodes.reversed(source.atom_log_masses(True))
             infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
         law = object.__new__(PrivacyLoss)  # `__init__` takes ten times as long: laws are made often
         vars(law).update(
-            nodes._asdict(), log_infinite=infinite[0].log, log_minus_infinite=infinite[1].log,
-            strip=strip, contour=contour, frequency=frequency if source.continuous else math.inf,
+            zip(Nodes._fields, nodes, strict=True), log_infinite=infinite[0].log,
+            log_minus_infinite=infinite[1].log, strip=strip, contour=contour,
+            frequency=frequency if source.continuous else math.inf,
             label=source.label + (" reversed" if reverse else ""),
             mass_errors=(infinite[0].error, infinite[1].error),
             early=(early[0].log + early[0].error, early[1].log + early[1].error),

@@ -131,7 +131,7 @@ def before_poles(kernel: Kernel, theta: Floats, rows: Floats) -> tuple[Floats, f
             for (log, slope), logs in zip(laws, found, strict=True):
                 power = max(1.0 + slope, 1.0 / 16.0)
                 logs.append(end.log_width + log + (1.0 + slope) * further - math.log(power))
-    p, q = (float(np.logaddexp.reduce(logs)) for logs in found)
+    p, q = map(float, map(np.logaddexp.reduce, found))
     return kept, p, q
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from math import inf
 
 from mechc.errors import UnsupportedError
@@ -72,53 +72,70 @@ def allowed() -> float:
     return inf if allowance is None else allowance.part * allowance.max_work
 
 
-@contextmanager
-def limited(max_work: float, method: str) -> Iterator[Allowance]:
+class limited:  # a word for what the body of a `with` may take
     """Run the body with so much work; within another query, with what that has left.
 
-    Yields:
-        What is left of it.
+    Gives what is left of it.
 
     Raises:
         UnsupportedError: it did not suffice.
     """
-    outer = _ALLOWANCE.get()
-    if outer is not None:
-        yield outer
-        return
-    allowance = Allowance(max_work)
-    token = _ALLOWANCE.set(allowance)
-    try:
-        yield allowance
-    except OutOfWorkError as out:
-        raise UnsupportedError(
-            f"{method}: {out}; delta and epsilon by method='auto' fall back on wider bounds"
-        ) from out
-    finally:
-        _ALLOWANCE.reset(token)
+
+    __slots__ = ("max_work", "method", "token")
+
+    def __init__(self, max_work: float, method: str) -> None:
+        """Take the units, and the method for messages."""
+        self.max_work, self.method = max_work, method
+        self.token: Token[Allowance | None] | None = None
+
+    def __enter__(self) -> Allowance:
+        """Begin."""
+        allowance = _ALLOWANCE.get()
+        if allowance is None:
+            allowance = Allowance(self.max_work)
+            self.token = _ALLOWANCE.set(allowance)
+        return allowance
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """End."""
+        if self.token is None:
+            return
+        _ALLOWANCE.reset(self.token)
+        if isinstance(error, OutOfWorkError):
+            raise UnsupportedError(
+                f"{self.method}: {error}; delta and epsilon by method='auto' fall back on wider "
+                "bounds"
+            ) from error
 
 
-@contextmanager
-def share(part: float) -> Iterator[None]:
+class share:
     """Run the body with a part of what is left; what it does not use is left afterwards.
 
     Raises:
         OutOfWorkError: the part is used up.
     """
-    allowance = _ALLOWANCE.get()
-    if allowance is None:
-        yield
-        return
-    kept, whole = (1.0 - part) * max(allowance.left, 0.0), allowance.part
-    allowance.left, allowance.part = allowance.left - kept, part * whole
-    try:
-        yield
-    finally:
-        allowance.left, allowance.part = allowance.left + kept, whole
+
+    __slots__ = ("kept", "part", "whole")
+
+    def __init__(self, part: float) -> None:
+        """Take the part."""
+        self.part = part
+
+    def __enter__(self) -> None:
+        """Set the rest aside."""
+        allowance = _ALLOWANCE.get()
+        if allowance is not None:
+            self.kept, self.whole = (1.0 - self.part) * max(allowance.left, 0.0), allowance.part
+            allowance.left, allowance.part = allowance.left - self.kept, self.part * self.whole
+
+    def __exit__(self, *error: object) -> None:
+        """Give it back."""
+        allowance = _ALLOWANCE.get()
+        if allowance is not None:
+            allowance.left, allowance.part = allowance.left + self.kept, self.whole
 
 
-@contextmanager
-def apart(max_work: float = MAX_WORK) -> Iterator[None]:
+class apart:
     """Run the body with an allowance of its own: it makes what is kept for all questions.
 
     So what it finds does not depend on which question came first.
@@ -126,11 +143,20 @@ def apart(max_work: float = MAX_WORK) -> Iterator[None]:
     Raises:
         OutOfWorkError: that is used up.
     """
-    token = _ALLOWANCE.set(Allowance(max_work))
-    try:
-        yield
-    finally:
-        _ALLOWANCE.reset(token)
+
+    __slots__ = ("max_work", "token")
+
+    def __init__(self, max_work: float = MAX_WORK) -> None:
+        """Take the units."""
+        self.max_work = max_work
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self.token = _ALLOWANCE.set(Allowance(self.max_work))
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        _ALLOWANCE.reset(self.token)
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from typing import Any
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 
 
-class Compiled:
-    """A function that numba compiles, or loads from its cache, when it is first used.
+class Compilable:
+    """A function that numba compiles, or loads from its cache, when it is first needed.
 
     Args:
         py_func: the function in Python.
@@ -40,16 +40,6 @@ class Compiled:
         self._signatures = signatures
         self._made: Any = None
         self._options = {**_OPTIONS, **options}
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Answer as the compiled function does."""
-        made = self._made
-        try:
-            return self.machine_code(*arguments) if made is None else made(*arguments)
-        except SystemError as error:  # what Ctrl-C comes out of machine code as
-            if isinstance(error.__cause__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise
 
     @property
     def _numba_type_(self) -> Any:
@@ -77,15 +67,40 @@ class Compiled:
         return made
 
 
-class Subroutine(Compiled):
-    """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
-
-    There it raises where machine code goes on.
-    """
+class Compiled(Compilable):
+    """One that runs as machine code where Python calls it."""
 
     def __call__(self, *arguments: Any) -> Any:
-        """Answer as the Python function does."""
-        return self.py_func(*arguments)
+        """Answer as the compiled function does."""
+        made = self._made
+        try:
+            return self.machine_code(*arguments) if made is None else made(*arguments)
+        except SystemError as error:  # what Ctrl-C comes out of machine code as
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise
+
+
+class Subroutine(Compilable, functools.partial):  # type: ignore[type-arg]
+    """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
+
+    There it raises where machine code goes on, and may be written otherwise, for NumPy. As a
+    partial function it takes no frame of its own.
+    """
+
+    def __new__(
+        cls, py_func: Callable[..., Any], _: Any, options: dict[str, Any],
+        python: Callable[..., Any] | None = None,
+    ) -> Subroutine:  # fmt: skip
+        """Be the function."""
+        return super().__new__(cls, python or py_func)
+
+    def __init__(
+        self, py_func: Callable[..., Any], signatures: str | list[str], options: dict[str, Any],
+        python: Callable[..., Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Remember what to compile."""
+        super().__init__(py_func, signatures, options)
 
 
 @contextmanager
@@ -125,10 +140,11 @@ def compiled(
 
 
 def subroutine(
-    signatures: str | list[str], **options: Any
+    signatures: str | list[str], python: Callable[..., Any] | None = None, **options: Any
 ) -> Callable[[Callable[..., Any]], Subroutine]:
     """Decorate a function that compiled ones call, or Python once or twice a question.
 
-    For the arguments see `compiled`.
+    For the arguments see `compiled`; `python` is what Python calls in place of a long loop.
     """
-    return lambda py_func: Subroutine(py_func, signatures, {"no_cpython_wrapper": True, **options})
+    options = {"no_cpython_wrapper": True, **options}
+    return lambda py_func: Subroutine(py_func, signatures, options, python)

@@ -13,6 +13,7 @@ import numpy as np
 from mechc.protocol import Floats
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+TINY = 1e-300  # a tilt at which a peak is one
 HALF_ROOT = math.sqrt(0.5)
 
 
@@ -58,9 +59,7 @@ def log_peak(t: Floats | float) -> Floats:
     (docs/numerics.md, section 4).
     """
     tilts = np.asarray(t, np.float64)
-    out = np.zeros(tilts.shape)
-    positive = tilts > 0.0
-    some = tilts[positive]
-    with np.errstate(over="ignore"):
-        out[positive] = -some * np.log1p(1.0 / some) - np.log1p(some)
+    some = np.maximum(tilts, TINY)
+    out: Floats = -some * np.log1p(1.0 / some) - np.log1p(some)
+    out *= tilts > 0.0
     return out

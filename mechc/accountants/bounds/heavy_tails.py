@@ -31,8 +31,11 @@ def lacks_moments(steps: Sequence[Step]) -> bool:
 
     One step alone does not need them, unless its law could not be resolved.
     """
-    alone = sum(step.count for step in steps) <= 1 and is_resolved(steps[0].loss)
-    return not alone and not all(step.loss.has_moments for step in steps)
+    total, moments = 0, True
+    for law, count in steps:
+        total += count
+        moments = moments and law.has_moments
+    return not moments and not (total <= 1 and is_resolved(steps[0].loss))
 
 
 def bound_for(steps: Sequence[Step], epsilon: float) -> float:

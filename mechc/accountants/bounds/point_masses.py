@@ -44,6 +44,9 @@ def _ends_in_atom(law: PrivacyLoss) -> bool:
 
 def loss_errors(steps: Sequence[Step]) -> tuple[float, float]:
     """How far errors of the losses of point masses may move a composed loss, and their digits."""
-    laws = [(s.count, s.loss) for s in steps if is_resolved(s.loss)]
-    digits = sum(count * law.loss_rounding for count, law in laws)
-    return sum(count * law.loss_error for count, law in laws), digits
+    errors = digits = 0.0
+    for law, count in steps:
+        if is_resolved(law):
+            errors += count * law.loss_error
+            digits += count * law.loss_rounding if law.atom_loss.size else 0.0
+    return errors, digits

@@ -24,7 +24,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +190,7 @@ SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the n
 ROUNDED = 4e-15  # of the square of phi, for every standard deviation times frequency
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
 DYADIC = 2.0 ** np.arange(201.0)  # beginnings of far cells, of the first; the last has no end
+LEVELLED = np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0  # octaves, then to a percent
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
@@ -254,97 +254,126 @@ def _cells(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
-    " float64[:,::1])"
+    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64,"
+    " float64[::1], float64, float64[::1], float64[:,::1])"
 )
-def _fading(offsets, counts, loss, log_weight, t, near, work):  # type: ignore[no-untyped-def]
-    """Frequency at which the log of the share of `Law.fading` comes down to -near."""
+def _fading(  # type: ignore[no-untyped-def]
+    offsets, counts, loss, log_weight, tilts, near, per, spare, out, work
+):
+    """Write the frequency at which the log of the share of `Law.fading` comes down to -near.
+
+    At tilts from the last to the first, which costs `per` for each of its frequencies, as long as
+    one may cost less with `spare` times the frequency of the cheapest; nan for others. Returns of
+    how many.
+    """
     # tilted weights, and halves of squared distances to mean and mode
-    w, by_mean, by_mode, variance = work[0], work[1], work[2], 0.0
-    for i in range(counts.size):
-        a, b = offsets[i], offsets[i + 1]
-        total, mean, second, top, mode = 0.0, 0.0, 0.0, -math.inf, 0.0
-        for j in range(a, b):
-            w[j] = log_weight[j] + t * loss[j]
-            if w[j] > top:
-                top, mode = w[j], loss[j]
-        for j in range(a, b):
-            w[j] -= top
-        exponentials(w[a:b], w[a:b])
-        for j in range(a, b):
-            total += w[j]
-            mean += w[j] * loss[j]
-        mean /= total
-        for j in range(a, b):
-            w[j] /= total
-            by_mean[j] = 0.5 * (loss[j] - mean) ** 2
-            by_mode[j] = 0.5 * (loss[j] - mode) ** 2
-            second += w[j] * by_mean[j]
-        variance += 2.0 * counts[i] * second
-    y = math.sqrt(2.0 * near / max(variance, 1e-300))
-    for _ in range(12):
-        faded = 0.0
+    w, by_mean, by_mode, least, faded_at, seen = work[0], work[1], work[2], math.inf, 0.0, 0
+    for m in range(tilts.size - 1, -1, -1):
+        t, variance = tilts[m], 0.0
+        out[m] = math.nan
+        if not per[m] * spare * faded_at < least:
+            continue
         for i in range(counts.size):
-            lost, other = 0.0, 0.0
-            for j in range(offsets[i], offsets[i + 1]):
-                lost += w[j] * min(y * y * by_mean[j], 1.0)
-                other += w[j] * min(y * y * by_mode[j], 1.0)
-            faded -= counts[i] * math.log(max(1.0 - min(lost, other), 0.02))
-        if faded > near:
-            break
-        y *= min(4.0, max(1.1, math.sqrt(near / max(faded, 1e-300))))
-    return y
+            a, b = offsets[i], offsets[i + 1]
+            total, mean, second, top, mode = 0.0, 0.0, 0.0, -math.inf, 0.0
+            for j in range(a, b):
+                w[j] = log_weight[j] + t * loss[j]
+                if w[j] > top:
+                    top, mode = w[j], loss[j]
+            for j in range(a, b):
+                w[j] -= top
+            exponentials(w[a:b], w[a:b])
+            for j in range(a, b):
+                total += w[j]
+                mean += w[j] * loss[j]
+            mean /= total
+            for j in range(a, b):
+                w[j] /= total
+                by_mean[j] = 0.5 * (loss[j] - mean) ** 2
+                by_mode[j] = 0.5 * (loss[j] - mode) ** 2
+                second += w[j] * by_mean[j]
+            variance += 2.0 * counts[i] * second
+        y = math.sqrt(2.0 * near / max(variance, 1e-300))
+        for _ in range(12):
+            faded = 0.0
+            for i in range(counts.size):
+                lost, other = 0.0, 0.0
+                for j in range(offsets[i], offsets[i + 1]):
+                    lost += w[j] * min(y * y * by_mean[j], 1.0)
+                    other += w[j] * min(y * y * by_mode[j], 1.0)
+                faded -= counts[i] * math.log(max(1.0 - min(lost, other), 0.02))
+            if faded > near:
+                break
+            y *= min(4.0, max(1.1, math.sqrt(near / max(faded, 1e-300))))
+        out[m] = y
+        seen += 1
+        if per[m] * y < least:
+            least, faded_at = per[m] * y, y
+    return seen
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Law:
-    """All steps of a composition in flat arrays, for the compiled loops."""
+    """All steps of a composition in flat arrays, for the compiled loops.
+
+    Attributes:
+        steps: what it is the law of.
+        offsets: where each step's nodes begin, and where the last ones end, shape (steps + 1,).
+        counts: repetitions, shape (steps,).
+        loss, log_weight: nodes of all steps.
+        tolerance: what the quadrature of all steps may change of K, whatever the tilt.
+        is_open: nodes do not resolve everything of some step.
+    """
 
     steps: tuple[Step, ...]
-    offsets: NDArray[np.int64]  # where each step's nodes begin, shape (steps + 1,)
-    counts: Floats  # repetitions, shape (steps,)
-    loss: Floats  # nodes of all steps
+    offsets: NDArray[np.int64]
+    counts: Floats
+    loss: Floats
     log_weight: Floats
+    tolerance: float
+    is_open: bool
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Law:
         """Flatten the steps."""
-        parts = [s.loss.nodes() for s in steps]
-        both = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        ends = accumulate([p[0].size for p in parts])
-        counts = np.array([s.count for s in steps], np.float64)
-        return cls(tuple(steps), np.array([0, *ends], np.int64), counts, *both)
+        parts, ends, counts, tolerance, is_open = [], [0], [], 0.0, False
+        for law, count in steps:
+            part = law.nodes()
+            parts.append(part)
+            ends.append(ends[-1] + part[0].size)
+            counts.append(count)
+            tolerance += count * law.tolerance
+            is_open = is_open or bool(law.source is not None and law.source.ends)
+        both = parts[0]
+        if len(parts) > 1:
+            loss, log_weight = map(np.concatenate, zip(*parts, strict=True))
+            both = loss, log_weight
+        about = np.array(ends, np.int64), np.array(counts, np.float64), *both
+        return cls(tuple(steps), *about, float(tolerance), is_open)
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
         at = np.array([t], np.float64)
-        rows = np.array([s.loss.generating_function.at(at)[:, 0] for s in self.steps])
-        k, first, second, error = (math.fsum(row) for row in (self.counts * rows.T).tolist())
+        rows = []
+        for law, count in self.steps:
+            rows.append(count * law.generating_function.at(at)[:, 0])
+        k, first, second, error = map(math.fsum, zip(*rows, strict=True))
         return k, first, second, error + self.unresolved(t)
 
     def unresolved(self, t: float) -> float:
         """Return the sum over all steps of the shares at tilt t that no node resolves."""
-        if not self._open:
+        if not self.is_open:
             return 0.0
-        return math.fsum(s.count * s.loss.unresolved(t) for s in self._open)
-
-    @cached_property
-    def _open(self) -> tuple[Step, ...]:
-        """The steps of which nodes do not resolve everything."""
-        return tuple(s for s in self.steps if s.loss.source is not None and s.loss.source.ends)
+        return math.fsum(s.count * s.loss.unresolved(t) for s in self.steps)
 
     def roughly(self, *tilts: float) -> Floats:
         """Return rows K, K', K'' and rounding error of K at real tilts, to absolute accuracy."""
         out = self.sums(np.array(tilts, np.float64))
-        out[:, 3] += [self.unresolved(t) for t in tilts] if self._open else 0.0
+        if self.is_open:
+            out[:, 3] += [self.unresolved(t) for t in tilts]
         out[:, 3] += self.tolerance
         return out
-
-    @cached_property
-    def tolerance(self) -> float:
-        """Return what the quadrature of all steps may change of K, whatever the tilt."""
-        return float(sum(s.count * s.loss.tolerance for s in self.steps))
 
     def sums(self, tilts: Floats) -> Floats:
         """Return rows [K, K', K'', rounding of K] at real tilts, of the nodes alone.
@@ -382,41 +411,49 @@ class Law:
             gap, variance = epsilon - mean, max(variance, 1e-300)
             root = math.sqrt(gap * gap + 8.0 * variance)
             near = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-        low, high, t, bend = 0.0, limit, limit, np.nan
-        for turn in range(TURNS):
+        low, high, t, bend = 0.0, math.inf, min(near, 0.9 * limit), np.nan
+        for _ in range(TURNS):
             slope, bend = slopes(t)
             slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
             bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
-            if turn == 0:
-                if not slope > 0.0:
-                    break
-                t = min(near, 0.9 * limit)
-                continue
+            if t == limit and not slope > 0.0:
+                break
             low, high = (t, high) if slope < 0.0 else (low, t)
             if not bend * t > 0.0:
                 raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
             step = -slope / (bend * t)
-            if abs(step) < CLOSE or high - low <= 1e-6 * high:
+            if abs(step) < CLOSE or (high < math.inf and high - low <= 1e-6 * high):
                 break
             new = t * math.exp(min(1.5, max(-3.0, step)))
-            if not low < new < high:
+            if high == math.inf and not new < limit:  # is there a root below?
+                new = limit
+            elif not low < new < high:
                 new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
             t = new
         return t, bend
 
-    def fading(self, t: float, log_share: float) -> float:
-        """Estimate the frequency at which log |phi|, tilted at t, comes down to `log_share`.
+    def fading(
+        self, tilts: Floats, log_share: float, per: Floats | None = None, spare: float = 0.0
+    ) -> Floats:
+        """Estimate the frequencies at which log |phi|, tilted there, comes down to `log_share`.
 
         From 1 - |phi| ~ E min((yD)^2 / 2, 1), D the centred loss: unlike the variance it does not
         take a rare far mode for fast decay. Centred at the mean or at the heaviest node, whichever
         says less: beside a far mode the mean is far from either, and a shift is no decay. For few
         steps the decay is continued like a normal law's.
+
+        Where several tilts cost `per` for each unit of frequency, they are looked at from the last
+        to the first, those alone that may cost less than the best of them if their frequency is
+        `spare` of its own; nan for the others.
         """
-        spend(10.0 * self.loss.size)
-        near = min(-log_share, HALF * float(self.counts.sum()))
+        near = min(-log_share, HALF * float(np.add.reduce(self.counts)))
+        out = np.empty(tilts.size)
+        further, work = math.sqrt(-log_share / near), np.empty((3, self.loss.size))
         nodes = self.offsets, self.counts, self.loss, self.log_weight
-        found = _fading(*nodes, float(t), near, np.empty((3, self.loss.size)))
-        return float(found) * math.sqrt(-log_share / near)
+        per = np.ones(tilts.size) if per is None else further * per
+        seen = _fading(*nodes, tilts, near, per, spare, out, work)
+        spend(10.0 * self.loss.size * seen)
+        return out * further
 
 
 class Tilted:
@@ -442,9 +479,15 @@ class Tilted:
             law.offsets, law.loss, law.log_weight, float(c), float(floor)
         )
         self.mean, self.spread, rest = rows
-        self.weights = [weights[a:b] for a, b in pairwise(law.offsets.tolist())]
+        self.weights: list[Floats] = []
+        tolerances, a = [], 0
+        for step in law.steps:
+            b = a + step.loss.loss.size + step.loss.atom_loss.size
+            self.weights.append(weights[a:b])
+            tolerances.append(step.loss.tolerance)
+            a = b
         self.lost = 2.0 * float(law.counts @ rest)
-        tolerance = np.array([s.loss.tolerance for s in law.steps])
+        tolerance = np.array(tolerances)
         tolerance += law.unresolved(c)
         self.slack = 4.0 * rest + 8.0 * tolerance + 1e-14
         self.nodes = law.loss.size
@@ -487,10 +530,15 @@ class Tilted:
             if math.isinf(edge):
                 shares[-1] = 1.0 / y[-1]
             bounds = self._log_variations(y)
-            highest, total = float(bounds[0]), float((np.exp(bounds) * shares).sum())
+            highest, total = float(bounds[0]), float(np.add.reduce(np.exp(bounds) * shares))
         beyond = math.exp(highest) / start
-        suprema = np.maximum.accumulate(np.append(highest, log_b[::-1]))[:0:-1]
-        return total + float((np.exp(suprema) * (1.0 / left[:-1] - 1.0 / left[1:])).sum()), beyond
+        suprema = np.maximum(np.maximum.accumulate(log_b[::-1])[::-1], highest)
+        shares = 1.0 / left[:-1] - 1.0 / left[1:]
+        return total + float(np.add.reduce(np.exp(suprema) * shares)), beyond
+
+    def fades(self, y: float, goal: float) -> bool:
+        """Whether total variation alone keeps log |phi| below `goal` from a frequency on."""
+        return bool(self._log_variations(np.array([y]))[0] < goal)
 
     def _log_variations(self, y: Floats) -> Floats:
         """Log of bounds on |phi| beyond every y, by total variation."""
@@ -502,32 +550,38 @@ class Tilted:
     @property
     def atoms(self) -> list[Floats]:
         """Weights of the atoms of every step."""
-        parts = zip(self._law.steps, self.weights, strict=True)
-        return [weights[step.loss.loss.size :] for step, weights in parts]
+        found = []
+        for step, weights in zip(self._law.steps, self.weights, strict=True):
+            found.append(weights[step.loss.loss.size :])
+        return found
 
     @property
     def lasting(self) -> float:
         """Log of the mass of atoms of the composition: no frequency brings the bounds below it."""
-        masses = [float(weights.sum()) for weights in self.atoms]
-        if not all(mass > 0.0 for mass in masses):
-            return -math.inf
+        masses = []
+        for weights in self.atoms:
+            masses.append(float(np.add.reduce(weights)))
+            if not masses[-1] > 0.0:
+                return -math.inf
         return float(self.counts @ np.log(masses))
 
     def levelled(self, goal: float) -> float:
         """Return the frequency from which total variation alone keeps log |phi| below `goal`."""
         highest = 0.0
-        for further in (np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0):  # to a percent
+        for further in LEVELLED:
             below = self._log_variations(2.0 ** (highest + further)) < goal
-            if not below.any():
+            first = int(below.argmax())
+            if not below[first]:
                 return math.inf
-            highest += float(further[int(below.argmax())])
+            highest += float(further[first])
         return float(2.0**highest)
 
     @cached_property
     def variations(self) -> tuple[Floats, Floats]:
         """Masses of atoms, and the table of `bounded`, of every step."""
-        few = float(self.counts.sum()) <= PROVEN  # of more, a first power each is enough
-        return np.array([float(w.sum()) for w in self.atoms]), self.bounded(few)
+        # of more, a first power each is enough
+        few = float(np.add.reduce(self.counts)) <= PROVEN
+        return np.array(list(map(np.add.reduce, self.atoms))), self.bounded(few)
 
     def bounded(self, few: bool) -> Floats:
         """Return rows of `variation`, and for few steps those of `smoothness`, of every step."""
@@ -542,7 +596,7 @@ class Tilted:
             tables.append(variation(*density))
             if few:
                 tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
-        return np.stack(tables)
+        return np.array(tables)
 
 
 def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:

@@ -50,14 +50,33 @@ class Columns:
     def __init__(self, steps: tuple[Step, ...]) -> None:
         """Keep the steps."""
         self._steps = steps
-        self._counts = [s.count for s in steps]
-        self._total = float(sum(self._counts))
-        self.law = Law.of(steps)  # on the nodes of the moment
+        self._counts: list[int] = []
+        self._law: Law | None = None
         self._peaks: tuple[Floats, Floats] | None = None
-        self._lowest = sum(s.count * s.loss.support[0] for s in steps)
-        self._highest = sum(s.count * s.loss.support[1] for s in steps)
-        self._t_max = min(s.loss.strip[1] for s in steps) * (1.0 - 1e-4)
-        self._t_min = max(s.loss.strip[0] for s in steps) * (1.0 - 1e-4)
+        self._lowest = self._highest = 0.0
+        self._t_min, self._t_max = -math.inf, math.inf
+        for law, count in steps:
+            self._counts.append(count)
+            self._lowest += count * law.support[0]
+            self._highest += count * law.support[1]
+            self._t_min = max(self._t_min, law.strip[0] * (1.0 - 1e-4))
+            self._t_max = min(self._t_max, law.strip[1] * (1.0 - 1e-4))
+        self._total = float(sum(self._counts))
+
+    @property
+    def law(self) -> Law:
+        """The law of all steps, on the nodes of the moment."""
+        if self._law is None:
+            self._law = Law.of(self._steps)
+        return self._law
+
+    @property
+    def covered(self) -> float:
+        """The largest tilt for which all laws have nodes."""
+        least = math.inf
+        for law, _ in self._steps:
+            least = min(least, law.tilts[1])
+        return least
 
     def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
         """Tilt at which the leading saddle point approximation of log delta is the target.
@@ -84,7 +103,7 @@ class Columns:
         """Newton's method for it inside a bracket, on nodes that grow or as they are."""
         low, high = 0.0, math.inf  # tilts with log delta above the target, and below it
         for _ in range(NEWTON):
-            if cover and not all(t <= s.loss.tilts[1] for s in self._steps):
+            if cover and not t <= self.covered:
                 self._cover(t)
             k0, k1, k2 = (n * self.law.sums(np.array([t]))[0, :3]).tolist()
             f2 = k2 + t**-2 + (1.0 + t) ** -2
@@ -117,7 +136,7 @@ class Columns:
     def chernoff(self, epsilon: float) -> float:
         """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
         if self._peaks is None:
-            highest = min(*(s.loss.tilts[1] for s in self._steps), self._t_max, LARGEST_TILT)
+            highest = min(self.covered, self._t_max, LARGEST_TILT)
             t = highest * BELOW_HIGHEST if highest > 0.0 else np.empty(0)
             k, _, _, rounding = self.law.roughly(*t).T
             self._peaks = t, k + rounding + log_peak(t)
@@ -132,12 +151,12 @@ class Columns:
             NumericError: nodes do not settle.
         """
         settled = self._settled_tilt()  # by questions about the other direction
-        if 0.0 < settled < self._t_max and any(s.loss.tilts[1] < settled for s in self._steps):
+        if 0.0 < settled < self._t_max and self.covered < settled:
             self._cover(settled)
         for _ in range(LOOKS):
             if self.chernoff(epsilon) <= level:
                 return True
-            limit = min(*(s.loss.tilts[1] for s in self._steps), self._t_max)
+            limit = min(self.covered, self._t_max)
             if limit >= self._t_max or (limit > 0.0 and self._is_topmost(epsilon, limit)):
                 return False
             if limit > 0.0 and self.law.saddle(epsilon, limit)[0] < limit:
@@ -179,12 +198,15 @@ class Columns:
         laws = covering(before, low, tilt, contour, frequency, floor)
         if laws != before:
             self._steps = tuple(map(Step, laws, self._counts))
-            self.law, self._peaks = Law.of(self._steps), None
+            self._law = self._peaks = None
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""
-        known = (s.loss.settled for s in self._steps)
-        return min(hi if lo <= -1.0 else -math.inf for lo, hi in known)
+        least = math.inf
+        for law, _ in self._steps:
+            lo, hi = law.settled
+            least = min(least, hi if lo <= -1.0 else -math.inf)
+        return least
 
     def saddle(self, epsilon: float) -> tuple[float, float]:
         """Root t0 of K'(t) = eps + 1/t + 1/(t+1) and F''(t0), extending the nodes on the way.
@@ -201,7 +223,7 @@ class Columns:
             # on nodes that lack large losses K' is too small, and its root too large
             t, bend = self.law.saddle(epsilon, limit, t)
             wanted = self.top(t, bend) if t < limit else limit
-            if any(s.loss.tilts[1] < wanted for s in self._steps):
+            if self.covered < wanted:
                 self._cover(wanted)
                 continue
             if t < limit:
@@ -219,7 +241,7 @@ def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats
     """
     slack = SLACK * (abs(log_delta) + 4.0)
     both: Floats = np.array([[log_delta - slack], [log_delta + slack]]) + 0.0 * counts
-    rate = log_rate((s.loss.log_infinite, s.count) for s in steps)
+    rate = log_rate([(law.log_infinite, count) for law, count in steps])
     if rate > -math.inf:
         infinite, error = log_revealed(rate + np.log(counts)), MASS_ERROR + composed(steps).error
         for side, sign in ((0, 1.0), (1, -1.0)):

@@ -103,9 +103,13 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
     near, resolved, edge = contour.tilted, contour.reach, contour.payoff.edge
     start = contour.h * contour.nodes
     goal = min(math.log(wanted * start), -1.0)
-    best, behind = near.decay(start, resolved, edge, goal)
-    if best < wanted or not behind > LIFTED * best:
-        return best
+    # what lies beyond the frequencies of these nodes lifts their bound by more than what is wanted
+    shows = near.fades(min(resolved, edge), goal)
+    best = math.inf
+    if shows:
+        best, behind = near.decay(start, resolved, edge, goal)
+        if best < wanted or not behind > LIFTED * best:
+            return best
     count = float(near.counts.sum())
     variance = float(near.counts @ near.spread**2)
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
@@ -116,7 +120,10 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
     def seen(reach: float) -> Tilted:
         return Tilted(far_law(near.c, reach, floor, steps), near.c, floor)
 
-    return by_farther_nodes(seen, reach, edge, start, goal, best, wanted)
+    found = by_farther_nodes(seen, reach, edge, start, goal, best, wanted)
+    if shows or found < wanted:
+        return found
+    return min(found, near.decay(start, resolved, edge, goal)[0])
 
 
 def by_farther_nodes(

@@ -20,7 +20,6 @@ is its inverse.
 from __future__ import annotations
 
 import cmath
-import contextlib
 import math
 
 import numpy as np
@@ -45,7 +44,7 @@ from mechc.accountants.contours.trapezoid import (
 )
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
-from mechc.protocol import Floats
+from mechc.protocol import Complexes, Floats
 
 FRESH_COUNTS = 32  # counts between fresh starts of the powers of phi
 TURNS = 50  # Newton steps or halvings to the root
@@ -62,7 +61,14 @@ BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is ri
 AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
-@compiled("UniTuple(float64, 2)(float64[::1], float64)")
+def _by_powers(g: Floats, turn: float) -> tuple[float, float]:
+    """The same as `horner`, every power by itself."""
+    n = np.arange(1.0, 1.0 + g.size // 2)
+    terms = g.view(np.complex128) * np.exp(1j * turn * n)
+    return 1.0 + 2.0 * float(np.add.reduce(terms.real)), -2.0 * float(np.add.reduce(n * terms.imag))
+
+
+@subroutine("UniTuple(float64, 2)(float64[::1], float64)", python=_by_powers)
 def horner(g, turn):  # type: ignore[no-untyped-def]
     """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
 
@@ -175,9 +181,17 @@ def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-
         sizes += size[j]
         first += size[j] * y
         second += size[j] * y * y
-    total = sizes * (16.0 + 4.0 * re.size + 4.0 * FRESH_COUNTS + error / EPS)
+    return rounding_of_sum(n, re.size, sizes, first, phases, mean, epsilon, error), second
+
+
+@subroutine(
+    "float64(float64, float64, float64, float64, float64, float64, float64, float64)",
+)
+def rounding_of_sum(n, nodes, sizes, first, phases, mean, epsilon, error):  # type: ignore[no-untyped-def]
+    """Bound the rounding of the sum by what its terms are in size, times y, and times log phi."""
+    total = sizes * (16.0 + 4.0 * nodes + 4.0 * FRESH_COUNTS + error / EPS)
     total += n * phases + 2.0 * first * (n * abs(mean) + epsilon)
-    return 2.0 * EPS * total, second
+    return 2.0 * EPS * total
 
 
 @subroutine(
@@ -388,9 +402,36 @@ def epsilons(
         facts[TAIL] = left_out / start
     re, im, images = contour.re / n, contour.im / n, contour.images(n)
     about = re, im, w[1:], v, last, facts, images, known, widest, out
-    if counts.size == 1:  # not worth the compilation of all that follows from one sum
-        with contextlib.suppress(ArithmeticError, ValueError), np.errstate(all="ignore"):
-            invert.py_func(counts, targets, near, *about)
+    if counts.size == 1 and not known[0] >= 0.0:
+        try:  # not worth the compilation of all that follows from one sum
+            with np.errstate(all="ignore"):
+                row = float(counts[0]), targets[:, 0].tolist(), near, *about[:-3], widest
+                out[:, 0] = _one_row(*row)
             return out
+        except (ArithmeticError, ValueError):
+            out[:] = np.nan
     invert(counts, targets, near, *about)
     return out
+
+
+def _one_row(
+    n: float, targets: list[float], near: float, re: Floats, im: Floats, w: Complexes,
+    v: Complexes, last: Floats, facts: Floats, images: Floats, widest: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """The same as `invert` of one row, by Python and NumPy."""
+    wave = np.exp(n * re + 1j * (n * im))
+    g, b, known, cap = w * wave, v * wave[: v.size], facts.tolist(), 4.0 * abs(near) + 1.0
+    size = np.abs(g)
+    if v.size:
+        size += np.abs(b)
+    y = 2.0 * math.pi / known[PERIOD] * np.arange(1.0, re.size + 1.0)
+    sizes, first = float(np.add.reduce(size)), float(np.add.reduce(size * y))
+    last[BEND] = np.add.reduce(size * y * y)
+    phases = float(np.add.reduce(size * (np.abs(re) + 2.0 * np.abs(im))))
+    error, reach = 2.0 * grown(n * known[NOISE_M]), cap + known[STEP]
+    noise = rounding_of_sum(n, re.size, sizes, first, phases, known[MEAN], reach, error)
+    last[NOISE] = noise + 4.0 * EPS * (abs(last[FIRST]) + abs(last[FIRST_B]))
+    at = n, g, b, last.tolist(), cap, known, images
+    found = root(near, targets[0], *at)
+    fits = math.isfinite(found[0]) and found[4] - found[2] <= widest
+    return sides(found, *targets, *at) if fits else (math.nan,) * 3

@@ -23,6 +23,8 @@ CANCELLATION, SHARED = math.log(1e2), math.log(1e3)
 BELOW, ABOVE = 11, 7  # real parts tried at and below the saddle point, and tilts tried above it
 FADED = 0.7  # times the frequency of one real part, below which no other one is thought to fade
 LOWEST = 3.0  # log of the ratio of the saddle point to the lowest of them
+TOWARDS = np.exp(-LOWEST * (1.0 - np.arange(BELOW) / (BELOW - 1.0)) ** 2)  # as shares of it
+UPWARDS = np.arange(1.0, ABOVE + 1.0) / ABOVE  # of the way to the largest
 LEFT, CLEAR = math.log(1e2), 1.05  # nats, log of delta, that known images may have; spare period
 
 
@@ -62,12 +64,14 @@ def periods(
     """
     c = tilts[:count]
     gap = tilts - c[:, None]
-    images = log_b - np.outer(epsilons, tilts) - log_small[:, None]
-    right = np.where(gap > 0.0, images[:, None] / gap, np.inf).min(axis=2)
+    images = log_b - epsilons[:, None] * tilts - log_small[:, None]
+    right = images[:, None] / gap
+    right[:, ~(gap > 0.0)] = np.inf
     epsilons, log_small = epsilons[:, None], log_small[:, None]
     left = np.minimum(-log_small / c, (epsilons - log_small) / (c + 1.0))
     left = np.minimum(left, known)
-    found: Floats = np.maximum(np.maximum(left, right), 1e-3 / (1.0 + c))
+    nearest = np.minimum.reduce(right, axis=2)
+    found: Floats = np.maximum(np.maximum(left, nearest), 1e-3 / (1.0 + c))
     return found
 
 
@@ -97,34 +101,36 @@ def place(
     """
     spend(40.0 * law.loss.size)
     n, t, epsilon = rows[:, :, None]
-    first = float(t.min())
+    first = float(np.minimum.reduce(t, axis=None))
     # closer together near the saddle point, above which K may explode
-    grid = first * np.exp(-LOWEST * (1.0 - np.arange(BELOW) / (BELOW - 1.0)) ** 2)
-    if top > first:
-        grid = np.append(grid, first + (top - first) * np.arange(1.0, ABOVE + 1.0) / ABOVE)
-    tilts = np.append(grid, t)
+    above = ABOVE if top > first else 0
+    size = BELOW + above
+    tilts = np.empty(size + len(t))
+    tilts[:BELOW] = first * TOWARDS
+    if above:
+        tilts[BELOW:size] = first + (top - first) * UPWARDS
+    tilts[size:] = t[:, 0]
+    grid = tilts[:size]
     sums = law.sums(tilts)
     exponent = n * sums[:, 0] - epsilon * tilts - np.log(tilts) - np.log1p(tilts)
-    least, bend = np.diag(exponent[:, grid.size :])[:, None], n * sums[grid.size :, 2:3]
+    least, bend = exponent[:, size:].diagonal()[:, None], n * sums[size:, 2:3]
     log_delta = least - 0.5 * np.log(2.0 * math.pi * (bend + t**-2 + (1.0 + t) ** -2))
-    log_b = sums[: grid.size, 0] + sums[: grid.size, 3] + law.tolerance
-    tried = min(BELOW, grid.size - 1)
+    log_b, peaks = sums[:size, 0] + sums[:size, 3] + law.tolerance, log_peak(grid)
+    tried = min(BELOW, size - 1)
     c = grid[:tried]
     known = CLEAR * np.maximum(-(log_delta + LEFT) / c, epsilon - n * lowest)
     small = (log_delta + math.log(share))[:, 0]
-    found = periods(grid, tried, n * log_b + log_peak(grid), epsilon[:, 0], small, known)
-    missed = exponent[:, :tried] - least > (CANCELLATION if len(n) == 1 else SHARED)
-    needed = np.where(missed, math.inf, found).max(axis=0).tolist()
-    chosen, best, faded, cost = 0, 0.0, 1.0, math.inf
-    for i in range(tried - 1, -1, -1):
-        if not needed[i] * FADED * faded < cost:
-            continue
-        if spread:
-            frequency = 1.0 / math.sqrt(max(float(sums[i, 2]), 1e-300))
-        else:
-            frequency = law.fading(float(c[i]), math.log(share))
-        if needed[i] * frequency < cost:
-            chosen, best, faded, cost = i, needed[i], frequency, needed[i] * frequency
-    if not best > 0.0:
+    found = periods(grid, tried, n * log_b + peaks, epsilon[:, 0], small, known)
+    found[exponent[:, :tried] - least > (CANCELLATION if len(n) == 1 else SHARED)] = math.inf
+    needed = np.maximum.reduce(found, axis=0)
+    if spread:
+        frequencies = 1.0 / np.sqrt(np.maximum(sums[:tried, 2], 1e-300))
+    else:
+        frequencies = law.fading(c, math.log(share), needed, FADED)
+    cost = needed * frequencies
+    cost[~(cost < math.inf)] = math.inf
+    chosen = tried - 1 - int(cost[::-1].argmin())
+    best, faded = float(needed[chosen]), float(frequencies[chosen])
+    if not (best > 0.0 and cost[chosen] < math.inf):
         raise NumericError("no period of the trapezoid rule keeps its images small")
-    return Placement(float(c[chosen]), best, faded, grid, log_b + log_peak(grid))
+    return Placement(float(c[chosen]), best, faded, grid, log_b + peaks)

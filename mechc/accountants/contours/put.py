@@ -393,7 +393,7 @@ class Contour:
         self.blur, variance = blur, (blur / a) ** 2 if blur else 0.0
         h = 2.0 * math.pi / period
         # far out a few large ones decide, and the others fade as they do in the middle
-        frequency = max(rough.fading(each, FADED) for each in {a, max(a, 0.0)})
+        frequency = float(rough.fading(np.array([a, max(a, 0.0)]), FADED).max())
         if blur:
             frequency = BLURRED * abs(a) / blur
         count = math.ceil(frequency / h) + 2

@@ -207,10 +207,11 @@ class Contour:
         """Fix the contour, of a law resolved as far as the first nodes need, which follow."""
         self.c, self.period = where.c, payoff.period(where.period)
         self.payoff = payoff
-        steps = law.steps
-        self.log_mass = sum(s.count * s.loss.log_finite for s in steps)
-        self.log_q = sum(s.count * s.loss.log_covered for s in steps)
-        self.lowest = sum(s.count * s.loss.support[0] for s in steps)
+        self.log_mass = self.log_q = self.lowest = 0.0
+        for step, count in law.steps:
+            self.log_mass += count * step.log_finite
+            self.log_q += count * step.log_covered
+            self.lowest += count * step.support[0]
         self.most = payoff.nodes(self.period)
         self.h = 2.0 * math.pi / self.period
         self.re, self.im = np.empty(0), np.empty(0)
@@ -226,9 +227,11 @@ class Contour:
         self._terms = math.nan, 0, np.empty(0), 0.0
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
-        self.reach = min(s.loss.frequency for s in law.steps)
+        self.reach, atoms = math.inf, 0
+        for step, count in law.steps:
+            self.reach = min(self.reach, step.frequency)
+            atoms += count if step.atom_loss.size else 0
         moved, *self.strayed = rounded(law, self.c, self.payoff)
-        atoms = sum(s.count for s in law.steps if s.loss.atom_loss.size)
         self.tolerance = law.tolerance + self.tilted.lost + 1e-15 + moved + MASSES * atoms
         self.unresolved = law.unresolved(self.c)
 
@@ -240,7 +243,9 @@ class Contour:
             raise NumericError(f"the inversion needs {nodes} frequencies (> {MOST_FREQUENCIES})")
         if nodes > have:
             re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
-            self.re, self.im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
+            if have:
+                re, im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
+            self.re, self.im = re, im
             self.decay = 0.0 if nodes == self.most else math.inf
 
     @property
@@ -269,7 +274,8 @@ class Contour:
         turns = 8.0 + np.abs(self.re) + 2.0 * (np.abs(self.im) + y * size)
         # M(z) and M(c) are off by the quadrature, whatever is left of a sum whose terms cancel: one
         # of the factors that make up exp(re), whose log is at most this share of re
-        error, share = 2.0 * grown(self.tolerance) / EPS, 1.0 / float(self.tilted.counts.min())
+        least = float(np.minimum.reduce(self.tilted.counts))
+        error, share = 2.0 * grown(self.tolerance) / EPS, 1.0 / least
         with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
             factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
             noise = np.exp(self.re) * turns + np.exp((1.0 - share) * self.re) * error
@@ -281,7 +287,7 @@ class Contour:
         """Real parts of g(c + inh) / g(c) for n = 1, 2, ..., and a bound on their rounding."""
         if self._terms[:2] != (epsilon, self.nodes):  # to see that they are enough, and to answer
             _, value, noise = self.waves(epsilon)
-            self._terms = epsilon, self.nodes, value.real, EPS * float(noise.sum())
+            self._terms = epsilon, self.nodes, value.real, EPS * float(np.add.reduce(noise))
         return self._terms[2:]
 
     def first(self, epsilon: float) -> tuple[float, float]:
@@ -293,7 +299,7 @@ class Contour:
 
         Of one that is far too small for its first term, less.
         """
-        total = max(self.first(epsilon)[0] + 2.0 * float(values.sum()), 1e-3)
+        total = max(self.first(epsilon)[0] + 2.0 * float(np.add.reduce(values)), 1e-3)
         return self.payoff.size(self.c) * self.period / (math.pi * total * self.weight(epsilon))
 
     def answer(self, epsilon: float) -> Answer | None:
@@ -303,8 +309,8 @@ class Contour:
             return None  # the payoff underflows so far from this contour's own epsilon
         values, noise = self.terms(epsilon)
         first, error = self.first(epsilon)
-        total = first + 2.0 * float(np.sum(values[::-1]))
-        noise = 2.0 * noise + error + EPS * 4.0 * float(np.abs(values).sum())
+        total = first + 2.0 * float(np.add.reduce(values[::-1]))
+        noise = 2.0 * noise + error + EPS * 4.0 * float(np.add.reduce(np.abs(values)))
         tail = self.decay * self.payoff.size(self.c) * self.period / (math.pi * start)
         return self.conclude(epsilon, (total, total, total), noise, tail, self._images)
 
@@ -362,8 +368,10 @@ class Contour:
 
 def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floats:
     """Rows for the bound on the images right of c: tilts s, bounds there, and the rest of it."""
-    fade, log_b = np.minimum(period * (tilts - c), 1e300), np.nan_to_num(log_b, nan=np.inf)
-    return np.ascontiguousarray([tilts, log_b, -fade - np.log(-np.expm1(-fade))])
+    fade = np.minimum(period * (tilts - c), 1e300)
+    rows = np.array([tilts, log_b, -fade - np.log(-np.expm1(-fade))])
+    rows[1][np.isnan(log_b)] = np.inf
+    return rows
 
 
 # places of a contour's constants in the array `facts`; all of one repetition

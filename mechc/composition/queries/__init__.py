@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mechc.verify.certified import Answers
 
 SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
-CERTIFIED = {Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON}  # in ball arithmetic too
+CERTIFIED = (Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON)  # in ball arithmetic too
 
 OF_MECHANISMS = {"bind", "emit", "explain", "report", "source", "verify"}
 
@@ -177,10 +177,11 @@ class Queries(SetOnce, ABC):
 
     def _how(self, how: Mapping[str, Any]) -> dict[str, Any]:
         """What an evaluation is asked for, refused before its target if a word is not known."""
-        from mechc.accountants import registry
+        from mechc.accountants.registry import resolve
 
         named = {"method": "auto", "direction": "both", "rtol": 1e-6, **how}
-        registry.resolve(named["method"], {k: v for k, v in named.items() if k not in SETTING})
+        options = {k: v for k, v in how.items() if k not in SETTING} if how else {}
+        resolve(named["method"], options)
         return {**named, "rtol": as_rtol(named["rtol"])}
 
     def _ask(

@@ -231,7 +231,8 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
         return near_top
     if not (curve.low < start < curve.high or start == curve.low == 0.0):
         start = 0.5 * (curve.low + curve.high) if curve.high < math.inf else 2.0 * curve.low
-    narrow = replace(curve, log_delta=partial(evaluation.log_delta_in, direction))
+    exactly = partial(evaluation.log_delta_in, direction)
+    narrow = Curve(exactly, log_target, curve.low, curve.high)
     found = _as_a_row(evaluation, direction, Place(start, slope), narrow)
     if isinstance(found, Bound):
         return found
@@ -300,7 +301,7 @@ def _as_a_row(evaluation: Evaluation, direction: str, start: Place, curve: Curve
     if not curve.low < upper < curve.high:
         return start
     if found.status in ("proven", ESTIMATED):
-        return replace(found, lower=max(lower, curve.low))
+        return found if lower >= curve.low else replace(found, lower=curve.low)
     if not curve.excess("upper", upper) <= 0.0:
         return start
     if lower > curve.low and not curve.excess("lower", lower) > 0.0:

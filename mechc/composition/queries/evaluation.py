@@ -67,13 +67,17 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Known:
         """Look at the steps."""
-        known = [s for s in steps if is_resolved(s.loss) and s.count]
-        early = [math.log(s.count) + s.loss.log_early for s in known]
-        density = math.fsum(s.count * s.loss.density_error for s in known)
+        early, densities = [], []
+        for law, count in steps:
+            if count and is_resolved(law):
+                densities.append(count * law.density_error)
+                if law.early[0] > -math.inf:
+                    early.append(math.log(count) + law.early[0])
+        log_early = log_total(np.array(early)) if early else -math.inf
         masses = composed(steps), composed(steps, reverse=True)
         errors = loss_errors(steps)
         largest = _largest_loss(steps, errors[0])
-        return cls(*masses, log_total(np.array(early)), density, *errors, largest)
+        return cls(*masses, log_early, math.fsum(densities), *errors, largest)
 
 
 class Evaluation:
@@ -101,9 +105,12 @@ class Evaluation:
         self.method = method
         self.methods_used: set[str] = set()
         self.profile: dict[tuple[str, float], Bound] = {}
-        self.steps = {d: tuple(s) for d, s in steps.items()}
+        self.steps: dict[str, tuple[Step, ...]] = {}
         self.rtol, self._options = rtol, options
-        self.single = all(sum(step.count for step in s) == 1 for s in self.steps.values())
+        self.single = True
+        for direction, some in steps.items():
+            self.steps[direction] = tuple(some)
+            self.single = self.single and sum([count for _, count in some]) == 1
         self._known: dict[str, Known] = {}
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
@@ -128,18 +135,22 @@ class Evaluation:
 
     def _about_masses(self, direction: str) -> Known:
         """What is known of one direction before any accountant is asked."""
-        if direction not in self._known:
-            self._known[direction] = Known.of(self.steps[direction])
-        return self._known[direction]
+        known = self._known.get(direction)
+        if known is None:
+            self._known[direction] = known = Known.of(self.steps[direction])
+        return known
 
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity, where log delta ends; equal if declared."""
-        known = [self._about_masses(direction) for direction in self.steps]
-        upper = max(k.infinite.log + k.infinite.error for k in known)
+        least = upper = -math.inf
+        for direction in self.steps:
+            known = self._about_masses(direction)
+            log, error = known.infinite
+            upper = max(upper, log + error)
+            least = max(least, log_subtract(log - error, known.early))
         if self.no_lower:
             below = self.beneath
             return -math.inf if below is None else below.log_infinite_range()[0], upper
-        least = max(log_subtract(k.infinite.log - k.infinite.error, k.early) for k in known)
         return least, upper
 
     def log_delta(self, epsilon: float, target: float | None = None) -> Bound:
@@ -268,8 +279,11 @@ class Evaluation:
 
     def said(self, answer: Bound, *directions: str) -> str:
         """Return the status of an answer, by what is known of the laws of the steps."""
-        estimated = any(step.loss.estimated for d in directions for step in self.steps[d])
-        return ESTIMATED if estimated and answer.status == "proven" else answer.status
+        for direction in directions if answer.status == "proven" else ():
+            for law, _ in self.steps[direction]:
+                if law.estimated:
+                    return ESTIMATED
+        return answer.status
 
     def _ask(self, direction: str, epsilon: float, target: float | None) -> Bound:
         """The accountant's answer; of "auto" the first that steers a search, if there is one."""
@@ -297,8 +311,8 @@ class Evaluation:
         if shift := 1.01 * self._loss_shift(direction, near):
             lower, upper = float(found.lower) - shift, float(found.upper) + shift
             return replace(found, lower=lower, upper=upper, status="")
-        right = known.is_plain and not near_top
-        return replace(found, status=self.said(found, direction) if right else "")
+        status = self.said(found, direction) if known.is_plain and not near_top else ""
+        return found if found.status == status else replace(found, status=status)
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
@@ -400,15 +414,17 @@ def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcE
 def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     """The largest finite loss of a composition, and what rounding and errors may add to it."""
     steps = [step for step in steps if step.count]
-    tops = [step.count * step.loss.support[1] for step in steps]
+    tops = [count * law.support[1] for law, count in steps]
     total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
     if math.isinf(total):
         return max(total, 0.0), 0.0
-    single = sum(step.count for step in steps) == 1
+    single = sum([count for _, count in steps]) == 1
     if total > 0.0 and single and _is_parameter(total, steps[0].loss):
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
-    logs = sum(step.count * step.loss.top_rounding for step in steps if is_resolved(step.loss))
+    logs = 0.0
+    for law, count in steps:
+        logs += count * law.top_rounding if is_resolved(law) else 0.0
     rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + error
     return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 

@@ -18,7 +18,6 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from copy import copy
 from itertools import accumulate
 from typing import Any
 
@@ -34,6 +33,7 @@ from mechc.loss.quadrature.rule import (
     NEARBY,
     ORDER,
     WEIGHTS,
+    finite_losses,
     losses,
     misplaced,
     nodes,
@@ -75,7 +75,7 @@ class Quadrature:
         lo, hi: ends of the panels, shape (panels,).
         x, log_p, loss: nodes and values there, shape (panels, 16).
         tilts: the interval of real tilts covered so far.
-        log_totals: log M at the tilts tested last.
+        logs: log M at the tilts tested so far.
         log_masses: logs of the masses of P and of Q when tilts were first covered.
         apart: P and Q are so far apart that tilts between -1 and 0 are not resolved, only these.
         error: estimated error of M(z) as a share of M(Re z) for tilts covered, see
@@ -92,7 +92,7 @@ class Quadrature:
         self._rows = np.ascontiguousarray(rows, np.float64)
         self._mass_of = mass_of
         self.tilts = (0.0, 0.0)
-        self.log_totals: Floats = np.empty(0)
+        self.logs: dict[float, float] = {}
         self.log_masses = -math.inf, -math.inf
         self.apart = False
         self.error = self.latest = math.inf
@@ -103,8 +103,8 @@ class Quadrature:
         about = zip(theta.tolist(), kernel.PARAMETERS, strict=False)
         self._moved = NEARBY * theta * [not row[5] and value < row[2] for value, row in about]
 
-    def __copy__(self) -> Quadrature:
-        """Copy references, as `copy` does, but without its protocol, which costs more."""
+    def copied(self) -> Quadrature:
+        """Return a copy of references, as `copy` does, without its protocol, which costs more."""
         other = object.__new__(Quadrature)
         other.__dict__.update(self.__dict__)
         return other
@@ -122,12 +122,12 @@ class Quadrature:
         half: Floats = 0.5 * (self.hi - self.lo)
         return half
 
-    @SILENT
     def spread(self) -> tuple[Floats, Floats]:
         """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
         if self._spread is None:
-            log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
-            self._spread = log_weight, (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
+            with np.errstate(all="ignore"):
+                log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
+                self._spread = log_weight, (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         return self._spread
 
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
@@ -144,7 +144,8 @@ class Quadrature:
         Raises:
             NumericError: these are too many.
         """
-        return _Batch([self]).cut(parts)[0]
+        with np.errstate(all="ignore"):
+            return _Batch([self]).cut(parts)[0]
 
     def misplaced(self, log_mass: float) -> float:
         """Return the share of a mass, of P or the one law integrated, that rounded nodes move."""
@@ -165,8 +166,9 @@ class Quadrature:
 
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
-        other = copy(self)
+        other = self.copied()
         region, lo, hi, *values = self._panels
+        other.logs = {}
         at_nodes = (column[panels] for column in values)
         other._hold(Panels(region[panels], lo[panels], hi[panels], *at_nodes))
         return other
@@ -206,14 +208,17 @@ def _lay(members: list[Quadrature]) -> None:
     for branch, (lo, hi) in enumerate(batch.rows[:, :2].tolist()):
         alike[lo, hi].append(branch)
     for (lo, hi), some in alike.items():
-        thetas = [members[batch.member(branch)]._theta for branch in some]
+        thetas = np.array([members[batch.member(branch)]._theta for branch in some])
         edges.update(zip(some, first_edges(batch.kernel, thetas, lo, hi), strict=True))
     each = [edges[branch] for branch in range(len(batch.rows))]
     region = np.arange(len(each)).repeat([e.size - 1 for e in each])
-    starts, ends = joined([e[:-1] for e in each]), joined([e[1:] for e in each])
+    ends = joined(each)
+    inner = np.arange(region.size) + region  # where the panels' lower ends are among these
+    starts, ends = ends.take(inner), ends.take(inner + 1)
     x = nodes(starts, ends)
     first = ORDER * region.searchsorted(batch.branches)
-    values = [v.reshape(x.shape) for v in batch.at(x.ravel(), first.tolist())]
+    log_p, loss = batch.at(x.ravel(), first.tolist())
+    values = log_p.reshape(x.shape), loss.reshape(x.shape)
     batch.hold(Panels(region, starts, ends, x, *values), members)
 
 
@@ -233,7 +238,7 @@ def covering(
         known = q.error < math.inf
         inside = q.tilts[0] <= tilt_lo and tilt_hi <= q.tilts[1]
         if not (known and inside and {*points} <= {*q.points}):
-            found[i] = copy(q)
+            found[i] = q.copied()
             groups.setdefault((id(q._kernel), q._mass_of, q.tilts, known), []).append(found[i])
     for some in groups.values():
         for i in range(0, len(some), TOGETHER):
@@ -246,7 +251,7 @@ def with_waves(
 ) -> list[Quadrature]:
     """Return copies that resolve exp(iyL), |y| <= frequency, in the laws tilted at `contour`.
 
-    That has to be the point that was covered last.
+    That is a point that was covered, if panels are to be fine enough for the amplitude.
     Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law has
     less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
     of TURN radians to 1e-17.
@@ -319,10 +324,12 @@ class _Batch:
 
     def __init__(self, members: Sequence[Quadrature]) -> None:
         """Keep the members."""
-        self.members = members
+        self.members, self.rows = members, members[0]._rows
         self.kernel, self.mass_of = members[0]._kernel, members[0]._mass_of
-        self.rows = joined([q._rows for q in members])
-        self.branches = [0, *accumulate([len(q._rows) for q in members])]
+        self.branches = [0, len(self.rows)]
+        if len(members) > 1:
+            self.rows = np.concatenate([q._rows for q in members])
+            self.branches = [0, *accumulate([len(q._rows) for q in members])]
         self.has_ends = bool(np.logical_or.reduce(np.isfinite(self.rows), axis=None))
         self._bounds, self._every = np.array(self.branches), np.arange(self.branches[-1] + 1)
 
@@ -349,24 +356,33 @@ class _Batch:
 
     def at(self, x: Floats, ends: list[int]) -> tuple[Floats, Floats]:
         """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`."""
-        spend(DENSITY * x.size)
-        density = self.kernel.log_q_many if self.mass_of == "q" else self.kernel.log_p_many
+        spend(DENSITY * x.size * (1.0 if self.mass_of else 2.0))
+        kernel, both = self.kernel, not self.mass_of
+        density = kernel.log_q_many if self.mass_of == "q" else kernel.log_p_many
+        # machine code that is there is called without what makes it
+        density = getattr(density, "made", None) or density
+        losses_at = getattr(kernel.loss_many, "made", None) or kernel.loss_many
         log_p, loss = np.empty(x.size), np.zeros(x.size)
         for q, a, b in zip(self.members, ends, ends[1:], strict=False):
             if a < b:
                 density(x[a:b], q._theta, log_p[a:b])
-                if not self.mass_of:
-                    losses(self.kernel, q._theta, x[a:b], loss[a:b])
+                if both:
+                    losses_at(x[a:b], q._theta, loss[a:b])
         sound = np.isfinite(log_p) & np.isfinite(loss)
         if not np.logical_and.reduce(sound):
+            if both:  # the formula of a loss may have none where the densities have
+                for q, a, b in zip(self.members, ends, ends[1:], strict=False):
+                    finite_losses(kernel, q._theta, x[a:b], loss[a:b])
+                sound = np.isfinite(log_p) & np.isfinite(loss)
             log_p[~sound], loss[~sound] = -np.inf, 0.0
         return log_p, loss
 
     def log_totals(self, tilts: Floats) -> Floats:
         """Logs of the integrals of p exp(zL) over all panels, shape (members, tilts)."""
-        log_weight = joined([q.spread()[0] for q in self.members])
-        loss, sizes = joined([q.loss for q in self.members]), [q.lo.size for q in self.members]
-        return resolution.log_totals(np.array([0, *accumulate(sizes)]), log_weight, loss, tilts)
+        now, log_weight = self.panels(), self.members[0].spread()[0]
+        if len(self.members) > 1:
+            log_weight = np.concatenate([q.spread()[0] for q in self.members])
+        return resolution.log_totals(self.first(now), log_weight, now.loss, tilts)
 
     def find_masses(self) -> None:
         """Find the masses of P and of Q, and whether these are far apart."""
@@ -384,30 +400,37 @@ class _Batch:
         before, work, open_ = now, np.zeros(size + 1), set(range(size))
         goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
         report[:, 0, 0, 0] = -1.0
-        weights = resolution.log_weights(*now[1:3], now.log_p)
-        unit = resolution.log_totals(self.first(now), weights, now.loss, tilts)
+        unit = self.log_totals(tilts)
+        spend(SUMMED * now.lo.size * count)
         for _ in range(ROUNDS):
             starts = now.region.searchsorted(self._every)
             first = starts[self._bounds]
             work += first  # sums over rounds, of which the differences are those of members
-            spend(SUMMED * now.lo.size * count)
             found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
             if found is None or (
                 work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
             ):
                 break
-            look = open_.intersection(found.settled) - {self.member(b) for b, _ in found.edges}
+            look = open_.intersection(found.settled)
+            if found.edges:
+                look -= {self.member(b) for b, _ in found.edges}
             if look:
                 logs = unit + np.log(found.totals)
                 open_ -= look - self._lacks_modes(now, first, found, tilts, logs, sorted(look))
                 if not open_:
-                    narrow, errors, affinity = resolution.finish(now, first, tilts, logs, report)
+                    narrow, (errors, affinity) = 0.0, resolution.finish(first, report)
+                    if found.has_fine:
+                        narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
+                        errors += more
                     if narrow > resolution.MOST_NARROW:
                         break
                     if now is not before:
                         self.hold(now, self.members)
-                    for q, own, error in zip(self.members, logs, errors.tolist(), strict=True):
-                        q.log_totals, q.latest = own, max(q.latest, error)
+                    at = tilts.tolist()
+                    found_each = zip(self.members, logs.tolist(), errors.tolist(), strict=True)
+                    for q, own, error in found_each:
+                        q.logs = q.logs | dict(zip(at, own, strict=True))
+                        q.latest = max(q.latest, error)
                     return affinity
             for (branch, _), outward in found.edges.items():
                 if math.isinf(outward[-1]):
@@ -419,7 +442,7 @@ class _Batch:
             if self.has_ends:
                 towards = resolution.towards_ends(now, self.rows, found.parts)
             now, origin, new = self.laid(now, found.parts, towards, found.edges)
-            spend(JUDGED * ORDER * count * new.size)
+            spend(JUDGED * ORDER * count * new.size + SUMMED * now.lo.size * count)
             report = report.take(origin, axis=0)
             report[new, 0, 0, 0] = -1.0
         one = min(open_, default=0)
@@ -440,48 +463,55 @@ class _Batch:
         look: list[int],
     ) -> set[int]:  # fmt: skip
         """Those that may have modes beyond panels that seem to suffice, or between their nodes."""
-        lacks = set()
+        lacks: set[int] = set()
         if not self.mass_of:
-            whole = len(look) == len(self.members)
-            group = self if whole else _Batch([self.members[i] for i in look])
-            own = [b for i in look for b in range(*self.branches[i : i + 2])]
-            group.look_beyond(found.reached[own], tilts.size)
-            far = Far(*map(joined, zip(*[q._far or () for q in group.members], strict=True)))
-            each = [self.member(b) for b in own]
-            for branch, side, outward in resolution.far_modes(tilts, logs[each], far):
+            group, own, owners = self, list(range(self.branches[-1])), [0]
+            if len(self.members) > 1:
+                group = _Batch([self.members[i] for i in look])
+                own = [b for i in look for b in range(*self.branches[i : i + 2])]
+                owners = [self.member(b) for b in own]
+            far = group.look_beyond(found.reached[own], tilts.size)
+            for branch, side, outward in resolution.far_modes(tilts, logs[owners], far):
                 found.edges[own[branch], side] = outward
-                lacks.add(each[branch])
-            for i, q in zip(look, group.members, strict=True):
+                lacks.add(self.member(own[branch]))
+            for i, q in zip(look, group.members, strict=True) if self.has_ends else ():
                 if q._near is not None and i not in lacks:
                     at = logs[i], q._near, self.branches[i]
                     if resolution.near_ends(now, tilts, *at, found.parts):
                         lacks.add(i)
-        laws = [i for i in look if i not in lacks]
+        laws = [i for i in look if i not in lacks] if lacks else look
         cut = resolution.summits(now, first, tilts, logs, laws, found.parts)
         if cut.size:
             lacks.update((first.searchsorted(cut, side="right") - 1).tolist())
         return lacks
 
-    def look_beyond(self, reached: Floats, tilts: int) -> None:
+    def look_beyond(self, reached: Floats, tilts: int) -> Far:
         """Look at points beyond panels, and next to ends, of those that reach farther now."""
         stale = []
         for q, a, b in zip(self.members, self.branches, self.branches[1:], strict=False):
-            if q._far is None or not np.array_equal(q._far.reached, reached[a:b]):
+            if q._far is None or q._far.reached.tobytes() != reached[a:b].tobytes():
                 stale.append((q, reached[a:b]))
-        if not stale:
-            return
-        whole = len(stale) == len(self.members)
-        group = self if whole else _Batch([q for q, _ in stale])
-        mine = joined([r for _, r in stale])
-        spend(SEARCHED * ORDER * sum(q.lo.size for q in group.members) * tilts)
-        x, gap = panels.beyond(mine, group.rows)
+        if stale:
+            whole = len(stale) == len(self.members)
+            group = self if whole else _Batch([q for q, _ in stale])
+            group._look_beyond([r for _, r in stale], tilts)
+        only = self.members[0]._far
+        if len(self.members) == 1 and only is not None:
+            return only
+        found = [q._far for q in self.members if q._far is not None]
+        return Far(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _look_beyond(self, reached: list[Floats], tilts: int) -> None:
+        """Look there for all members."""
+        spend(SEARCHED * ORDER * sum(q.lo.size for q in self.members) * tilts)
+        x, gap = panels.beyond(joined(reached), self.rows)
         there = ~np.isnan(x)
         ends = [0, *np.add.reduce(there, axis=(1, 2)).cumsum().tolist()]
-        ends = [ends[b] for b in group.branches]
-        log_size, loss = np.full(x.shape, -np.inf), np.zeros(x.shape)
-        log_p, loss[there] = group.at(x[there], ends)
+        log_size, loss = np.zeros(x.shape) - np.inf, np.zeros(x.shape)
+        log_p, loss[there] = self.at(x[there], [ends[b] for b in self.branches])
         log_size[there] = log_p + np.log(gap[there])
-        for (q, r), a, b in zip(stale, group.branches, group.branches[1:], strict=False):
+        each = zip(self.members, reached, self.branches, self.branches[1:], strict=False)
+        for q, r, a, b in each:
             q._far = Far(r, x[a:b], log_size[a:b], loss[a:b])
             if self.has_ends:
                 offsets, near, off = panels.inside(r, q._rows)
@@ -492,13 +522,18 @@ class _Batch:
     def with_waves(self, contour: float, turns: float, floor: float) -> list[Quadrature]:
         """See `with_waves`; so many parts for a unit of loss."""
         now = self.panels()
-        totals = self.log_totals(np.array([contour]))[:, 0].repeat(np.diff(self.first(now)))
+        first = self.first(now)
+        known = [q.logs[contour] for q in self.members if contour in q.logs]
+        if len(known) == len(self.members):
+            totals = np.array(known)
+        else:  # of panels that are a part of those that were tested
+            totals = self.log_totals(np.array([contour]))[:, 0]
+        totals = totals.repeat(first[1:] - first[:-1])
         return self.cut(panels.waved(now, contour, totals, turns, floor))
 
-    @SILENT
     def cut(self, parts: Integers) -> list[Quadrature]:
         """Return copies of which every panel is cut into so many; see `laid`."""
-        found = [copy(q) for q in self.members]
+        found = [q.copied() for q in self.members]
         if np.add.reduce(parts) > parts.size:
             self.hold(self.laid(self.panels(), parts, None, {})[0], found)
         return found
@@ -519,8 +554,10 @@ class _Batch:
                     f"panels {self._at_parameters(int(wanted.argmax()))}"
                 )
         now, origin, new = resolution.lay(old, parts, towards, edges)
-        x = nodes(now.lo[new], now.hi[new])
-        ends = (ORDER * new.searchsorted(self.first(now))).tolist()
+        x = nodes(now.lo.take(new), now.hi.take(new))
+        ends = [0, x.size]
+        if len(self.members) > 1:
+            ends = (ORDER * new.searchsorted(self.first(now))).tolist()
         log_p, loss = self.at(x.ravel(), ends)
         now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
         return now, origin, new
@@ -532,18 +569,19 @@ class _Batch:
         """
         if self.mass_of:
             return
-        if any(q._noise is None for q in self.members):
-            self._find_noise()
+        self._find_noise()
         for q in self.members:
-            if q._noise is not None and q._noise.any():
+            if q._noise is not None and np.logical_or.reduce(q._noise):
                 totals = _Batch([q]).log_totals(np.array(tilts))[0]
                 q.latest += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
 
     def _find_noise(self) -> None:
-        """Find how far losses are off by more than their ulps."""
+        """Find how far losses are off by more than their ulps, where that is not known."""
+        if not [q for q in self.members if q._noise is None]:
+            return
         now = self.panels()
         first = self.first(now).tolist()
-        x, loss = [np.ascontiguousarray(v[:, AMID]) for v in (now.x, now.loss)]
+        x, loss = now.x[:, AMID].copy(), now.loss[:, AMID].copy()
 
         def beside(x: Floats, sign: float) -> Floats:
             out = np.empty(x.size)
@@ -552,10 +590,11 @@ class _Batch:
             return out
 
         noise = off_lines(beside, x, loss, now.lo, now.hi)
-        noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-        # next to an end that moves it is no straight line
-        half = 0.5 * (now.hi - now.lo)
-        noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
+        if np.logical_or.reduce(noise):
+            noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
+            # next to an end that moves it is no straight line
+            half = 0.5 * (now.hi - now.lo)
+            noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
         for q, a, b in zip(self.members, first, first[1:], strict=False):
             q._noise = noise[a:b]
 
@@ -587,5 +626,5 @@ def mass_and_error(
     if not lo < hi:
         return -math.inf, 0.0
     quadrature = of_mass(kernel, theta, np.array([[lo, hi]]), law)
-    log_mass = float(quadrature.log_totals[0])
+    log_mass = quadrature.logs[0.0]
     return log_mass, quadrature.error + quadrature.misplaced(log_mass)

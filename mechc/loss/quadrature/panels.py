@@ -12,7 +12,7 @@ width 1 around 1e6, or next to the end of an interval of length 1e24.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
 
@@ -76,10 +76,12 @@ def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: fl
         floor: share of the tilted mass below which a panel need not be cut.
     """
     _, lo, hi, _, log_p, loss = panels
-    wanted = (loss.max(axis=1) - loss.min(axis=1)) * turns
+    wanted = (np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)) * turns
     mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
-    return np.where(cut, np.ceil(np.minimum(wanted, 1e6)), 1.0).astype(np.int64)
+    parts = np.ones(cut.size, np.int64)
+    parts[cut] = np.ceil(np.minimum(wanted[cut], 1e6))
+    return parts
 
 
 # distances from an end at which a scale of the density is looked for, eight a decade; then in all
@@ -102,12 +104,12 @@ CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
 @SILENT  # a place that is none is no number
-def first_edges(kernel: Kernel, thetas: Sequence[Floats], lo: float, hi: float) -> list[Floats]:
+def first_edges(kernel: Kernel, thetas: Floats, lo: float, hi: float) -> list[Floats]:
     """Return increasing edges inside [lo, hi] of the first panels on a branch, for each law.
 
     Args:
         kernel: for its densities.
-        thetas: parameters of every law, shape (parameters,).
+        thetas: parameters of every law, shape (laws, parameters).
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
 
@@ -120,16 +122,16 @@ def first_edges(kernel: Kernel, thetas: Sequence[Floats], lo: float, hi: float) 
     for theta, own, out in zip(thetas, x.reshape(len(thetas), -1), logs, strict=True):
         out[:] = log_densities(kernel, theta, np.concatenate([points, own]))
     logs[np.isnan(logs)] = -np.inf
-    edges = [
-        _around_modes(kernel, theta, lo, hi, some)
-        for theta, some in zip(thetas, logs[:, :, : points.size], strict=True)
-    ]
-    beside = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:])
-    size = np.where(((lo < x) & (x < hi))[:, None], beside + LOG_DISTANCES, -np.inf)
+    edges = []
+    for theta, some in zip(thetas, logs[:, :, : points.size], strict=True):
+        edges.append(_around_modes(kernel, theta, lo, hi, some))
+    size = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:]) + LOG_DISTANCES
+    outside = ~((lo < x) & (x < hi))
+    size[:, 0][outside] = size[:, 1][outside] = -np.inf
     found = []
     for theta, known, more in zip(thetas, edges, _beside(places, size, edges), strict=True):
-        some = np.concatenate([known, *more])
-        some = np.unique(some[(lo <= some) & (some <= hi)])
+        some = np.concatenate([known, *more]) if more else known
+        some = _distinct(some[(lo <= some) & (some <= hi)])
         if some.size < 2:
             raise NumericError(
                 f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at "
@@ -141,23 +143,36 @@ def first_edges(kernel: Kernel, thetas: Sequence[Floats], lo: float, hi: float) 
 
 def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: Floats) -> Floats:
     """Edges at ends, and around what both densities have at the places of a branch, in order."""
-    ends = [end for end in (lo, hi) if math.isfinite(end)]
+    ends, known = list(filter(math.isfinite, (lo, hi))), []
     edges = [np.array(ends)]
     if len(ends) == 2:
         edges.append(np.array([0.5 * (lo + hi)]))
-    known: list[float] = [hi - lo] if len(ends) == 2 else []
+        known.append(hi - lo)
     for law, logs in zip("pq", values, strict=True):
         density = _density(kernel, theta, law)
         points, nearest, scale, found = _nearest_scale(density, lo, hi, logs)
         if not np.logical_or.reduce(np.isfinite(found)):
             continue
-        if not any(1 / ALIKE < scale / other < ALIKE for other in known):
+        for other in known:
+            if 1 / ALIKE < scale / other < ALIKE:
+                break
+        else:
             known.append(scale)
             edges.append(nearest + scale * (AROUND if ends else LADDER))
         mode = _mode(density, points, found)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
-    return np.sort(np.concatenate(edges))
+    found = np.concatenate(edges)
+    found.sort()
+    return found
+
+
+def _distinct(values: Floats) -> Floats:
+    """Numbers in order, each once; `np.unique` takes longer for few."""
+    values.sort()
+    fresh = np.ones(values.size, np.bool_)
+    fresh[1:] = values[1:] != values[:-1]
+    return values[fresh]
 
 
 def _nearest_scale(
@@ -182,13 +197,16 @@ def _nearest_scale(
     return found
 
 
-def _near_parameters(thetas: Sequence[Floats], lo: float, hi: float) -> Floats:
+def _near_parameters(thetas: Floats, lo: float, hi: float) -> Floats:
     """0 and parameters of either sign on a branch, for each law; nan in place of others."""
-    theta = np.stack(thetas)
-    places = np.sort(np.concatenate([np.zeros((len(theta), 1)), theta, -theta], axis=1))
-    again = np.zeros(places.shape, np.bool_)
-    again[:, 1:] = places[:, 1:] == places[:, :-1]
-    return np.where((lo < places) & (places < hi) & ~again, places, np.nan)
+    laws, count = thetas.shape
+    places = np.zeros((laws, 1 + 2 * count))
+    places[:, 1 : 1 + count], places[:, 1 + count :] = thetas, -thetas
+    places.sort(axis=1)
+    kept = (lo < places) & (places < hi)
+    kept[:, 1:] &= places[:, 1:] != places[:, :-1]
+    places[~kept] = np.nan
+    return places
 
 
 def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floats]]:
@@ -201,14 +219,16 @@ def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floa
     """
     before, middle, after = size[..., :-2], size[..., 1:-1], size[..., 2:]
     peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
-    most = size.reshape(len(size), -1).max(axis=1, initial=-np.inf)
+    most = np.maximum.reduce(size.reshape(len(size), -1), axis=1, initial=-np.inf)
     peak &= middle > (most - COUNTED)[:, None, None, None, None]
     law, _, place, side, scale = peak.nonzero()
+    if not law.size:
+        return [[] for _ in edges]
     width, middle = DISTANCES[1 + scale], places[law, place]
     at, found = middle + SIDES[side, 0] * width, []
     bounds = law.searchsorted(np.arange(len(edges) + 1)).tolist()
     for known, a, b in zip(edges, bounds, bounds[1:], strict=False):
-        panel, ends = np.searchsorted(known, at[a:b]), np.concatenate([[-np.inf], known, [np.inf]])
+        panel, ends = known.searchsorted(at[a:b]), np.concatenate([[-np.inf], known, [np.inf]])
         missed = ends[panel + 1] - ends[panel] > ALIKE * width[a:b]
         some = {*zip(middle[a:b][missed].tolist(), width[a:b][missed].tolist(), strict=True)}
         found.append([p + w * AROUND for p, w in sorted(some)])

@@ -2,10 +2,10 @@
 
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
-tilt, and says which panels to cut; `grow` where branches end too early; where nothing is
-lacking, `far_modes`, `near_ends` and `summits` look for modes that no node has seen, and `finish`
-judges what stays. Compiled is what looks at every node by itself: a driver costs numba as much as
-all that it calls.
+tilt, and says which panels to cut and where branches end too early; where nothing is lacking,
+`far_modes`, `near_ends` and `summits` look for modes that no node has seen, and `finish` judges
+what stays. Compiled is what looks at every node by itself: a driver costs numba as much as all that
+it calls.
 """
 
 from __future__ import annotations
@@ -97,14 +97,18 @@ def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats)
     return np.ascontiguousarray(out[:, :, 0].T)
 
 
+DRIFTED, EARLY, ROUNDED = 1, 2, 4  # what `_judge` has seen, added up
+
+
 @compiled(
-    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
-    " float64[:,::1], float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,:,::1],"
-    " float64[::1], int64[::1], int64[::1])"
+    "int64(int64[::1], int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,:,:,::1], float64[:,:,::1], float64[::1], int64[::1], int64[::1], float64[:,::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, totals, share, parts, wanted
-):
+    first, starts, lo, hi, log_p, loss, rows, tilts, goal, log_total, work, out, sums, share,
+    parts, wanted, reached
+):  # fmt: skip
     """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
     Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
@@ -113,13 +117,14 @@ def _judge(  # type: ignore[no-untyped-def]
     p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is the deviation from
     the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again. Nodes are rounded to an
     ulp of the larger of |lo| and |hi|, which moves log p and the loss by that share of their change
-    over the panel. The first number, summed over the panels of each law, goes to `totals`, and the
-    largest share of each panel at any tilt to `share`. A panel is cut if its error at some tilt
-    exceeds the goal, which is one for each integrand, as a share of the total.
+    over the panel. A panel is cut if its error at some tilt exceeds the goal, which is one for each
+    integrand, as a share of the total; its largest share of integrand 0 at any tilt goes to
+    `share`.
 
-    Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
-    16). How many panels of each law there will be goes to `wanted`, -1 where sums have left their
-    units, which have to be set anew; returns of how many laws they have.
+    Panels of laws begin at `first`, those of branches at `starts`; `work` is room for the values at
+    the nodes of one, shape (4, 16). Of every law, how many panels it will have goes to `wanted`,
+    -1 where sums have left their units, which have to be set anew, and to `sums`, for every tilt,
+    the totals of both integrands. From where to where each branch reaches goes to `reached`.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -143,7 +148,8 @@ def _judge(  # type: ignore[no-untyped-def]
                 deepest = max(deepest, -at)
             p[j] = math.exp(at) if at > -MOST_LOG else 0.0
             # exp(-L) - 1 + L times p, or what is left of it where the first term alone counts
-            back[j] = p[j] * excess(-gain) if gain > -600.0 else math.exp(max(at - gain, -MOST_LOG))
+            far = math.exp(max(at - gain, -MOST_LOG))
+            back[j] = p[j] * excess(-gain) if gain > -600.0 else far
             highest = max(highest, at, at - gain)
         by = 0.25 * place / half
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
@@ -200,7 +206,7 @@ def _judge(  # type: ignore[no-untyped-def]
                     ratio = high / max(abs(c2), abs(c3), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
-    drifted = 0
+    found = 0
     for m in range(wanted.size):
         wanted[m] = 0
         for a in range(tilts.size):
@@ -208,23 +214,32 @@ def _judge(  # type: ignore[no-untyped-def]
                 total = 0.0
                 for i in range(first[m], first[m + 1]):
                     total += out[i, a, b, 0]
-                totals[m, a, b] = total
-            if not 1.0 / DRIFT < totals[m, a, 0] < DRIFT:
-                wanted[m] = -1
+                sums[m, a, b] = total
+            if not 1.0 / DRIFT < sums[m, a, 0] < DRIFT:
+                wanted[m], found = -1, DRIFTED
         if wanted[m] < 0:
-            drifted += 1
             continue
         for i in range(first[m], first[m + 1]):
             short, most = 0.0, 0.0
             for a in range(tilts.size):
-                most = max(most, out[i, a, 0, 0] / totals[m, a, 0])
+                most = max(most, out[i, a, 0, 0] / sums[m, a, 0])
                 for b in range(2):
-                    short = max(short, out[i, a, b, 1] / (goal[b] * totals[m, a, b] + 1e-300))
-            thin = hi[i] - lo[i] <= max(FINEST * max(abs(lo[i]), abs(hi[i])), LEAST_WIDTH)
+                    short = max(short, out[i, a, b, 1] / (goal[b] * sums[m, a, b] + 1e-300))
+            width, place = hi[i] - lo[i], max(abs(lo[i]), abs(hi[i]))
+            thin = width <= max(FINEST * place, LEAST_WIDTH)
             share[i] = most
             parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
             wanted[m] += parts[i]
-    return drifted
+            if width <= 2.0 * FINE * place:
+                found |= ROUNDED
+    for r in range(len(reached)):
+        i, k = starts[r], starts[r + 1] - 1
+        reached[r, 0], reached[r, 1] = lo[i], hi[k]
+        if (lo[i] > rows[r, 0] and share[i] > NEGLIGIBLE) or (
+            hi[k] < rows[r, 1] and share[k] > NEGLIGIBLE
+        ):
+            found |= EARLY
+    return found
 
 
 class Verdict(NamedTuple):
@@ -235,6 +250,7 @@ class Verdict(NamedTuple):
     parts: Integers  # into how many each panel is to be cut
     reached: Floats  # from where to where branches reach, shape (branches, 2)
     edges: Edges  # outwards from ends of branches that end too early
+    has_fine: bool  # there are panels whose nodes are rounded noticeably
 
 
 def judge(
@@ -258,17 +274,20 @@ def judge(
     """
     _, lo, hi, _, log_p, loss = panels
     share, parts, work = np.empty(lo.size), np.empty(lo.size, np.int64), np.empty((4, ORDER))
-    totals, wanted = np.empty((first.size - 1, tilts.size, 2)), np.empty(first.size - 1, np.int64)
-    about = lo, hi, log_p, loss, tilts, unit, goal, work, report, totals, share, parts, wanted
-    if _judge(first, *about):
+    sums, reached = np.empty((*unit.shape, 2)), np.empty((len(rows), 2))
+    wanted = np.empty(first.size - 1, np.int64)
+    about = lo, hi, log_p, loss, rows, tilts, goal, unit, work, report, sums, share, parts
+    found = _judge(first, starts, *about, wanted, reached)
+    if found & DRIFTED:
         anew = wanted < 0
         unit[anew] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[anew]
         report[anew.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
-        if _judge(first, *about):
+        found = _judge(first, starts, *about, wanted, reached)
+        if found & DRIFTED:
             return None
     settled = (wanted == first[1:] - first[:-1]).nonzero()[0].tolist()
-    edges, reached = _grow(starts, lo, hi, rows, share)
-    return Verdict(settled, totals[:, :, 0], parts, reached, edges)
+    edges = _grow(starts, lo, hi, rows, reached, share) if found & EARLY else {}
+    return Verdict(settled, sums[:, :, 0], parts, reached, edges, bool(found & ROUNDED))
 
 
 def _outward(
@@ -294,14 +313,13 @@ def _outward(
 
 
 def _grow(
-    starts: Integers, lo: Floats, hi: Floats, rows: Floats, share: Floats
-) -> tuple[Edges, Floats]:
-    """Edges outwards from ends of branches whose panel matters, and from where to where they reach.
+    starts: Integers, lo: Floats, hi: Floats, rows: Floats, reached: Floats, share: Floats
+) -> Edges:
+    """Edges outwards from ends of branches whose panel matters.
 
-    Panels of branches begin at `starts`.
+    Panels of branches begin at `starts`, and reach from where to where `reached` says.
     """
-    first, last, reached, grown = starts[:-1], starts[1:] - 1, np.empty((len(rows), 2)), {}
-    reached[:, 0], reached[:, 1] = lo[first], hi[last]
+    first, last, grown = starts[:-1], starts[1:] - 1, {}
     for side, here, early in (
         (0, first, reached[:, 0] > rows[:, 0]), (1, last, reached[:, 1] < rows[:, 1])
     ):  # fmt: skip
@@ -312,25 +330,7 @@ def _grow(
             shares = share[i], share[inner]
             about = reached[r, side], 2 * side - 1, rows[r, side], reach, width, *shares
             grown[r, side] = _outward(*map(float, about))
-    return grown, reached
-
-
-def far_modes(tilts: Floats, logs: Floats, far: Far) -> list[tuple[int, int, list[float]]]:
-    """Branches and sides beyond which points have mass at a tilt, and edges outwards there.
-
-    `logs` are the log totals of the law of every branch.
-    """
-    exponents = np.multiply.outer(tilts, far.loss)
-    exponents += far.log_size
-    exponents -= logs.T[:, :, None, None]
-    seen, found = np.logical_or.reduce(exponents > LOG_NEGLIGIBLE, axis=0), []
-    if seen.any():
-        for k, side in zip(*seen.any(axis=2).nonzero(), strict=True):
-            m = int(seen[k, side].nonzero()[0][-1])  # the last one is the farthest
-            beyond = far.x[k, side, m : m + 2]
-            outward = [float(far.reached[k, side]), float(beyond[~np.isnan(beyond)][-1])]
-            found.append((int(k), int(side), outward))
-    return found
+    return grown
 
 
 def near_ends(
@@ -356,6 +356,26 @@ def near_ends(
         i = here[-(k % 2)]
         if near.gap[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
             parts[i], found = 2, True
+    return found
+
+
+def far_modes(tilts: Floats, logs: Floats, far: Far) -> list[tuple[int, int, list[float]]]:
+    """Branches and sides beyond which points have mass at a tilt, and edges outwards there.
+
+    `logs` are the log totals of the law of every branch.
+    """
+    exponents = np.multiply.outer(tilts, far.loss)
+    exponents += far.log_size
+    exponents -= logs.T[:, :, None, None]
+    found: list[tuple[int, int, list[float]]] = []
+    if not np.maximum.reduce(exponents, axis=None) > LOG_NEGLIGIBLE:
+        return found
+    seen = np.logical_or.reduce(exponents > LOG_NEGLIGIBLE, axis=0)
+    for k, side in zip(*seen.any(axis=2).nonzero(), strict=True):
+        m = int(seen[k, side].nonzero()[0][-1])  # the last one is the farthest
+        beyond = far.x[k, side, m : m + 2]
+        outward = [float(far.reached[k, side]), float(beyond[~np.isnan(beyond)][-1])]
+        found.append((int(k), int(side), outward))
     return found
 
 
@@ -417,30 +437,40 @@ def summits(
     return found
 
 
-def finish(
-    panels: Panels, first: Integers, tilts: Floats, logs: Floats, report: Floats
-) -> tuple[float, Floats, Floats]:
+def finish(first: Integers, report: Floats) -> tuple[Floats, Floats]:
     """Judge panels that are to stay.
 
-    Returns the largest share of panels whose nodes are hardly distinct doubles, and for every law
-    the error of the sums as a share of the mass, misplaced nodes included, and the affinity at
-    neighbouring tilts.
+    Returns for every law the error of the sums, as a share of the mass at the tilt where it is
+    largest, and the affinity at neighbouring tilts.
     """
-    starts, sizes = first[:-1], first[1:] - first[:-1]
-    total = np.add.reduceat(report[:, :, 0, 0], starts)
-    shares = report[:, :, 0, 0] / total.repeat(sizes, axis=0)
-    affinity = np.add.reduceat(np.sqrt(shares[:, :-1] * shares[:, 1:]), starts)
+    starts, mass = first[:-1], report[:, :, 0, 0]
+    total, roots = np.add.reduceat(mass, starts), np.sqrt(mass)
+    alike = np.add.reduceat(roots[:, :-1] * roots[:, 1:], starts)
     off = np.add.reduceat(report[:, :, 1, 1] + report[:, :, 1, 2], starts) / total
-    errors = np.maximum.reduce(off, axis=1)
+    roots = np.sqrt(total)
+    return np.maximum.reduce(off, axis=1), alike / (roots[:, :-1] * roots[:, 1:])
+
+
+def fine_panels(
+    panels: Panels, first: Integers, tilts: Floats, logs: Floats, report: Floats
+) -> tuple[float, Floats]:
+    """Judge panels that are to stay where nodes are rounded noticeably.
+
+    Returns the largest share of panels whose nodes are hardly distinct doubles, and for every law
+    what misplaced nodes add to the error of its sums.
+    """
+    sizes = first[1:] - first[:-1]
+    shares = report[:, :, 0, 0]
+    shares = shares / np.add.reduceat(shares, first[:-1]).repeat(sizes, axis=0)
     _, lo, hi, _, log_p, loss = panels
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
-    fine, narrow = (width <= 2.0 * FINE * place).nonzero()[0], 0.0
-    for m, here in enumerate(np.split(fine, fine.searchsorted(first[1:-1])) if fine.size else ()):
+    fine, narrow, errors = (width <= 2.0 * FINE * place).nonzero()[0], 0.0, np.zeros(sizes.size)
+    for m, here in enumerate(np.split(fine, fine.searchsorted(first[1:-1]))):
         if here.size:
             about = log_p[here], loss[here], place[here], width[here]
-            errors[m] += _misplaced(tilts, logs[m], *about)
+            errors[m] = _misplaced(tilts, logs[m], *about)
             narrow = max(narrow, shares[here[about[3] <= FINEST * about[2]]].max(initial=0.0))
-    return float(narrow), errors, affinity
+    return float(narrow), errors
 
 
 def _misplaced(
@@ -537,5 +567,6 @@ def lay(
     origin = np.zeros(start.size, np.int64) - 1
     kept = (parts == 1).nonzero()[0]
     origin[last[kept] - 1] = kept
-    values = [column.take(origin, axis=0) for column in panels[3:]]
+    x, log_p, loss = panels.x, panels.log_p, panels.loss
+    values = x.take(origin, axis=0), log_p.take(origin, axis=0), loss.take(origin, axis=0)
     return Panels(region.repeat(count), start, end, *values), origin, (origin < 0).nonzero()[0]
