@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,8 @@ from mechc.errors import DeclarationError, MechcError
 from mechc.hints import PACKAGE, VALUES, suggestion
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from mechc.declare.declaration import Declaration
 
 
@@ -45,15 +47,16 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
         raise DeclarationError(f"no mechanism {text!r}; a run file is opened by mechc open")
     if text.endswith(".py") or os.sep in text:
         return _file(Path(text).stem, Path(os.path.expanduser(text)))  # of no user as it is
-    known = _known()
-    if text not in known:
+    place = _place(text)
+    if place is None:
+        known = _known()
         hint = suggestion(text, known, VALUES | PACKAGE)
         raise DeclarationError(
             f"no mechanism {text!r}{hint}; there are "
             f"{', '.join(sorted(known))}, or give a path ending in .py, or add a folder to "
             f"{PATH_VARIABLE}"
         )
-    return _file(text, known[text])
+    return _file(text, place)
 
 
 def available() -> tuple[str, ...]:
@@ -83,6 +86,18 @@ def load_declaration(file: MechanismFile) -> Declaration:
         raise DeclarationError(f"{file.path}: declares several mechanisms ({', '.join(found)}), "
                                f"none of them named {stem}")  # fmt: skip
     return chosen
+
+
+def _place(name: str) -> Path | None:
+    """The file of a name, as `_known` has it, without a look at all others that are built in."""
+    others = {**dict(_from_entry_points()), **dict(_on_path())}
+    if name in others:
+        return others[name]
+    folder = _folder()
+    if isinstance(folder, Path):
+        known = f"{name}.py" in os.listdir(folder) and not name.startswith("_")
+        return folder / f"{name}.py" if known else None
+    return dict(_built_in()).get(name)
 
 
 def _known() -> dict[str, Path]:
@@ -122,12 +137,17 @@ def _changed(folder: str | Path) -> int:
         return 0
 
 
-def _built_in() -> Iterator[tuple[str, Path]]:
+@cache
+def _folder() -> Traversable:
+    """Where the mechanisms are that come with the package."""
     try:
-        place = resources.files("mechc.mechanisms")
+        return resources.files("mechc.mechanisms")
     except ModuleNotFoundError:  # a checkout that is imported from its root, installed or not
-        place = resources.files("mechc").joinpath("..", "mechanisms")
-    with resources.as_file(place) as folder:
+        return resources.files("mechc").joinpath("..", "mechanisms")
+
+
+def _built_in() -> Iterator[tuple[str, Path]]:
+    with resources.as_file(_folder()) as folder:
         yield from _in_folder(folder)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -54,19 +55,20 @@ def _of_all(steps: Sequence[Step], epsilon: float) -> float:
     return log1mexp(total) if total < 0.0 else -math.inf
 
 
-def log_by_single_steps(steps: Sequence[Step], epsilon: float) -> tuple[float, float]:
-    """Return logs of bounds on delta(epsilon) by delta of single steps; -inf and 0: none known."""
+def log_by_single_steps(
+    steps: Sequence[Step], epsilon: float, level: float = 0.0
+) -> tuple[float, float]:
+    """Return logs of bounds on delta(epsilon) by delta of single steps; -inf and 0: none known.
+
+    Below an upper one that exceeds `level` no lower one is looked for.
+    """
     used = [s for s in steps if s.count > 0]
     if not used or len(used) > SETTINGS or not all(is_resolved(s.loss) for s in used):
         return -math.inf, 0.0
     count = sum(s.count for s in used)
     shared, far = max(epsilon, 0.0) / count * (1.0 - 4.0 * U), SURE + math.log(count)
     lower, upper = -math.inf, 0.0
-    try:
-        lower = log_subtract(
-            _log_some([(s.count, s.loss.hockey_stick_log(max(epsilon, 0.0) + far)[0])
-                       for s in used]) - 1e-12, -SURE
-        )  # fmt: skip
+    with suppress(NumericError, OutOfWorkError):
         each = [s.loss.hockey_stick_log(shared)[2] for s in used]
         # no node may be that far out
         if all(e > -math.inf or s.loss.support[1] <= shared
@@ -74,9 +76,14 @@ def log_by_single_steps(steps: Sequence[Step], epsilon: float) -> tuple[float, f
             upper = _log_some([(s.count, e) for s, e in zip(used, each, strict=True)]) + 1e-12
             if epsilon < 0.0:  # delta(eps) <= exp(eps) delta(0) + 1 - exp(eps)
                 upper = log_add(epsilon + upper, log1mexp(epsilon))
-    except (NumericError, OutOfWorkError):
-        pass
-    return lower, min(upper, 0.0)
+    upper = min(upper, 0.0)
+    if upper <= level:
+        with suppress(NumericError, OutOfWorkError):
+            lower = log_subtract(
+                _log_some([(s.count, s.loss.hockey_stick_log(max(epsilon, 0.0) + far)[0])
+                           for s in used]) - 1e-12, -SURE
+            )  # fmt: skip
+    return lower, upper
 
 
 def _log_some(events: Sequence[tuple[int, float]]) -> float:

@@ -310,7 +310,8 @@ class Profile:
         # a bound is all that a search has to know of delta far below, if there is any
         if self.far and not evaluation.single:  # one step costs less than its bound
             lower, over = (
-                log - self.log_target for log in evaluation.by_single_steps(self.epsilon)
+                log - self.log_target
+                for log in evaluation.by_single_steps(self.epsilon, self.log_target)
             )
             if over <= 0.0 and over - lower < NEAR_STEP:
                 return lower, max(over, -DEEPEST)

@@ -187,14 +187,17 @@ class Evaluation:
             pass
         return None
 
-    def by_single_steps(self, epsilon: float) -> tuple[float, float]:
-        """Return bounds on log delta by that of single steps, in all directions."""
+    def by_single_steps(self, epsilon: float, level: float = 0.0) -> tuple[float, float]:
+        """Return bounds on log delta by that of single steps, in all directions.
+
+        Below an upper one that exceeds `level` no lower one is looked for.
+        """
         found = []
         for direction, steps in self.steps.items():
             known, shift = self._about_masses(direction), self._loss_shift(direction, epsilon)
-            (_, upper), (lower, _) = (
-                log_by_single_steps(steps, at) for at in (epsilon - shift, epsilon + shift)
-            )
+            lower, upper = log_by_single_steps(steps, epsilon - shift, level)
+            if shift > 0.0:
+                lower = log_by_single_steps(steps, epsilon + shift)[0]
             if self.no_lower or not known.is_plain:
                 lower = -math.inf
             error = log_error(known.infinite, known.opposite, epsilon)
