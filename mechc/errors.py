@@ -150,8 +150,19 @@ def public(what: T) -> T:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside
             raise DeclarationError(_misfit(what, given, named)) from None
+        except SystemError as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            raise
 
     return called  # type: ignore[return-value]
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is what Ctrl-C comes out of machine code as."""
+    while isinstance(error, SystemError):  # one for each call that machine code was in
+        error = error.__cause__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _misfit(function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> str:

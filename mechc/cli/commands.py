@@ -30,6 +30,7 @@ from mechc.errors import (
     LoweringError,
     MechcError,
     UnsupportedError,
+    is_interrupt,
 )
 from mechc.hints import ARGUMENTS, COMMANDS, NOISE, OPTIONS, QUESTIONS, TRAINING, meaning
 
@@ -146,10 +147,7 @@ class _Group(TyperGroup):
             bad_input = isinstance(error, (DeclarationError, UnsupportedError, LoweringError))
             _fail(f"mechc: {error}", 2 if bad_input else 1)
         except SystemError as error:
-            cause: BaseException | None = error
-            while isinstance(cause, SystemError):  # one for each call that machine code was in
-                cause = cause.__cause__
-            if isinstance(cause, KeyboardInterrupt):
+            if is_interrupt(error):
                 raise KeyboardInterrupt from None
             raise
 

@@ -16,30 +16,44 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
 
 
-class Compilable:
+class Compilable(functools.partial):  # type: ignore[type-arg]
     """A function that numba compiles, or loads from its cache, when it is first needed.
+
+    To Python it is a partial function, of nothing but what is to run: a call takes no frame.
 
     Args:
         py_func: the function in Python.
         signatures: its types, in numba's notation; None for those of its calls.
         options: of `numba.njit`, beyond those that all functions have in common.
+        python: what Python calls, `py_func` if None.
     """
 
-    def __init__(
-        self, py_func: Callable[..., Any], signatures: str | list[str] | None,
-        options: dict[str, Any],
-    ) -> None:  # fmt: skip
+    py_func: Callable[..., Any]
+    _signatures: str | list[str] | None
+    _made: Any
+    _options: dict[str, Any]
+
+    def __new__(
+        cls, py_func: Callable[..., Any], signatures: str | list[str] | None,
+        options: dict[str, Any], python: Callable[..., Any] | None = None,
+    ) -> Self:  # fmt: skip
         """Remember what to compile."""
+        self = super().__new__(cls, python or py_func)
         functools.update_wrapper(self, py_func)
         self.py_func = py_func
         self._signatures = signatures
-        self._made: Any = None
+        self._made = None
         self._options = {**_OPTIONS, **options}
+        return self
+
+    def _runs(self, function: Callable[..., Any]) -> None:
+        """Let Python call another function from now on."""
+        self.__setstate__((function, (), {}, vars(self)))  # type: ignore[attr-defined]
 
     @property
     def _numba_type_(self) -> Any:
@@ -64,43 +78,35 @@ class Compilable:
             if made.stats.cache_misses:
                 tell_of_compiling()
             self._made = made = self._made or made
+            self._has_been_made()
         return made
+
+    def _has_been_made(self) -> None:
+        """There is machine code from now on."""
 
 
 class Compiled(Compilable):
-    """One that runs as machine code where Python calls it."""
+    """One that runs as machine code where Python calls it.
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Answer as the compiled function does."""
-        made = self._made
-        try:
-            return self.machine_code(*arguments) if made is None else made(*arguments)
-        except SystemError as error:  # what Ctrl-C comes out of machine code as
-            if isinstance(error.__cause__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise
-
-
-class Subroutine(Compilable, functools.partial):  # type: ignore[type-arg]
-    """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
-
-    There it raises where machine code goes on, and may be written otherwise, for NumPy. As a
-    partial function it takes no frame of its own.
+    What Ctrl-C comes out of that as is for `errors.public` to tell.
     """
 
-    def __new__(
-        cls, py_func: Callable[..., Any], _: Any, options: dict[str, Any],
-        python: Callable[..., Any] | None = None,
-    ) -> Subroutine:  # fmt: skip
-        """Be the function."""
-        return super().__new__(cls, python or py_func)
+    def __init__(self, *about: Any) -> None:
+        """Compile at the first call."""
+        self._runs(lambda *arguments: self.machine_code(*arguments))
 
-    def __init__(
-        self, py_func: Callable[..., Any], signatures: str | list[str], options: dict[str, Any],
-        python: Callable[..., Any] | None = None,
-    ) -> None:  # fmt: skip
-        """Remember what to compile."""
-        super().__init__(py_func, signatures, options)
+    def _has_been_made(self) -> None:
+        self._runs(self._made)
+
+
+class Subroutine(Compilable):
+    """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
+
+    There it raises where machine code goes on, and may be written otherwise, for NumPy.
+    """
+
+    def __init__(self, *about: Any) -> None:
+        """Run as it is."""
 
 
 @contextmanager
