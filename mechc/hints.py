@@ -71,7 +71,9 @@ PACKAGE = _by_theirs({
     "mechc.poisson(...)": "subsample poisson_sample subsampled",
     "mechc.calibrate(mechc.dpsgd, solve_for=...)":
         "get_noise_multiplier find_noise_multiplier calibrate_noise compute_noise",
-    "mechc.integrations.dp_accounting": "from_event from_dp_accounting to_dp_accounting",
+    "mechc.integrations.opacus": "opacus",
+    "mechc.integrations.dp_accounting":
+        "dp_accounting from_event from_dp_accounting to_dp_accounting",
     "mechc.open(path)": "load_run open_run read", "mechc.optimise(...)": "optimize",
     "pure_dp, a bound for it": "sparse_vector above_threshold svt",
     "run.plot(methods=[...]), or mechc compare on the command line": "compare",
@@ -79,6 +81,9 @@ PACKAGE = _by_theirs({
     "mechc.dpsgd(sampler='shuffled')": "shuffled",
     **{f"mechc.load(...).{call}": call.partition("(")[0]
        for call in ("verify()", "explain()", "report(path)")},
+    **{f"mechc.reductions.{call}": call
+       for call in ("matrix_mechanism", "tree_aggregation", "banded_matrix", "truncated_poisson",
+                    "drawn_with_replacement")},
 })  # fmt: skip
 OF_MECHANISM = {("exponential", "epsilon"): "exponential_mechanism"}  # which has that parameter
 OPTIONS = {  # of other commands
@@ -87,6 +92,8 @@ OPTIONS = {  # of other commands
     "without_replacement": "that is mechc dpsgd --sampler fixed, or mechc.without_replacement",
     "plot": "mechc curve, compare and tournament take --plot",
     "mechanisms": "names of mechanisms follow the command, as in mechc tournament laplace",
+    "clear": "mechc cache clear, without dashes",
+    "size": "mechc cache size, without dashes",
 }
 COMMANDS = {
     "help": "--help", "version": "--version", "completion": "--install-completion",

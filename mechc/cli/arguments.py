@@ -256,7 +256,7 @@ class Densities(Repeated):
 
     def mechanism(self) -> Mechanism:
         """Return the mechanism a command line names, or the one its densities declare."""
-        if bool(self.name) == bool(self.p or self.q):
+        if bool(self.name) == bool(self.p or self.q) or bool(self.p) != bool(self.q):
             raise DeclarationError("give either the name of a mechanism or both --p and --q")
         if self.name:
             return super().mechanism()

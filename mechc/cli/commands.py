@@ -593,6 +593,8 @@ def record(
 
     path = args.writable(path)
     args.question(delta=delta)
+    if path.name in mechc.available():
+        raise DeclarationError(f"record: a run file comes first, as in record run.json {path.name}")
     run = what.run(what.count)
     begun = path.exists() and path.stat().st_size
     before = mechc.open(path, allow_files=allow_files) if begun else 0

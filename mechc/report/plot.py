@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mechc.accountants import registry
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
@@ -77,6 +78,8 @@ def run(
             f"smallest={look.smallest!r} (expected {LEAST_DELTA:g} <= smallest < 0.1)"
         )
     check(path)
+    for word in methods:
+        registry.resolve(word, {})
     own, how = label or ("this run" if beside else ""), {"rtol": SEEN, **how}
     runs = [(word, what, {**how, "method": word}) for word in methods] or [(own, what, how)]
     runs += [(name, other, how) for name, other in (beside or {}).items()]

@@ -128,6 +128,7 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: mechc.compute_epsilon, r"asked of a run, such as mechc.dpsgd\(...\).epsilon"),
         (lambda m: mechc.get_noise_multiplier, r"did you mean mechc.calibrate\("),
         (lambda m: mechc.optimize, "did you mean mechc.optimise"),
+        (lambda m: mechc.tree_aggregation, "did you mean mechc.reductions.tree_agg"),
         (lambda m: m(sigma=1.0).sigma, "did you mean parameters"),
         (lambda m: m(sigma=1.0).delta(1.0).value, "did you mean upper"),
         (lambda m: m(sigma=1.0).noise.std(), "did you mean standard_deviation"),
