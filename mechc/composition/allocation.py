@@ -36,7 +36,8 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.protocol import ParameterInfo
 
-MOST_STEPS, USUAL = 10_000_000, 1000  # of an epoch: refused above, and where none are named
+MOST_STEPS, USUAL = 10_000_000, 1000  # of an epoch: refused above, and typical
+OPEN = 0  # steps that are yet to be named
 NAME, WORDS = "random_allocation", ("steps", "selected", "epochs")
 UPPER = (
     "upper bound only: the likelihood ratio has point masses or no density that is resolved, and "
@@ -63,14 +64,15 @@ def random_allocation(
     Args:
         what: a mechanism for add/remove neighbours with a pair (its sensitivity the clipping norm),
             or an event of one; or a list of events, one for each step, as noise schedules have.
-        steps: number t of steps in an epoch, 1 to 10^7; by default 1000, or the length of the list.
+        steps: number t of steps in an epoch, 1 to 10^7, or else a parameter of what is
+            returned; of a list its length.
         selected: number of steps of an epoch in which a record takes part, 1 to t.
         epochs: number of epochs, each drawn anew.
 
     Returns:
-        For a mechanism, what is called with its parameters (steps and epochs are parameters too,
-        which have values already) to get the event, or, where that is several events, the
-        composition; for an event, these themselves.
+        For a mechanism, what is called with its parameters (steps and epochs are parameters too)
+        to get the event, or, where that is several events, the composition; for an event, these
+        themselves.
 
     Raises:
         DeclarationError: a number is not a positive integer in its range.
@@ -83,11 +85,14 @@ def random_allocation(
     several = isinstance(what, Iterable) and not isinstance(what, (str, bytes, Composition))
     several = several and getattr(what, "ndim", 1) > 0  # arrays of no dimension say that they are
     schedule = list(what) if several else []
+    if steps is None and isinstance(what, Event):
+        raise DeclarationError(f"{NAME}: steps of an epoch are missing (expected steps=)")
+    is_open = steps is None and not several
     if steps is None:
-        steps = len(schedule) if several else USUAL
+        steps = USUAL if is_open else len(schedule)
     numbers = zip(WORDS, (steps, selected, epochs), (MOST_STEPS,) * 2 + (MAX_COUNT,), strict=True)
     t, k, n = (inputs.size(NAME, *each) for each in numbers)
-    if k > t:
+    if k > t and not is_open:
         raise DeclarationError(
             f"{NAME}: selected={k} of steps={t} (expected 1 <= selected <= steps)"
         )
@@ -97,7 +102,7 @@ def random_allocation(
         raise unsupported_on_composition(NAME)
     if isinstance(what, Event):
         return allocated(what, t, k, n)
-    return Allocation(load(what), t, k, n)
+    return Allocation(load(what), OPEN if is_open else t, k, n)
 
 
 def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | Composition:
@@ -135,9 +140,10 @@ def _check(what: Event | Mechanism) -> None:
 
 def _allocated_claim(known: Claim, steps: int, drawn: int) -> Claim:
     """What T11 makes of the claim of the steps."""
+    some = drawn if drawn > 1 else "one"
     assumed = (
-        f"every record takes part in {drawn if drawn > 1 else 'one'} of {steps} steps, drawn "
-        "uniformly and independently of the data and of all other records"
+        f"every record takes part in {some} of {steps or 'all'} steps, drawn uniformly and "
+        "independently of the data and of all other records"
     )
     assumptions = (*known.assumptions, assumed)
     return replace(known, theorem="T11", adjacency=Adjacency.ADD_REMOVE, assumptions=assumptions)
@@ -477,8 +483,10 @@ class Allocation(WithoutKernel):
         found = []
         for word, n, most in zip(WORDS, self.numbers, (MOST_STEPS, 0, MAX_COUNT), strict=True):
             if word not in taken:
-                typical = max(n // 2, 1), min(2 * n, most)
-                found.append(ParameterInfo(word, 1.0, most, False, False, True, n, typical))
+                usual = n or USUAL
+                typical = max(usual // 2, 1), min(2 * usual, most)
+                value = None if n == OPEN else n
+                found.append(ParameterInfo(word, 1.0, most, False, False, True, value, typical))
         return (*self.base.parameters, *found)
 
     def _split(self, values: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
@@ -486,7 +494,7 @@ class Allocation(WithoutKernel):
         open_here = {info.name for info in self.parameters[len(self.base.parameters) :]}
         rest = {word: value for word, value in values.items() if word not in open_here}
         own = {word: value for word, value in values.items() if word in open_here}
-        return rest, [own.get(word, n) for word, n in zip(WORDS, self.numbers, strict=True)]
+        return rest, [own.get(word, n or None) for word, n in zip(WORDS, self.numbers, strict=True)]
 
     def bind(self, **values: Any) -> Any:
         """Return this with some parameters fixed and the others still open."""

@@ -746,6 +746,14 @@ def test_blocks_of_steps_that_are_not_alike():
         mechc.random_allocation([gaussian(sigma=s) for s in (1.0, 2.0, 3.0)], selected=2)
 
 
+def test_the_steps_of_an_epoch_have_no_default():
+    epoch = mechc.random_allocation(gaussian)
+    for forgotten in (epoch, lambda sigma: mechc.random_allocation(gaussian(sigma=sigma))):
+        with pytest.raises(DeclarationError, match="steps of an epoch are missing"):
+            forgotten(sigma=1.0)
+    assert epoch(sigma=1.0, steps=10) == mechc.random_allocation(gaussian, steps=10)(sigma=1.0)
+
+
 @pytest.mark.parametrize(
     "numbers",
     [
