@@ -356,6 +356,7 @@ def test_tournament_and_optimise(tmp_path):
     assert "quantile_95" in run("tournament", "laplace").stdout
     best = json.loads(run("optimise", "subbotin", "--over", "beta=1:2", *words).stdout)
     assert 1 <= best["beta"] <= 2 and best["bound"]["upper"] <= 1e-6
+    assert best["tried"] < 12  # by golden sections alone 17
     assert "NAME=LOW:HIGH" in run("optimise", "subbotin", "--over", "beta", code=2).stderr
 
 

@@ -317,9 +317,10 @@ def optimise(
 ) -> Optimum:
     """Return the shape parameters that minimise an error of additive noise at a guarantee.
 
-    At each shape the noise is the least whose proven upper bound of delta meets the target. One
-    parameter is found by Brent's method, several by that of Nelder and Mead, started at the middle:
-    a local minimum. That the event returned meets the target needs no such assumption.
+    At each shape the noise is the least whose proven upper bound of delta meets the target, sought
+    from that of the nearest shape that was tried. One parameter is found by Brent's method, several
+    by that of Nelder and Mead, started at the middle: a local minimum. That the event
+    returned meets the target needs no such assumption.
 
     Args:
         mechanism: a mechanism, or what `mechc.load` takes.
