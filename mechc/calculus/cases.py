@@ -25,6 +25,7 @@ from mechc.symbolic.breakpoints import real_zeros, split
 from mechc.symbolic.facts import Facts, Undecided, facts_of
 from mechc.symbolic.functions import clamped
 from mechc.symbolic.parameters import Parameter
+from mechc.symbolic.rewrite import fraction
 
 MAX_SPLITS = 6  # signs that formulas may depend on: each may double the cases, 64 then
 Arms = tuple[tuple[Expr, Boolean], ...]
@@ -260,6 +261,11 @@ def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Ex
             waiting += [(part, arms) for part in expr.args]
         elif isinstance(expr, Pow) and expr.exp.is_Integer:
             waiting.append((expr.base, arms))
+        elif isinstance(expr, log):
+            top, bottom = fraction(expr.args[0])  # odd zeros and poles end where it is real
+            parts = (f for g in (top, bottom, top - bottom) for f in Mul.make_args(g))
+            powers = [part.as_base_exp() for part in parts]
+            waiting += [(base, arms) for base, power in powers if power.is_even]
         elif isinstance(expr, Add) and not expr.is_polynomial(variable):
             waiting += [(part, arms) for part in expr.args if isinstance(part, Mul)]
         elif expr.has(variable) and expr.is_polynomial(variable):

@@ -256,6 +256,8 @@ class _ArrayEvaluator(_Evaluator):
             if all(c > 0 and (e is S.One or isinstance(e, exp)) for c, e in terms):
                 return _log_sum([np.log(float(c)) + (self.value(e.args[0]) if e.args else 0.0)
                                  for c, e in terms])  # fmt: skip
+            if S.One in expr.args[0].args:
+                return np.log1p(self.value(expr.args[0] - 1))
         if isinstance(expr, Add) and isinstance(1 - expr, exp):
             return -np.expm1(self.value((1 - expr).args[0]))
         return super().value(expr)

@@ -211,3 +211,9 @@ def test_logs_of_bessel_functions_far_beyond_tables():
     with mpmath.workdps(30):
         truth = [float(mpmath.log(mpmath.besseli(1, v))) for v in (2e6, 1e10)]
     assert log_density.at(())(np.array([2e6, 1e10])) == pytest.approx(truth, rel=1e-15)
+
+
+def test_heavy_tail_of_a_logarithm():
+    """Beyond 1e8 the tail of log(1 + (s/x)^2) is lost where one and the square are added up."""
+    mass = log(1 + (scale / x) ** 2) / (2 * pi * scale)
+    normalise(mechanism("tail", variable=x, p=mass, q=mass, parameters=(scale,)))

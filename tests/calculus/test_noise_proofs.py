@@ -49,6 +49,7 @@ CASES = {
         exp(-(log(x / a) ** 2) / (2 * b**2)) / (x * b * sqrt(2 * pi)),
         (a, b), (0, oo), False, True,
     ),
+    "log_pole": (log(1 + (a / x) ** 2) / (2 * pi * a), (a,), (-oo, oo), False, True),
     "bathtub": (
         sqrt(size) / (pi * sqrt(x * (1 - x / size)) * size), (size,), (0, size), False, False,
     ),
