@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,24 @@ import mechc
 from mechc.adjacency import Adjacency
 from mechc.composition.mechanism import Mechanism
 from mechc.errors import VerificationError
-from mechc.kernel.cache import load
+from mechc.kernel.cache import MARK, load
 from mechc.kernel.statements import refusal
+
+SIGN_OF_A_KERNEL = re.compile(
+    r"^\s*(PROTOCOL|DIGEST|CHECKS|CAPABILITIES)\b.*=|@\s*compiled\b|" + MARK.strip("# \n:"), re.M
+)
 
 
 def find(name: str) -> tuple[Mechanism, Any]:
-    """Return the mechanism of a name or path, and the kernel module if a kernel file was named."""
-    path = Path(name)
-    text = path.read_text("utf-8", "replace") if path.suffix == ".py" and path.is_file() else ""
-    if not text or ("\nPROTOCOL = " not in text and refusal(text) is not None):
+    """Return the mechanism of a name or path, and the kernel module if a kernel file was named.
+
+    A file in which anything is as in kernels is a kernel, and runs only if it is one altogether;
+    any other is a mechanism file, and runs.
+    """
+    path = Path(os.path.expanduser(name))
+    is_path = (name.endswith(".py") or os.sep in name) and path.is_file()
+    text = path.read_text("utf-8", "replace") if is_path else ""
+    if not text or (not SIGN_OF_A_KERNEL.search(text) and refusal(text) is not None):
         return mechc.load(name), None
     kernel = load(path)
     claim = vars(kernel).get("CLAIM")  # of a sample its name leaves the relation open

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
+from sys import float_info
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -27,6 +28,7 @@ from mechc.composition.inputs import (
     as_rtol,
     bind,
     check_count,
+    check_rate,
     current,
     kept,
     put,
@@ -87,6 +89,9 @@ class Event(Queries):
         put(self, "theta", theta)
         put(self, "defaulted", defaulted)
         put(self, "_single", None)
+        if any(0.0 < value < float_info.min for value in theta):
+            for name in mechanism.rates:
+                check_rate(mechanism.name, name, self.parameters[name])
 
     @property
     def key(self) -> tuple[str, tuple[float, ...], str]:

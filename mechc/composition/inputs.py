@@ -274,6 +274,14 @@ def share(owner: str, name: str, value: Any) -> float:
     return check(owner, ParameterInfo(name, 0.0, 1.0, False, False, False, None, (0, 1)), value)
 
 
+def check_rate(owner: str, name: str, value: float) -> None:
+    """Refuse a sampling rate above 0 next to which doubles lose digits."""
+    if 0.0 < value < float_info.min:
+        raise DeclarationError(
+            f"{owner}: {name}={value!r} is too small (expected 0, or at least {float_info.min:.2g})"
+        )
+
+
 def size(owner: str, name: str, value: Any, most: float = LARGEST_SIZE) -> int:
     """Return an integer from 1 to `most`, in any type of numbers; raises what `check` raises."""
     check(owner, ParameterInfo(name, 1.0, most, False, False, True, None, (1, 1)), value)

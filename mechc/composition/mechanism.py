@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from mechc.verify.certificate import Certificate
 
 
+OF_A_FILE = "the claim is the one that mechc wrote into the kernel file (mechc verify tells)"
+
+
 @public
 class Mechanism(inputs.SetOnce):
     """A mechanism whose parameters are still open, or bound in part.
@@ -314,9 +317,12 @@ class Mechanism(inputs.SetOnce):
             return replace(base, theorem="T9", conditions=checked)
         record = self.kernel.CLAIM
         try:
-            return Claim(**record) if record else NO_CLAIM
+            found = Claim(**record) if record else NO_CLAIM
         except TypeError:
             raise DeclarationError(f"{self.name}: CLAIM={record!r} is not a claim") from None
+        if isinstance(self.origin, build.LoadedKernel):  # there is nothing to derive it from
+            return replace(found, status="declared", assumptions=(*found.assumptions, OF_A_FILE))
+        return found
 
     @property
     def adjacency(self) -> Adjacency:

@@ -195,7 +195,9 @@ def shift(what: Source, factor: float | None = None) -> Source:
 def group(what: Groupable, size: int) -> Groupable:
     """Return a mechanism between whose neighbours up to `size` records differ.
 
-    Sample first: the records of a group are not sampled together, so a group cannot be.
+    Under add/remove one data set has all of them and the other none: on a sample, one that comes
+    beside one that goes is no group of two, as its pair is another. Sample first: the records of a
+    group are not sampled together, so a group cannot be.
 
     Args:
         what: a mechanism with additive noise, also on a Poisson sample, an event of one, or a
@@ -332,7 +334,10 @@ def _sampled(base: Mechanism, rate: float | None, adjacency: Adjacency) -> Mecha
             raise UnsupportedError(
                 f"poisson({base.name}): sampling a sample needs both rates and one adjacency"
             )
-        bound = {**base.bound, name: base.bound[name] * rate}
+        both = base.bound[name] * rate
+        if base.bound[name] and rate:
+            inputs.check_rate(f"poisson({base.name})", name, both or math.ulp(0.0))
+        bound = {**base.bound, name: both}
         return Mechanism(base.origin, base.transforms, bound)
     return base.transformed(step, rate)
 

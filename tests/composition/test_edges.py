@@ -5,6 +5,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
+from mpmath import mp
 from sympy import Piecewise, exp, pi, sqrt
 
 import mechc
@@ -99,6 +100,23 @@ def test_sampling_twice_multiplies_the_rates(gaussian):
     twice = mechc.poisson(mechc.poisson(gaussian, sampling_rate=0.5), sampling_rate=0.2)
     once = mechc.poisson(gaussian, sampling_rate=0.1)
     assert twice(sigma=1.0) == once(sigma=1.0)
+
+
+def test_rates_next_to_which_doubles_lose_digits_are_refused(gaussian):
+    """At epsilon 1 and rate 3e-321 the lower side was -246065, the truth is -273128."""
+    for tiny in (5e-324, 3e-310):
+        with pytest.raises(DeclarationError, match=f"sampling_rate={tiny!r} is too small"):
+            mechc.poisson(gaussian)(sigma=1.0, sampling_rate=tiny)
+        with pytest.raises(DeclarationError, match="too small"):
+            mechc.without_replacement(gaussian)(sigma=1.0, sensitivity=1.0, sampling_rate=tiny)
+    for tiny in (1e-200, 1e-110):
+        with pytest.raises(DeclarationError, match="is too small"):
+            mechc.poisson(mechc.poisson(gaussian, tiny), 1e-200)
+    assert mechc.poisson(mechc.poisson(gaussian, 0.0), 1e-200)(sigma=1.0).is_identity
+    least = mechc.poisson(gaussian)(sigma=1.0, sampling_rate=2.3e-308)
+    truth = mp.log(mp.mpf(2.3e-308) * mp.erf(mp.sqrt(mp.mpf(1) / 8)))
+    bound = least.log_delta(0.0, direction="remove")
+    assert bound.lower <= truth <= bound.upper
 
 
 def test_sampling_an_event_gives_an_event(gaussian):

@@ -182,6 +182,11 @@ def test_bad_budgets_are_refused(arguments):
         GDPFilter(**arguments)
 
 
+def test_a_target_whose_mu_is_below_all_doubles_is_refused_as_other_budgets_are():
+    with pytest.raises(DeclarationError, match="cannot be a budget"):
+        GDPFilter(people=1, epsilon=0.0, delta=5e-324)
+
+
 def test_the_shared_filter_stops_for_good():
     f = SharedGDPFilter(mu=5.0)
     assert f.step(3.0) and f.step(4.0) and not f.step(1e-9)

@@ -21,7 +21,7 @@ from mechc.cli.commands import app
 from mechc.kernel.cache import MARK, seal
 from mechc.kernel.emit import with_law
 from mechc.verify.certificate import emission
-from mechc.verify.recheck import SHARED, Kernel, recheck
+from mechc.verify.recheck import SHARED, Kernel, main, recheck
 from mechc.verify.result import Check
 
 pytestmark = pytest.mark.oracle
@@ -157,6 +157,40 @@ def test_a_narrow_fault_in_both_forms_is_refused(bump, certified, tmp_path):
     faulty = resealed(ast.unparse(ast.fix_missing_locations(tree)) + "\n", text)
     found = problems(tmp_path, faulty, forged(content, faulty))
     assert any("log_q(3.3) is" in problem for problem in found)
+
+
+@pytest.mark.parametrize("where", ["abs(z.imag) > 50.0", "z.imag < -1.0"])
+def test_a_small_fault_of_a_generating_function_far_up_is_refused(where, certified, tmp_path):
+    _, text, content = certified("discrete_laplace")
+    tree = ast.parse(text)
+    (cgf,) = (n for n in tree.body if getattr(n, "name", "") == "cgf")
+    for node in ast.walk(cgf):
+        if isinstance(node, ast.Return):
+            changed = f"({ast.unparse(node.value)}) + (1e-7 if {where} else 0.0)"
+            node.value = ast.parse(changed, mode="eval").body
+    faulty = resealed(ast.unparse(ast.fix_missing_locations(tree)) + "\n", text)
+    (found, *_) = problems(tmp_path, faulty, forged(content, faulty))
+    assert found.startswith("cgf(")
+
+
+def test_a_claim_that_was_edited_everywhere_is_shown_as_unchecked(certified, tmp_path, capsys):
+    _, text, content = certified("discrete_laplace")
+    body = text.rpartition(MARK)[0]
+    edits = {'"theorem": "T1"': '"theorem": "T3"', "True, 1.0, (": "True, 9.0, ("}
+    for old, new in edits.items():
+        assert old in body
+        body = body.replace(old, new, 1)
+    stated = Kernel(seal(body))
+    faulty = seal(body.replace(stated["DIGEST"], stated.digest))
+    made = forged(content, faulty)
+    made["stated"]["CLAIM"]["theorem"] = "T3"
+    made["stated"]["PARAMETERS"][1][6] = 9.0
+    kernel, certificate = tmp_path / "kernel.py", tmp_path / "certificate.json"
+    kernel.write_text(faulty)
+    certificate.write_text(json.dumps(sealed(made)))
+    assert main([str(kernel), str(certificate)]) == 0  # nothing in the two files speaks against it
+    said = capsys.readouterr().out
+    assert "not checked: the claim" in said and "'T3'" in said and "sensitivity=9.0" in said
 
 
 def test_a_strip_that_ends_too_early_is_refused(certified, tmp_path):

@@ -22,7 +22,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import Step
-from mechc.numeric.logs import log_subtract
+from mechc.numeric.logs import HALF_LOG_TWO_PI, log_subtract
 from mechc.numeric.rounding import U
 
 _METHOD = "clt"
@@ -51,8 +51,9 @@ def log_gaussian_bounds(mu: float, epsilon: float) -> tuple[float, float, float,
     error = 16.0 * U * (1.0 - first) + moved * (1.0 + max(-x, 0.0))
     slope_error = 16.0 * U * (1.0 - slope) + moved * (1.0 - y)
     other = slope_error + U * (abs(epsilon + slope) + epsilon)
-    if epsilon == 0.0:  # no cancellation in erf
-        middle = math.log(math.erf(0.5 * mu / math.sqrt(2.0)))
+    if epsilon == 0.0:  # no cancellation in erf, which underflows
+        small = math.log(mu) - HALF_LOG_TWO_PI  # less mu^2 / 24
+        middle = small if mu < 1e-9 else math.log(math.erf(0.5 * mu / math.sqrt(2.0)))
         low, high = (middle + sign * 64.0 * U * (1.0 - middle) for sign in (-1.0, 1.0))
     else:
         low = log_subtract(first - error, epsilon + slope + other)

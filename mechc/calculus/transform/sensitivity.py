@@ -148,8 +148,9 @@ def _sampled_group(declaration: Declaration, built: Poisson, size: int) -> Decla
         p=Add(*(w * p for w, p in zip(kept, shifted, strict=True))),
         claim=None,
         construction=Moves(declaration, Group(size), (
-            f"{noise.sensitivity} for each of {size} records that differ and enter the sample, "
-            f"which each does independently with probability {r}"), str(size)),
+            f"{noise.sensitivity} for each of {size} records that one data set has more than the "
+            f"other and that enter the sample, each independently with probability {r}"),
+            str(size)),
     )  # fmt: skip
 
 

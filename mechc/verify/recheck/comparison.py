@@ -21,6 +21,7 @@ from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Ve
 SLACK = 4.0  # room for the rounding of recorded errors
 MASS = 1e-9  # room for the sum of masses, of doubles
 INTEGRAL = 1e-10  # relative error of what mpmath integrates here
+CANCELS = 1e-14  # of the sum of absolute values, in an integral of what turns
 ROUNDING = 2.0**-50  # four roundings
 FLAT = 1e-33  # of the room for a loss: to 50 digits it does not move
 NOTHING = 1e-40  # of two logs with 50 digits whose difference is zero
@@ -436,6 +437,8 @@ class Comparison:
             return
         turned = abs(cmath.exp(1j * (found.imag - truth.imag)) - 1)
         room = (INTEGRAL if vector.typical else FAR) * (1 + abs(truth.real))
+        if z.imag and (whole := self._log_moment(complex(z.real), vector)) is not None:
+            room += CANCELS * math.exp(min(whole.real - truth.real, 40.0))
         if found.real != truth.real and not abs(found.real - truth.real) + turned <= room:
             yield f"cgf({z}) is {found}, not {truth}, at {vector.theta}"
 

@@ -21,6 +21,8 @@ AGAIN = 3  # further places looked at where a comparison was seen from a new sid
 FARTHEST = -700.0  # log density beyond which nobody looks
 LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
 WIDEST = 40.0  # tilt beyond which a generating function may refuse
+HEIGHTS = (0.3, 3.0, 20.0, 100.0, 300.0)  # of tilts, up to where M has faded
+FADED = -13.8  # log of a share of M(Re z) that a quadrature of M(z) does not see
 HALVINGS = 45  # of a stretch in which a comparison turns
 SEED = 20240229  # any number; the kernel decides as well
 
@@ -84,6 +86,9 @@ class Search:
             if vector.typical or not lost:
                 self._look(vector, len(self.vectors) < 2)
                 self.vectors.append(vector)
+        if kernel.offers("cgf"):  # where M fades latest most of it is seen
+            latest = max(self.vectors, key=lambda v: self._rising(v)[-1].imag)
+            self.places += [("cgf", z, latest) for z in self._rising(latest)]
 
     def _thetas(self, certified: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
         """The vectors of the certificate; parameters moved far, onto one another, to constants."""
@@ -132,6 +137,8 @@ class Search:
 
     def _try(self, name: str, argument: Any, vector: Vector, *call: Any) -> None:
         """Call a function, and note the place and a few further ones where it shows a new side."""
+        if name == "cgf" and self._has_faded(argument, vector):
+            return
         found = abs(self.kernel(*(call or (name, argument, vector.theta))))
         if name == "loss_inverse" and abs(argument[0]) > LARGEST:
             return  # it is the loss of what is found that is compared
@@ -249,10 +256,24 @@ class Search:
         marks = [s * c * 1.001 for c in self.kernel.constants if 1e-3 <= c <= 1e6 for s in (1, -1)]
         near = [-1.0, 0.0, 1e-7, -1.0 + 1e-7]
         real = [low + (high - low) * f for f in (0.45, 0.8, 0.2, 1e-3, 0.999)]
-        heights = [0.3, 3.0, *(m for m in marks if 0.0 < m < 50.0)]
+        heights = [-HEIGHTS[1], *HEIGHTS[:2], *(m for m in marks if 0.0 < m < HEIGHTS[-1])]
         found = [complex(r, h) for h in (0.0, *heights) for r in (*near, *real)]
+        found += [complex(-0.3, m) for m in marks if m >= HEIGHTS[-1]]
         found += map(complex, marks)
         return [z for z in found if lo < z.real < hi]
+
+    def _rising(self, vector: Vector) -> list[complex]:
+        """The last tilts of growing height up to the first at which M has faded, by the kernel."""
+        found = [complex(-0.3, h) for h in HEIGHTS[2:]]
+        faded = [self._has_faded(z, vector) for z in found]
+        return found[: [*faded, True].index(True) + 1][-2:]
+
+    def _has_faded(self, z: complex, vector: Vector) -> bool:
+        """Whether so little is left of M, by the kernel, that nothing can be compared."""
+        if abs(z.imag) <= HEIGHTS[1]:
+            return False
+        here, real = (self.kernel("cgf", t, vector.theta) for t in (z, complex(z.real)))
+        return bool(complex(here).real - complex(real).real < FADED)
 
     def _arrays(self, name: str, xs: list[float], vector: Vector, *index: int) -> None:
         """Array functions answer as the scalar ones do; where not, the declaration decides."""
