@@ -27,7 +27,8 @@ from mechc.numeric.rounding import EPS
 PATTERNS = ("single", "every", "apart")
 SPACED = PATTERNS[1:]
 DRAWN = ("allocation", "random_allocation", "balls_and_bins", "shuffled", "poisson")
-FEW_BITS, EXACT = 2.0**15, 2.0**53  # entries that are multiples of one over it; sums up to here
+FEW_BITS, EXACT = 2.0**15, 2.0**52  # entries that are multiples of one over it; sums up to here,
+# of which no root that is no integer is rounded to one
 MOST_PARTS = 200  # of a mixture that is made here
 
 

@@ -151,6 +151,8 @@ class Event(Queries):
         Raises:
             DeclarationError: a parameter is unknown or out of its domain.
         """
+        if not values:  # also of events that have none
+            return self
         known = self.mechanism.parameters
         theta = bind(self.mechanism.name, known, {**self.parameters, **values})
         return Event(self.mechanism, theta, self.defaulted.difference(values))

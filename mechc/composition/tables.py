@@ -306,7 +306,7 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
         early=(q, both) if adding else (both, q),
     )  # fmt: skip
     return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p),
-                   mass_errors=law.mass_errors)  # fmt: skip
+                   mass_errors=law.mass_errors, of_estimated=law.estimated)  # fmt: skip
 
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:
@@ -366,6 +366,7 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     found = hashlib.sha256(f"{kind} {claim}".encode())
     for law in laws:
         errors = law.tolerance, law.density_error, law.loss_error, *law.mass_errors, *law.early
+        errors += (float(law.estimated),)
         ends = law.log_infinite, law.log_minus_infinite, *(law.lattice or (math.nan, math.nan))
         nodes = law.loss, law.log_weight, law.atom_loss, law.atom_log_mass
         for array in (*nodes, np.array([*ends, *errors])):
@@ -473,9 +474,10 @@ def _mixed(
     first, weights = 0.0 if revealing else -math.inf, [revealing, *(w for _, w in used)]
     ends, early = ([first], [first]), [-math.inf]
     error = tolerance = density = 0.0
-    mass_errors = np.zeros(2)
+    mass_errors, estimated = np.zeros(2), False
     for event, weight in used:
         law, log_weight = event.loss(direction), math.log(weight)
+        estimated |= law.estimated
         if law.loss.size:
             rounded = rounded_up if up else rounded_down
             law = rounded(law, step, max(TAIL, min(MOST_CUT, TAIL / weight)))
@@ -494,7 +496,8 @@ def _mixed(
         density_error=density, early=(lost, -math.inf), bound=True,
     )  # fmt: skip
     off = float(mass_errors[0]), float(mass_errors[1])
-    return replace(made, tolerance=max(tolerance, made.tolerance), mass_errors=off)
+    return replace(made, tolerance=max(tolerance, made.tolerance), mass_errors=off,
+                   of_estimated=estimated)  # fmt: skip
 
 
 def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | str | None) -> Claim:

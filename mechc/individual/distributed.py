@@ -551,6 +551,8 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
         whole = step.astype(np.int64)
     if table[PERSON].null_count or not (whole == step).all():
         raise DeclarationError(f"{file}: a row without person, or with a step that is no integer")
+    if not ((whole >= 0) & (whole < steps)).all():  # the file is another than when it was found
+        raise DeclarationError(f"{file}: a step that is not one of {steps} (expected 0 and up)")
     names, place = np.unique(person, return_inverse=True)
     out, seen = np.full((names.size, steps), untouched), place * steps + whole
     if np.unique(seen).size < seen.size:

@@ -405,7 +405,8 @@ def _lattice(
         f"{loss.label} rounded {'up' if upper else 'down'}", upper,
         loss.density_error + law.inflation, loss.loss_error + loss.loss_rounding + law.slack,
     )  # fmt: skip
-    return replace(made, lattice=(float(law.points()[0]), law.step))
+    lattice = float(law.points()[0]), law.step
+    return replace(made, lattice=lattice, of_estimated=loss.estimated)
 
 
 def one_sided(

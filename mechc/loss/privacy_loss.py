@@ -72,6 +72,7 @@ class PrivacyLoss:
         side: 1 or -1 where this bounds a law from above or below; early masses are in no nodes.
         source: the bound kernel, None for plain atoms; for the modules of this room.
         is_reversed: this is the law of the reversed pair of its source.
+        of_estimated: without a source, made of a law that is `estimated`.
     """
 
     loss: Floats
@@ -99,6 +100,7 @@ class PrivacyLoss:
     side: int = 0
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False
+    of_estimated: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
 
     def _with(self, source: KernelSource) -> PrivacyLoss:
@@ -179,7 +181,7 @@ class PrivacyLoss:
     @property
     def estimated(self) -> bool:
         """Whether the error of the density is estimated and not proven."""
-        return self.source is not None and self.source.estimated
+        return self.of_estimated or (self.source is not None and self.source.estimated)
 
     @property
     def loss_rounding(self) -> float:

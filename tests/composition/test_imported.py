@@ -442,6 +442,22 @@ def test_mixtures_and_samples_state_the_errors_of_their_parts():
     assert remove.density_error >= 0.02 <= add.density_error
 
 
+def test_what_is_made_of_an_estimated_density_is_not_proven():
+    part = mechc.radial(mechc.load("laplace")(scale=2.0), 3)
+    epochs = 3 * mechc.random_allocation(part, steps=5)
+    mixed = mechc.mixture([part, mechc.from_pmfs([0.5, 0.5], [0.4, 0.6])], [0.5, 0.5])
+    for run in (mixed, 2 * mixed, epochs, part + mechc.poisson(mixed, 0.5)):
+        assert "estimated error of a density" in run.delta(0.1).status
+    assert mechc.mixture([mechc.load("gaussian")(sigma=1.0)], [1.0]).delta(0.1).status == "proven"
+
+
+@pytest.mark.parametrize("event", [
+    mechc.from_pmfs([0.5, 0.5], [0.4, 0.6]), mechc.zcdp(0.1), mechc.rdp([2.0], [0.1]),
+])  # fmt: skip
+def test_a_table_at_no_other_values_is_itself(event):
+    assert event.at() is event and event.at().delta(0.1).upper == event.delta(0.1).upper
+
+
 def test_names_of_tables_differ_where_anything_of_their_laws_does():
     likely = 1.0 / (1.0 + math.exp(-0.5))
     one, finer = (

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 from math import comb
@@ -311,7 +312,8 @@ class Between:
     def _law(self, loss: Floats, log_p: Floats, log_infinite: float, upper: bool) -> PrivacyLoss:
         """The law with these masses, which are bounds from one side, and so may not sum to one."""
         label = f"random allocation of {self.shares.law.label}"
-        return one_sided(loss, log_p, log_infinite, label, upper, *self._error)
+        made = one_sided(loss, log_p, log_infinite, label, upper, *self._error)
+        return replace(made, of_estimated=self.shares.law.estimated)
 
 
 def _least(masses: float, left: float) -> float:
@@ -413,13 +415,14 @@ def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
     error += 16.0 * U * (1.0 + math.lgamma(t + 2.0))
     rounding = 8.0 * t + 8.0 * (drawn - 1) * at.size
     infinite = log1mexp(drawn * log_complement(law.log_infinite)) if drawn > 1 else law.log_infinite
-    return PrivacyLoss.from_log_atoms(
+    made = PrivacyLoss.from_log_atoms(
         loss[order], (mass[~none] + loss)[order], log_add(infinite, early[0]),
         log_add(float(np.logaddexp.reduce(mass[none], initial=-math.inf)), early[1]),
         f"random allocation of {law.label}", loss_error=4.0 * drawn * shares.error + rounding * U,
         density_error=error + (rounding * U if drawn > 1 else 0.0), early=early,
         parts=(Step(law, t),) if drawn == 1 else (),
     )  # fmt: skip
+    return replace(made, of_estimated=law.estimated)
 
 
 def _mean_of_products(at: Floats, steps: int, drawn: int) -> Floats:

@@ -226,7 +226,9 @@ class Evaluation:
         if not self.no_lower:
             return answer
         if self.beneath is None:
-            return replace(answer, lower=math.nan, estimate=math.nan, status=self.no_lower)
+            but = f"; {ESTIMATED}" if answer.status == ESTIMATED else ""
+            said = f"{self.no_lower}{but}"
+            return replace(answer, lower=math.nan, estimate=math.nan, status=said)
         least, most = float(lower(self.beneath).lower), float(answer.upper)
         least = min(least, most)
         middle = 0.5 * (least + most) if math.isfinite(least) else most
