@@ -175,6 +175,11 @@ class Mechanism(inputs.SetOnce):
         return cast("str | None", self.derived("moved_by", self._find_moved_by)["name"])
 
     @cached_property
+    def stretched_by(self) -> str:
+        """The same where the noise does not depend on that parameter, else ""."""
+        return cast(str, self.derived("moved_by", self._find_moved_by)["alone"])
+
+    @cached_property
     def mathematics(self) -> str:
         """Digest of the pair and of the domains of its parameters, the same in all versions."""
         if isinstance(self.origin, build.LoadedKernel):
@@ -190,9 +195,10 @@ class Mechanism(inputs.SetOnce):
 
         built = self.declaration.construction
         if not isinstance(built, Shift):
-            return {"name": None}
+            return {"name": None, "alone": ""}
         known = (p.name for p in self.declaration.parameters if p.symbol == built.sensitivity)
-        return {"name": next(known, "")}
+        name = next(known, "")
+        return {"name": name, "alone": "" if built.noise.has(built.sensitivity) else name}
 
     def record(self) -> dict[str, Any]:
         """Return what a run file holds of the mechanism, from which it can be made again.
@@ -380,7 +386,7 @@ class Mechanism(inputs.SetOnce):
         whole = Mechanism(self.origin, self.transforms[:-1])
         values = dict(zip((p.name for p in self.parameters), theta, strict=True))
         if last == steps.Poisson(Adjacency.REPLACE):  # both shifts, and no middle
-            moved = whole.moved_by
+            moved = whole.stretched_by
             if not moved or not 2.0 * values[moved] < math.inf:
                 return None
             values[moved] *= 2.0

@@ -170,8 +170,11 @@ def random_sensitivity(
     bound = {f"weights_{i + 1}": min(likely[move], 1.0) for i, move in enumerate(moves)}
     bound |= _rises(moves)
     base, values = _opened(name, what)
-    values.pop("sensitivity", None)
-    return _closed(what, base.transformed(steps.RandomSensitivity(len(moves)), **bound), values)
+    made = base.transformed(steps.RandomSensitivity(len(moves)), **bound)
+    if values:  # a sensitivity that the noise depends on as well stays
+        left = {info.name for info in made.parameters}
+        values = {k: v for k, v in values.items() if k in left or k != base.moved_by}
+    return _closed(what, made, values)
 
 
 @public
@@ -471,7 +474,7 @@ def _beside_full(event: Event, q: float, replacing: float, full: float) -> Event
 def _twice_as_far(event: Event) -> Event:
     """The event at twice the sensitivity."""
     mechanism, values = event.mechanism, event.parameters
-    plain = isinstance(mechanism, Mechanism) and not mechanism.transforms
-    if plain and "sensitivity" in values and (event.claim.theorem == "T1" or event.noise):
-        return event.at(sensitivity=2.0 * values["sensitivity"])
+    if isinstance(mechanism, Mechanism) and not mechanism.transforms and mechanism.stretched_by:
+        moved = mechanism.stretched_by
+        return event.at(**{moved: 2.0 * values[moved]})
     return shift(event, 2.0)

@@ -365,8 +365,8 @@ def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
     """Return a name that tables share only if numbers and claims are the same."""
     found = hashlib.sha256(f"{kind} {claim}".encode())
     for law in laws:
-        errors = law.tolerance, law.density_error, law.loss_error, *law.mass_errors, *law.early
-        errors += (float(law.estimated),)
+        errors = [law.tolerance, law.density_error, law.loss_error, *law.mass_errors, *law.early]
+        errors.append(float(law.estimated))
         ends = law.log_infinite, law.log_minus_infinite, *(law.lattice or (math.nan, math.nan))
         nodes = law.loss, law.log_weight, law.atom_loss, law.atom_log_mass
         for array in (*nodes, np.array([*ends, *errors])):

@@ -8,9 +8,11 @@ import pytest
 from integrals import Pair, contour
 from mpmath import mp, mpf
 from scipy.stats import binom, norm
+from sympy import Abs, exp
 
 import mechc
 from mechc.composition.operations import occurrences
+from mechc.declare import additive, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
 
 
@@ -416,3 +418,24 @@ def test_the_mass_at_infinity_of_many_parts_is_rounded_once():
     events = [mechc.from_pmfs([mass, 1.0 - mass], [0.0, 1.0]) for mass in masses]
     found = mechc.mixture(events, [2.0**-8] * len(events)).delta(math.inf)
     assert Fraction(found.lower) <= sum(map(Fraction, masses)) / 256 <= Fraction(found.upper)
+
+
+def test_noise_that_depends_on_the_sensitivity_is_the_same_for_a_longer_move():
+    """Doubling the parameter doubled the noise with the move: .0022 for .136 of a cut sample."""
+    x, eps = real("x"), positive("eps", typical=(0.5, 3))
+    moved = positive("sensitivity", default=1, typical=(0.5, 3))
+    density = eps / (2 * moved) * exp(-Abs(x) * eps / moved)
+    own = mechc.load(additive("own", noise=density, variable=x, sensitivity=moved,
+                              parameters=(eps, moved)))  # fmt: skip
+    laplace = mechc.load("laplace")
+    sizes = {"sampling_rate": 0.5, "dataset_size": 40, "batch_cap": 15}
+    cases = [
+        (lambda m, e: mechc.reductions.truncated_poisson(e, **sizes), 0.5),
+        (lambda m, e: mechc.poisson(e, 1.0, "replace"), 1.0),
+        (lambda m, e: mechc.random_sensitivity(e, [0.0, 1.0], [0.5, 0.5]), 0.5),
+        (lambda m, e: mechc.group(e, 2), 0.5),
+    ]
+    for change, at in cases:
+        found = change(own, own(eps=4.0, sensitivity=2.0)).delta(at)
+        truth = change(laplace, laplace(scale=0.5, sensitivity=2.0)).delta(at)
+        assert found.upper == pytest.approx(truth.upper, rel=1e-9) and truth.upper > 1e-3
