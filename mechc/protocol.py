@@ -24,7 +24,7 @@ mass of P and Q.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -141,6 +141,8 @@ class Described(Protocol):
     def upper_only(self) -> str: ...
     @property
     def moved_by(self) -> str | None: ...
+    @property
+    def moving(self) -> Collection[str]: ...
     @property
     def references(self) -> tuple[str, ...]: ...
     @property

@@ -139,6 +139,17 @@ class Event(Queries):
         return dict(zip((p.name for p in self.mechanism.parameters), self.theta, strict=True))
 
     @property
+    def known_defaults(self) -> frozenset[str]:
+        """`defaulted`, with "sensitivity" if how far a query moves was left at that of one record.
+
+        Whatever the name of the parameter is.
+        """
+        left = self.defaulted
+        if "sensitivity" in left or left.isdisjoint(self.mechanism.moving if left else ()):
+            return left
+        return left | {"sensitivity"}
+
+    @property
     def is_identity(self) -> bool:
         """Whether nothing is revealed: a sampling rate of 0."""
         if 0.0 not in self.theta:
@@ -301,7 +312,7 @@ class Composition(Queries):
             if at < len(merged) and merged[at][0].key == event.key:
                 first, before = merged[at]
                 count += before  # a default that one of them was left at stays known
-                merged[at] = first if "sensitivity" in first.defaulted else event, count
+                merged[at] = max(first, event, key=lambda e: len(e.defaulted)), count
             else:
                 merged.insert(at, (event, count))
             check_count(count, event)
@@ -518,7 +529,7 @@ def require_sensitivities(what: str, events: Sequence[Event], relation: Adjacenc
     """Refuse sensitivities left at that of one record that comes, beside other neighbours."""
     groups = [event for event in events if event.claim.group]
     for event in events:
-        if "sensitivity" not in event.defaulted:
+        if "sensitivity" not in event.known_defaults:
             continue
         words = f"{what}: {event} has the default sensitivity, of one record"
         if groups and not event.claim.group:

@@ -190,15 +190,24 @@ class Mechanism(inputs.SetOnce):
         """What is read off the declaration, as JSON holds it; kept beside the kernel."""
         return build.derived(self.origin, self.transforms, what, make)
 
-    def _find_moved_by(self) -> dict[str, str | None]:
+    @cached_property
+    def moving(self) -> tuple[str, ...]:
+        """Names of the parameters on which it depends how far a query moves, as far as is known."""
+        if isinstance(self.origin, build.LoadedKernel):
+            return ()
+        return tuple(self.derived("moved_by", self._find_moved_by)["all"])
+
+    def _find_moved_by(self) -> dict[str, Any]:
         from mechc.declare.declaration import Shift
 
         built = self.declaration.construction
         if not isinstance(built, Shift):
-            return {"name": None, "alone": ""}
-        known = (p.name for p in self.declaration.parameters if p.symbol == built.sensitivity)
-        name = next(known, "")
-        return {"name": name, "alone": "" if built.noise.has(built.sensitivity) else name}
+            return {"name": None, "alone": "", "all": []}
+        inside = built.sensitivity.free_symbols
+        moving = [p.name for p in self.declaration.parameters if p.symbol in inside]
+        name = moving[0] if built.sensitivity.is_Symbol and moving else ""
+        alone = "" if built.noise.has(built.sensitivity) else name
+        return {"name": name, "alone": alone, "all": moving}
 
     def record(self) -> dict[str, Any]:
         """Return what a run file holds of the mechanism, from which it can be made again.

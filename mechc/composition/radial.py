@@ -83,7 +83,7 @@ class RadialEvent(NumericEvent):
         references = tuple(base.mechanism.references)
         table: Any = Table(name, key, True, claim, references=references,
                            uncertified=UNCERTIFIED)  # fmt: skip
-        Event.__init__(self, table, (), base.defaulted)
+        Event.__init__(self, table, (), base.known_defaults)
         self.base, self.dimension = base, dimension
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -101,6 +101,11 @@ class Table:
     def moved_by(self) -> None:
         """None: it is not declared as noise."""
 
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """No parameters: there are none."""
+        return ()
+
     def derived(self, what: str, make: Callable[[], Any]) -> Any:
         """What is read off it, found each time."""
         return make()
@@ -461,7 +466,7 @@ def mixture(
     key = digest(f"mixture above {beneath and beneath.key}", claim, *upper)
     why = ROUNDED if smooth or beneath is not None else ""
     table = Table(name, key, symmetric, claim, upper_only=why, beneath=beneath)
-    defaulted = frozenset(name for event, _ in used for name in event.defaulted)
+    defaulted = frozenset(name for event, _ in used for name in event.known_defaults)
     return NumericEvent(table, *upper, defaulted=defaulted)
 
 
@@ -576,7 +581,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
             for law in laws]  # fmt: skip
     table = Table(name, digest("post_process", claim, laws[0]), False, claim)
-    return NumericEvent(table, *laws, defaulted=event.defaulted)
+    return NumericEvent(table, *laws, defaulted=event.known_defaults)
 
 
 def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:

@@ -439,3 +439,26 @@ def test_noise_that_depends_on_the_sensitivity_is_the_same_for_a_longer_move():
         found = change(own, own(eps=4.0, sensitivity=2.0)).delta(at)
         truth = change(laplace, laplace(scale=0.5, sensitivity=2.0)).delta(at)
         assert found.upper == pytest.approx(truth.upper, rel=1e-9) and truth.upper > 1e-3
+
+
+def test_a_distance_left_at_its_default_is_seen_whatever_its_name_is():
+    """Laplace noise was refused beside replacement, and this was taken at half the truth."""
+    x, scale = real("x"), positive("scale", typical=(0.5, 3))
+    clip = positive("clip", default=1, typical=(0.5, 3))
+    density = exp(-Abs(x) / scale) / (2 * scale)
+    for distance in (clip, 2 * clip):
+        own = mechc.load(additive("own", noise=density, variable=x, sensitivity=distance,
+                                  parameters=(scale, clip)))  # fmt: skip
+        gaussian = mechc.load("gaussian")
+        replaced = mechc.without_replacement(gaussian)(
+            sigma=1.0, sensitivity=2.0, sampling_rate=0.1
+        )
+        grouped = mechc.group(gaussian, 3)(sigma=5.0, sensitivity=1.0)
+        for other in (replaced, grouped):
+            with pytest.raises(DeclarationError, match="has the default sensitivity"):
+                own(scale=1.0) + other
+            assert (own(scale=1.0, clip=1.0) + other).count == 2
+        with pytest.raises(DeclarationError, match="has the default sensitivity"):
+            mechc.mixture([own(scale=1.0)], [1.0]) + replaced
+        twice = own(scale=1.0, clip=1.0) + own(scale=1.0)
+        assert twice.parts[0][0].defaulted == {"clip"}
