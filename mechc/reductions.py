@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mechc.composition import allocation, inputs
 from mechc.composition.events import Composition, Event, as_event
 from mechc.composition.inputs import as_array
-from mechc.composition.mechanism import load
+from mechc.composition.mechanism import built_in
 from mechc.composition.operations import LEAST, UNLIKELY, group, poisson, subset_of_groups
 from mechc.composition.operations import truncated_poisson as truncated_poisson
 from mechc.composition.tables import mixture
@@ -218,7 +218,7 @@ def random_allocation(sigma: float, sensitivity: float = 1.0) -> Composition:
     """
     distance = inputs.positive("random_allocation", "sensitivity", sensitivity)
     turned = distance / math.sqrt(2.0) * (1.0 + 2.0 * EPS)
-    return load("gaussian")(sigma=sigma, sensitivity=turned) + load("balanced_gaussian")(
+    return built_in("gaussian")(sigma=sigma, sensitivity=turned) + built_in("balanced_gaussian")(
         sigma=sigma, sensitivity=turned
     )
 
@@ -286,4 +286,4 @@ def _gaussian(name: str, norm: float, sigma: float, terms: int = 0, unit: int = 
         distance = float(np.ldexp(norm * (1.0 + terms * EPS), unit))
     if distance < LEAST:  # where doubles lose digits
         distance = math.nextafter(distance, math.inf)
-    return load("gaussian")(sigma=sigma, sensitivity=distance)
+    return built_in("gaussian")(sigma=sigma, sensitivity=distance)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from mechc.composition.mechanism import load
+from mechc.composition.mechanism import built_in, load
 from mechc.composition.operations import poisson
 from mechc.errors import MechcError
 
@@ -29,8 +29,8 @@ def compiling(mechanism: Mechanism, console: Console) -> None:
 
 def known() -> tuple[Mechanism, ...]:
     """Return what most people ask for: Gaussian noise, sampled too, and noise on counts."""
-    gaussian = load("gaussian")
-    return gaussian, poisson(gaussian), load("discrete_laplace")
+    gaussian = built_in("gaussian")
+    return gaussian, poisson(gaussian), built_in("discrete_laplace")
 
 
 def warm_up() -> None:
@@ -38,7 +38,7 @@ def warm_up() -> None:
     gaussian, sampled, counts = known()
     step = sampled(sampling_rate=0.01, sigma=2.0)
     (1000 * step + gaussian(sigma=30.0) + counts(a=0.05)).epsilon(1e-5)
-    (100 * load("laplace")(scale=20.0)).epsilon(1e-5)
+    (100 * built_in("laplace")(scale=20.0)).epsilon(1e-5)
     step.epsilon_curve(1e-5, [1, 10, 1000])
 
 

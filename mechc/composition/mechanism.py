@@ -556,6 +556,11 @@ def load(what: Any) -> Mechanism:
     return what if isinstance(what, Mechanism) else Mechanism(build.origin(what))
 
 
+def built_in(name: str) -> Mechanism:
+    """The mechanism of that name that theorems here are about, whatever MECHC_PATH has."""
+    return Mechanism(catalog.built_in(name))
+
+
 @public
 def available() -> tuple[str, ...]:
     """Return the names of the mechanisms that `load` finds."""

@@ -25,7 +25,7 @@ from mechc.composition.events import (
     unsupported_on_composition,
 )
 from mechc.composition.inputs import as_array
-from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.mechanism import Mechanism, built_in, load
 from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
 from mechc.declare import transforms as steps
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, listed, public
@@ -409,7 +409,7 @@ def truncated_poisson(
     name = "truncated_poisson"
     n = inputs.size(name, "dataset_size", dataset_size)
     most = inputs.size(name, "batch_cap", batch_cap)
-    event = load("gaussian")(sigma=event) if isinstance(event, Real) else event
+    event = built_in("gaussian")(sigma=event) if isinstance(event, Real) else event
     event = as_event(f"{name}: event", event)
     _opened(name, event)  # a table has no mechanism to be sampled
     plain = poisson(event, sampling_rate)
@@ -419,7 +419,7 @@ def truncated_poisson(
     tau = _reached(most, n - 1, q)
     if tau < UNLIKELY:  # less than rounding densities to a grid would cost
         revealing = max(tau * (1.0 + ROUNDING), LEAST)
-        told = load("approximate_dp")(epsilon=0.0, delta=revealing)
+        told = built_in("approximate_dp")(epsilon=0.0, delta=revealing)
         return plain + mixture([told], [1.0], beneath=told.at(delta=0.0))
     if event.adjacency is not Adjacency.ANY:
         raise UnsupportedError(
@@ -430,7 +430,7 @@ def truncated_poisson(
     kept = (1.0 - tau) * q + tau * replacing * (1.0 - 2.0 * ROUNDING)
     apart = min(tau * (1.0 + ROUNDING), 1.0)
     cut: Event | None = None
-    if event.mechanism.key == load("gaussian").key:
+    if event.mechanism.key == built_in("gaussian").key:
         full = min(_reached(most - 1, n - 1, q) * (1.0 + ROUNDING), 1.0) if most > 1 else 1.0
         beside = max(1.0 - apart / full * (1.0 + 4.0 * ROUNDING), 0.0)
         cut = _beside_full(event, q, replacing, beside)
@@ -457,7 +457,7 @@ def _beside_full(event: Event, q: float, replacing: float, full: float) -> Event
     if q * q >= replacing**2 * (full * far**0.75 + 1.0 - full):
         return None
     words = {"sensitivities": (move, 2.0 * move), "weights": (full, 1.0 - full)}
-    away = load("mixture_of_gaussians")(sigma=sigma, **words)
+    away = built_in("mixture_of_gaussians")(sigma=sigma, **words)
     try:
         laws = [rounded_up(away.loss(direction), CUT_STEP) for direction in ("add", "remove")]
     except (NumericError, UnsupportedError):  # of losses that are too large

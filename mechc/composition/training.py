@@ -23,7 +23,7 @@ import numpy as np
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.events import Composition
-from mechc.composition.mechanism import Mechanism, load
+from mechc.composition.mechanism import Mechanism, built_in
 from mechc.composition.operations import poisson, truncated_poisson, without_replacement
 from mechc.declare.transforms import Shuffled
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, public
@@ -239,7 +239,7 @@ def _poisson(run: Training) -> Composition:
     """One sampled Gaussian a step."""
     if run.batch == run.size and run.relation is Adjacency.REPLACE:
         return _fixed(run)  # all records, as a subset of all of them
-    return run.uses(poisson(load("gaussian"), run.rate, run.relation), 1.0, run.number())
+    return run.uses(poisson(built_in("gaussian"), run.rate, run.relation), 1.0, run.number())
 
 
 def _truncated(run: Training) -> Composition:
@@ -248,7 +248,7 @@ def _truncated(run: Training) -> Composition:
         raise UnsupportedError(
             "dpsgd: sampler='truncated' has a pair for adjacency='add_remove' alone (T12)"
         )
-    event = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
+    event = built_in("gaussian")(sigma=run.sigma, sensitivity=run.clip)
     step = truncated_poisson(
         event, sampling_rate=run.rate, dataset_size=run.size, batch_cap=run.cap
     )
@@ -257,7 +257,7 @@ def _truncated(run: Training) -> Composition:
 
 def _fixed(run: Training) -> Composition:
     """One Gaussian on a random subset a step, at twice the clip norm."""
-    return run.uses(without_replacement(load("gaussian"), run.rate), 2.0, run.number())
+    return run.uses(without_replacement(built_in("gaussian"), run.rate), 2.0, run.number())
 
 
 def _allocation(run: Training) -> Composition:
@@ -273,7 +273,7 @@ def _allocation(run: Training) -> Composition:
     each = math.ceil(run.size / run.batch)
     number = (run.steps or 0) if run.epochs is None else math.ceil(run.epochs * each)
     whole, rest = divmod(inputs.as_count(number), each)
-    gaussian = load("gaussian")(sigma=run.sigma, sensitivity=run.clip)
+    gaussian = built_in("gaussian")(sigma=run.sigma, sensitivity=run.clip)
     released: Composition = random_allocation(gaussian, steps=each) * whole
     if rest:
         released += poisson(random_allocation(gaussian, steps=rest), rest / each)
@@ -284,7 +284,7 @@ def _shuffled(run: Training) -> Composition:
     """One plain Gaussian an epoch; a part of an epoch counts as one."""
     # Of steps, an epoch has at least as many as there are full batches: a record may be in one of
     # them in each, also where the loader drops what is left over.
-    shuffled = load("gaussian").transformed(Shuffled(run.relation))
+    shuffled = built_in("gaussian").transformed(Shuffled(run.relation))
     distance = 2.0 if run.relation is Adjacency.REPLACE else 1.0
     return run.uses(shuffled, distance, run.passes(math.floor(run.size / run.batch)))
 

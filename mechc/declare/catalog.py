@@ -59,6 +59,13 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
     return _file(text, place)
 
 
+def built_in(name: str) -> MechanismFile:
+    """The file of that name that comes with the package, whatever others are called."""
+    place = _own(name)
+    assert place is not None, name
+    return _file(name, place)
+
+
 def available() -> tuple[str, ...]:
     """The names that `find` knows, sorted."""
     return tuple(sorted(_known()))
@@ -93,6 +100,11 @@ def _place(name: str) -> Path | None:
     others = {**dict(_from_entry_points()), **dict(_on_path())}
     if name in others:
         return others[name]
+    return _own(name)
+
+
+def _own(name: str) -> Path | None:
+    """The file of a name among those that come with the package."""
     folder = _folder()
     if isinstance(folder, Path):
         known = f"{name}.py" in os.listdir(folder) and not name.startswith("_")

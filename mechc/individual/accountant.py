@@ -190,7 +190,7 @@ class IndividualAccountant(TakesTurns):
         Raises:
             DeclarationError: an argument is not acceptable.
         """
-        from mechc.composition.mechanism import load
+        from mechc.composition.mechanism import built_in
         from mechc.composition.operations import poisson
 
         given = as_floats(real_array("norms", norms))
@@ -213,7 +213,7 @@ class IndividualAccountant(TakesTurns):
             ratio = sizes[1] * _LESS / np.minimum(given / sizes[0], 1.0)
         ratio = np.maximum(ratio, sizes[1])  # of who is clipped, exactly
         ratio = np.where(given > 0.0, np.minimum(ratio, np.finfo(np.float64).max), np.inf)
-        mechanism = load("gaussian")
+        mechanism = built_in("gaussian")
         if sampling_rate is not None:
             mechanism = poisson(mechanism, sampling_rate=sampling_rate)
         options.setdefault("span", (worst, FARTHEST * worst))

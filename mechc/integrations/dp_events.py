@@ -20,7 +20,7 @@ from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.inputs import as_count, as_number, size
-from mechc.composition.mechanism import load
+from mechc.composition.mechanism import built_in
 from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
 from mechc.composition.tables import from_pmfs
@@ -141,7 +141,7 @@ class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
 
 
 def _revealing() -> Event:
-    return load("approximate_dp")(epsilon=0.0, delta=1.0)
+    return built_in("approximate_dp")(epsilon=0.0, delta=1.0)
 
 
 def _only(event: Any, relation: NeighboringRelation, *accepted: NeighboringRelation) -> None:
@@ -201,7 +201,7 @@ def _noise(event: Any, distance: int) -> Event:
         level = (1 - ROUNDING) / told
     else:
         raise RefusedError(event, "there is no noise on the sample")
-    return load(name)(**{parameter: level}, sensitivity=distance) if level else _revealing()
+    return built_in(name)(**{parameter: level}, sensitivity=distance) if level else _revealing()
 
 
 def _told(event: Any) -> float:
@@ -281,7 +281,7 @@ def _moves(event: Any, relation: NeighboringRelation) -> Found:
         return Composition()
     if not sigma:
         return _revealing()
-    gaussian = load("gaussian")(sigma=sigma, sensitivity=1.0)
+    gaussian = built_in("gaussian")(sigma=sigma, sensitivity=1.0)
     return random_sensitivity(gaussian, list(event.sensitivities), list(event.sampling_probs))
 
 
@@ -296,7 +296,7 @@ def _response(event: Any, relation: NeighboringRelation) -> Found:
         return _revealing()
     if relation is REPLACE:
         epsilon = math.log1p(k * (1 - p) / p) * (1 + ROUNDING)
-        return load("randomized_response")(epsilon=epsilon, categories=k)
+        return built_in("randomized_response")(epsilon=epsilon, categories=k)
     other = (k - 1) * p / k
     return from_pmfs(
         [1 - other, other],
@@ -325,7 +325,7 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
 
 def _guaranteed(event: Any, relation: NeighboringRelation) -> Found:
     epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta", 1.0)
-    pair = load("approximate_dp")
+    pair = built_in("approximate_dp")
     return pair(epsilon=epsilon, delta=delta) if epsilon or delta else Composition()
 
 
@@ -338,19 +338,19 @@ def _rounded(event: Any, relation: NeighboringRelation) -> Found:
     if not sigma:
         return _revealing()
     if event.dimension == 1:
-        return load("discrete_gaussian")(sigma=sigma, sensitivity=math.ceil(moves))
+        return built_in("discrete_gaussian")(sigma=sigma, sensitivity=math.ceil(moves))
     return zcdp(0.5 * (moves / sigma) ** 2 * (1 + ROUNDING))  # Canonne et al. 2020, Theorem 14
 
 
 def _chosen(event: Any, relation: NeighboringRelation) -> Found:
     epsilon = _amount(event, "epsilon")
-    return load("exponential_mechanism")(epsilon=epsilon) if epsilon else Composition()
+    return built_in("exponential_mechanism")(epsilon=epsilon) if epsilon else Composition()
 
 
 def _flipped(event: Any, relation: NeighboringRelation) -> Found:
     """Epsilon is for a record that comes or goes, as they take it."""
     _only(event, relation, ADD_REMOVE, SPECIAL)
-    return load("permute_and_flip")(epsilon=_amount(event, "epsilon"))
+    return built_in("permute_and_flip")(epsilon=_amount(event, "epsilon"))
 
 
 _NAMES: dict[str, Callable[[Any, NeighboringRelation], Found]] = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.inputs import as_count, as_number
-from mechc.composition.mechanism import load
+from mechc.composition.mechanism import built_in
 from mechc.composition.operations import poisson, random_sensitivity
 from mechc.errors import DeclarationError, UnsupportedError, listed, public
 
@@ -164,7 +164,7 @@ def _entry(entry: Any) -> Record:
 
 def _step(noise: float, rate: float, _: int, batches: int = 1) -> Event:
     """One step: a Poisson sample, or the sum of several (T8)."""
-    gaussian = load("gaussian")(sigma=noise, sensitivity=1.0)
+    gaussian = built_in("gaussian")(sigma=noise, sensitivity=1.0)
     if batches == 1:
         return poisson(gaussian, rate)
     from scipy.stats import binom

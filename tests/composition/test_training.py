@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import mechc
 from mechc.cli.commands import app
+from mechc.declare import catalog
 from mechc.errors import DeclarationError, UnsupportedError
 
 MNIST = {"dataset_size": 60_000, "batch_size": 256, "noise_multiplier": 1.1}
@@ -167,3 +168,14 @@ def test_an_epoch_that_ends_early_is_a_sample_of_its_steps(length):
     whole = mechc.dpsgd(**words, steps=150, sampler="allocation").epsilon(1e-5)
     both = mechc.dpsgd(**words, epochs=1, sampler="allocation") + run
     assert (whole.lower, whole.upper) == (both.epsilon(1e-5).lower, both.epsilon(1e-5).upper)
+
+
+def test_another_mechanism_of_the_name_takes_no_part(tmp_path, monkeypatch):
+    """A file in MECHC_PATH may be called gaussian; theorems are about the noise that is."""
+    text = catalog.built_in("laplace").path.read_text("utf-8")
+    (tmp_path / "gaussian.py").write_text(text.replace("laplace", "gaussian"), "utf-8")
+    asked = {"dataset_size": 1000, "batch_size": 100, "steps": 10, "noise_multiplier": 1.0}
+    known = mechc.dpsgd(**asked).epsilon(1e-5)
+    monkeypatch.setenv("MECHC_PATH", str(tmp_path))
+    assert "scale" in str(mechc.load("gaussian").parameters)
+    assert mechc.dpsgd(**asked).epsilon(1e-5) == known
