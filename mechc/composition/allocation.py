@@ -340,8 +340,11 @@ def _standing_for(base: Event, steps: int, law: PrivacyLoss, direction: str) -> 
     """A law that bounds that of an epoch, with the steps that it is of."""
     if law.source is not None:  # that of one step
         return law
-    parts = (Step(base.loss("remove").first(), steps),)
-    return replace(law, parts=parts, is_reversed=direction == "add")
+    remove, add = base.loss("remove").first(), base.loss("add").first()
+    adding = direction == "add"
+    one_pair = not adding or remove.source is add.source
+    parts = (Step(remove if one_pair else add.reversed(), steps),)
+    return replace(law, parts=parts, is_reversed=adding)
 
 
 class AllocationEvaluation(Evaluation):

@@ -12,6 +12,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ive, logsumexp
 from scipy.stats import binom, norm
+from sympy import exp, oo
 
 import mechc
 from mechc.accountants.allocation import Epoch
@@ -19,6 +20,7 @@ from mechc.accountants.classical.renyi import of_epoch
 from mechc.accountants.contours import grids, likelihood, put
 from mechc.accountants.contours.grids import Between
 from mechc.accountants.contours.put import Contour, Shares
+from mechc.declare import integer, mechanism, positive
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.tabulated import Table
@@ -539,6 +541,31 @@ def test_moments_of_the_density(name, values, steps):
     assert weight.sum() == pytest.approx(1.0, abs=1e-9)
     assert float(weight @ np.expm1(loss)) == pytest.approx(0.0, abs=1e-9)
     assert float(weight @ np.expm1(loss) ** 2) == pytest.approx(variance, rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [0.7, 1.5, 3.0])
+def test_divergences_of_adding_a_record_are_those_of_the_pair_that_is_declared_for_it(order):
+    """Of one epoch and of two, which were asked of the reversed pair: a tenth as much."""
+    n, a = integer("n"), positive("a")
+
+    def masses(a):
+        return exp(-a * n) * (1 - exp(-a))
+
+    base = mechc.load(mechanism(
+        "two_pairs", variable=n, p=masses(a), q=masses(a + 0.2), parameters=(a,), lattice=True,
+        support=(0, oo), reverse=(masses(2 * a), masses(a + 0.2)),
+    ))(a=1.0)  # fmt: skip
+    epoch = mechc.random_allocation(base, steps=3)
+    k = np.arange(60)
+    p, q = (np.exp(-b * k) * -math.expm1(-b) for b in (2.0, 1.2))
+    w = sum(np.ix_(*[q / p] * 3)) / 3.0
+    mass = np.exp(sum(np.ix_(*[np.log(p)] * 3)))
+    truth = math.log(float((mass * w ** (1.0 - order)).sum())) / (order - 1.0)
+    for count in (1, 2):
+        found = (count * epoch).renyi(order, direction="add")
+        assert found.lower <= count * truth * (1.0 + 1e-9)
+        assert found.upper >= count * truth * (1.0 - 1e-9)
+        assert found.upper - found.lower < 1e-3 * truth
 
 
 def test_two_epochs_of_two_steps_by_quadrature():
