@@ -387,7 +387,7 @@ class KernelSource:
                 " a difference of numbers that nearly cancel here; declare it as a tail, such as "
                 "erfc(x) for 1 - erf(x), or as a product"
             )
-        rounding = self._near_one(rows)
+        rounding = self._near_one(rows, errors)
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
         both = np.isfinite(loss)
@@ -400,10 +400,11 @@ class KernelSource:
         self.mass_error = max(self.mass_error, float(errors.max(initial=0.0)))
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
-    def _near_one(self, rows: Floats) -> Floats:
+    def _near_one(self, rows: Floats, errors: Floats) -> Floats:
         """How far differences of the logs of atoms may be off; masses near one become complements.
 
-        The formula of a mass near one is a sum, or a product, near one, however small its log is.
+        The formula of a mass near one is a sum, or a product, near one, however small its log is. A
+        complement is off by what the other masses are; `errors` are shares of them.
         """
         error = FEW * EPS * (1.0 + np.abs(rows[:, 1:]))
         shared = np.isfinite(rows[:, 1:]).all(axis=1)
@@ -417,7 +418,8 @@ class KernelSource:
             rest = log_total(np.append(np.delete(logs, most), beside))
             if rest < NEAR_ONE:
                 rows[most, 1 + column] = log_complement(rest)
-                error[most, column] = rounded(rest).error * math.exp(rest)
+                lost = np.delete(errors[:, column], most).max(initial=0.0) if errors.size else 0.0
+                error[most, column] = (rounded(rest).error + lost) * math.exp(rest)
         return np.asarray(error.sum(1))
 
     def _closer(self, x: Floats, loss: Floats, rounding: Floats) -> tuple[Floats, Floats]:

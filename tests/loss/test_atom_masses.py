@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from sympy import binomial as ways
-from sympy import gamma
+from sympy import exp, gamma
 
 import mechc
 from mechc.declare import count, integer, mechanism, positive, rate
@@ -94,3 +94,20 @@ def test_small_losses_on_a_lattice_are_differences_of_logs():
     terms, noise = atoms.log_hockey_stick(loss, log_p, 0.0, 0.0, LossesFrom.FORMULA, 1.0)
     value, error = float(np.exp(terms).sum()), float(np.exp(noise).sum())
     assert 1e-12 * truth < abs(value - truth) <= error < 2e-7 * truth
+
+
+def test_a_complement_is_off_by_what_the_other_masses_are():
+    """The mass beside one near 1 is a difference that has lost twelve digits."""
+    a, b = positive("a", typical=(2, 3)), positive("b", typical=(1, 1.5))
+    c = positive("c", typical=(0.1, 0.9))
+    ratio = 1 + exp(a - b) - c
+    pair = mechanism("nearly", outcomes=[(1 / ratio, 1), (1 - 1 / ratio, 0)], parameters=(a, b, c))
+    at = {"a": 1.1, "b": 1.3, "c": float(np.exp(-0.2)) - 1e-12}
+    event = mechc.load(pair)(**at)
+    with mpmath.workdps(40):
+        exact = 1 + mpmath.exp(mpmath.mpf(1.1) - mpmath.mpf(1.3)) - at["c"]
+        for epsilon in (0.99e-12, 0.9999e-12):
+            truth = 1 - mpmath.exp(epsilon) / exact
+            found = event.delta(epsilon, direction="add")
+            assert found.lower <= truth <= found.upper
+        assert event.epsilon(0.0, direction="add").lower <= mpmath.log(exact)
