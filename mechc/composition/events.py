@@ -312,7 +312,8 @@ class Composition(Queries):
             if at < len(merged) and merged[at][0].key == event.key:
                 first, before = merged[at]
                 count += before  # a default that one of them was left at stays known
-                merged[at] = max(first, event, key=lambda e: len(e.defaulted)), count
+                known = max(first, event, key=lambda e: "sensitivity" in e.known_defaults)
+                merged[at] = known, count
             else:
                 merged.insert(at, (event, count))
             check_count(count, event)

@@ -462,3 +462,16 @@ def test_a_distance_left_at_its_default_is_seen_whatever_its_name_is():
             mechc.mixture([own(scale=1.0)], [1.0]) + replaced
         twice = own(scale=1.0, clip=1.0) + own(scale=1.0)
         assert twice.parts[0][0].defaulted == {"clip"}
+
+
+def test_a_default_distance_stays_known_beside_other_defaults():
+    """Of one event twice it was forgotten if the scale was left in the one, and came first."""
+    x, scale, clip = real("x"), positive("scale", default=1), positive("clip", default=1)
+    density = exp(-Abs(x) / scale) / (2 * scale)
+    own = mechc.load(additive("own", noise=density, variable=x, sensitivity=clip,
+                              parameters=(scale, clip)))  # fmt: skip
+    grouped = mechc.group(mechc.load("gaussian"), 3)(sigma=5.0, sensitivity=1.0)
+    events = own(clip=1.0), own(scale=1.0)
+    for twice in (mechc.compose(*events), mechc.compose(*events[::-1])):
+        with pytest.raises(DeclarationError, match="has the default sensitivity"):
+            twice + grouped
