@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -374,6 +375,10 @@ class AllocationEvaluation(Evaluation):
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(low for low, _ in masses), max(high for _, high in masses)
 
+    def told_mass(self) -> float:
+        """Return nan: what an epoch reveals is computed."""
+        return math.nan
+
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
         return self._epochs[direction].epsilon(log_delta, near)
@@ -422,6 +427,10 @@ class AllocationEvaluation(Evaluation):
             return math.inf, 0.0  # some X is 0, others are not
         return super().largest_loss_in(direction)
 
+    def exact_largest_loss(self, direction: str) -> Fraction | None:
+        """Return that it is not known to the last digit."""
+        return None
+
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return that nothing is known."""
         return -math.inf, 0.0
@@ -440,9 +449,17 @@ class FewStepsEvaluation(Evaluation):
         """Return bounds on the log mass at infinity."""
         return self._profile.log_infinite_range()
 
+    def told_mass(self) -> float:
+        """Return nan, as what is composed of it is computed."""
+        return math.nan
+
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return that of the profile; where the law ends it may only not be resolved."""
         return self._profile.largest_loss_in(direction)
+
+    def exact_largest_loss(self, direction: str) -> Fraction | None:
+        """Return that it is not known to the last digit."""
+        return None
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return that nothing is known."""

@@ -137,10 +137,28 @@ def as_finite_epsilon(name: str, value: Any) -> float:
     return as_number(name, value, accepted, 0.0, float_info.max)
 
 
+class LogDelta(float):
+    """The log of a delta that was given as a number, of which several have this log."""
+
+    delta: float
+
+    def __new__(cls, delta: float) -> LogDelta:
+        """Take the log."""
+        made = super().__new__(cls, math.log(delta) if delta else -math.inf)
+        made.delta = delta
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Tell deltas apart, as answers may jump between them."""
+        same = not isinstance(other, LogDelta) or self.delta == other.delta
+        return same and float(self) == other
+
+    __hash__ = float.__hash__
+
+
 def as_delta(value: Any) -> float:
     """Return log delta for a delta in [0, 1]."""
-    number = as_number("delta", value, "0 <= delta <= 1", 0.0, 1.0)
-    return math.log(number) if number else -math.inf
+    return LogDelta(as_number("delta", value, "0 <= delta <= 1", 0.0, 1.0))
 
 
 def as_positive_delta(value: Any) -> float:

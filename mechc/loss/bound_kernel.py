@@ -14,6 +14,7 @@ from mechc import protocol
 from mechc.errors import InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
+from mechc.loss.identity import exact_losses, told_masses
 from mechc.loss.infinite_mass import (
     CERTAIN,
     FEW,
@@ -46,7 +47,6 @@ OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no k
 LEAST_REACH = 64.0  # integers looked at on either side
 FADED = -1e5  # log of a share of the mass that no list holds
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
-ELSEWHERE = 2.0**-10  # share by which parameters are moved to see what a formula is
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 PLAIN = 6.0  # ulps by which those of parameters move quotients of them
 # jumps seen, in what that allows for; and how much larger the rounding may be, of which jumps are a
@@ -135,8 +135,11 @@ class KernelSource:
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
         self.estimated = estimated  # that error, or losses far out: not proven
         atoms, found = [self._declared_atoms(declared)], []
-        for log in atoms[0][2:]:
-            found.append([self._by_formula(log)] if log > -math.inf else [])
+        self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
+        if max(atoms[0][2:]) > -math.inf:
+            self.told = told_masses(kernel, theta)
+        for log, told in zip(atoms[0][2:], self.told, strict=True):
+            found.append([self._by_formula(log, told)] if log > -math.inf else [])
         self._panels: quadrature.Quadrature | None = None
         if on_lattice:
             x, reaches = self._lattice_points(-1.0, 0.0)
@@ -273,10 +276,9 @@ class KernelSource:
         off = math.fsum(s * m.error for s, m in zip(shares, found, strict=True))
         return abs(1.0 - math.fsum(shares)), off + FEW * EPS
 
-    def _by_formula(self, log_mass: float) -> LogMass:
+    def _by_formula(self, log_mass: float, told: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""
-        declared = log_mass > -math.inf and log_mass in np.log(self.theta[self.theta > 0.0])
-        log, error = LogMass(log_mass) if declared else rounded(log_mass)
+        log, error = rounded(log_mass) if math.isnan(told) else LogMass(log_mass)
         return LogMass(log, error + self.mass_error)
 
     def _rounded_ends(self, lo: float, hi: float, law: str, log_mass: float) -> float:
@@ -425,14 +427,10 @@ class KernelSource:
     def _closer(self, x: Floats, loss: Floats, rounding: Floats) -> tuple[Floats, Floats]:
         """Losses by their formula unless differences of logs are known better; errors of both."""
         # A formula such as log(a/b) loses the digits of small losses, which are relative to one.
-        exact, x = np.ones(x.size, np.bool_), np.ascontiguousarray(x)
-        for theta in (
-            self.theta * (1.0 - ELSEWHERE * np.arange(1.0, 1 + self.theta.size)),
-            self.theta,
-        ):
-            formula = np.empty(x.size)
-            self.kernel.loss_many(x, theta, formula)  # zero or a parameter by chance is so once
-            exact &= np.isin(np.abs(formula), np.append(theta, 0.0))
+        x, formula = np.ascontiguousarray(x), np.empty(x.size)
+        self.kernel.loss_many(x, self.theta, formula)
+        exact = np.isin(np.abs(formula), np.append(self.theta, 0.0))  # perhaps: in doubles
+        exact[exact] = exact_losses(self.kernel, self.theta, x[exact])
         with np.errstate(invalid="ignore"):
             apart = np.abs(formula - loss)
             good = ~(apart > rounding)  # nan: infinite, and the same

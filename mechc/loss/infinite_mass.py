@@ -59,8 +59,8 @@ def total(masses: Sequence[LogMass]) -> LogMass:
 def agreed(closed: float, found: LogMass, label: str) -> LogMass:
     """The mass of which a closed form and quadrature (with atoms) give the logs.
 
-    Where they differ by more than their errors quadrature wins if the closed form has lost its
-    digits, as a complement does.
+    Where they differ by more than their errors, and by no more than a complement loses, the mass
+    may be either, but for a closed form of nothing.
 
     Args:
         closed: log of the closed form, nan for none.
@@ -81,7 +81,7 @@ def agreed(closed: float, found: LogMass, label: str) -> LogMass:
     if gap <= CONTRADICTION:
         return LogMass(found.log, gap + found.error)
     if abs(math.exp(closed) - math.exp(found.log)) <= ROUNDED:
-        return found
+        return found if closed == -math.inf else LogMass(found.log, gap + found.error)
     raise InternalError(
         f"{label}: the mass at infinite loss is exp({closed!r}) in closed form, and "
         f"exp({found.log!r}) by quadrature with a relative error of {found.error:.1e}"

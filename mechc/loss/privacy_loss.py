@@ -68,6 +68,7 @@ class PrivacyLoss:
             one use.
         loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
         digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
+        told: masses at infinite and minus infinite loss as doubles, nan unless they are declared.
         parts: without a source, steps of which a record takes part in one, drawn at random.
         side: 1 or -1 where this bounds a law from above or below; early masses are in no nodes.
         source: the bound kernel, None for plain atoms; for the modules of this room.
@@ -96,6 +97,7 @@ class PrivacyLoss:
     density_error: float = 0.0
     loss_error: float = 0.0
     digits: float = 0.0
+    told: tuple[float, float] = (math.nan, math.nan)
     parts: tuple[Step, ...] = field(repr=False, default=())
     side: int = 0
     source: KernelSource | None = field(repr=False, default=None)
@@ -136,7 +138,8 @@ class PrivacyLoss:
             raise DeclarationError(f"masses={masses!r}: expected non-negative numbers with sum 1")
         with np.errstate(divide="ignore"):
             infinite = (float(np.log(infinite_mass)), float(np.log(minus_infinite_mass)))
-            return cls.from_log_atoms(loss, np.log(mass), *infinite, label)
+            made = cls.from_log_atoms(loss, np.log(mass), *infinite, label)
+            return replace(made, told=(float(infinite_mass), float(minus_infinite_mass)))
 
     @classmethod
     def from_log_atoms(
@@ -496,7 +499,7 @@ class PrivacyLoss:
         return replace(
             self, **nodes._asdict(), log_infinite=self.log_minus_infinite,
             log_minus_infinite=self.log_infinite, label=self.label + " reversed",
-            early=self.early[::-1], mass_errors=self.mass_errors[::-1],
+            early=self.early[::-1], mass_errors=self.mass_errors[::-1], told=self.told[::-1],
             is_reversed=bool(self.parts) and not self.is_reversed, _memo={},
         )  # fmt: skip
 
@@ -574,7 +577,7 @@ def _of_sources(
             mass_errors=(infinite[0].error, infinite[1].error),
             early=(early[0].log + early[0].error, early[1].log + early[1].error),
             density_error=source.density_error, loss_error=source.loss_error, digits=source.digits,
-            source=source, is_reversed=reverse, _memo={},
+            told=source.told[:: -1 if reverse else 1], source=source, is_reversed=reverse, _memo={},
         )  # fmt: skip
         found.append(law)
     return found

@@ -429,7 +429,7 @@ class Contour:
             self._means += short * n, (mean - short) * n
             moved += self._add(shares, resolved, missed, n, s) + each.lost
         steps = [Step(resolved, n) for (resolved, _), _, n in found]
-        self._near = Law.of(steps)
+        self._near, self._missed = Law.of(steps), np.array([missed for (_, missed), _, _ in found])
         self.k += 0.5 * blur * blur
         re, im = re - 0.5 * variance * y * y, im + variance * a * y
         factor = (a / s) ** 2
@@ -455,11 +455,14 @@ class Contour:
         boost = np.exp(np.minimum(tilt - k / n, 300.0))
         boosted, size = weight * boost, np.abs(s)
         each = np.minimum(2.0 * float(boosted.sum()), size * -dot(boosted, loss))
+        # Of one factor f the mean is off by d, which f(s) - s d makes good, over f(a) - a d. The
+        # turn exp(-iyd) does but for d (s (1 - f(s)) - a r (1 - f(a))), r = f(s) / f(a), and d^2
+        bent_by = abs(drift) * size * (2.0 * each + 2.0 * abs(drift) * size)
         if square:
             bent = size**2 * 0.5 * dot(boosted, loss**2) + size * off / share
             each = np.minimum(each, bent)
         each += without * math.exp(min(-k / n, 300.0)) if without < math.inf else 0.0
-        moved: Floats = 2.0 * n * (share * each + 2.0 * missed)
+        moved: Floats = 2.0 * n * (share * each + bent_by + 2.0 * missed)
         return moved
 
     @cached_property
@@ -468,7 +471,7 @@ class Contour:
         if self.blur:
             return self._faded * (self.a / (self._last - 0.5 * self._h)) ** 2
         last, a, near = self._last, self.a, Tilted(self._near, self.a)
-        few = self.steps <= PROVEN
+        few, missed = self.steps <= PROVEN, self._missed
         # of many factors those of small X are enough: the others are at most 1
         used = self._factors if few else self._factors[:1]
         reach = min(max(2.0 * last, near.levelled(FADED)), (FURTHER if few else FAR) * last)
@@ -476,13 +479,12 @@ class Contour:
             loose = min(LOOSE / self.steps, math.exp(FADED / self.steps) / 8.0)
             found = [shares.loss(reach, a, loose) for shares, _ in used]
             steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
-            proof = Tilted(Law.of(steps), a)
-            missed = np.array([missed for _, missed in found])
-            proof.slack += 8.0 * missed
-            # |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
-            proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
+            proof, missed = Tilted(Law.of(steps), a), np.array([missed for _, missed in found])
         except NumericError:  # then total variation has to do
             reach, proof = last, near
+        proof.slack += 8.0 * missed
+        # |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
+        proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
         decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
         return float(decay) * self.period * a * a / math.pi
 

@@ -40,7 +40,7 @@ from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct
 from mechc.accountants.repetitions import Sweep
-from mechc.composition.inputs import MAX_COUNT, as_count, collect
+from mechc.composition.inputs import MAX_COUNT, LogDelta, as_count, collect
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
@@ -171,7 +171,11 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
     others = list(evaluation.directions)
     if log_target <= most:
-        if least < most:
+        told = evaluation.told_mass() if most > -math.inf else 0.0
+        delta = log_target.delta if isinstance(log_target, LogDelta) else math.nan
+        if delta < told:  # several doubles have one log
+            return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
+        if least < most or (most > -math.inf and not delta >= told):
             return _next_to_infinite_mass(evaluation, log_target, highest)
         ended = [d for d in others if not evaluation.log_delta_in(d, math.inf).upper < log_target]
         others = [d for d in others if d not in ended]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
 from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.loss.identity import exact_largest
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -29,10 +31,8 @@ from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.rounding import EPS, SQUARABLE
-from mechc.protocol import ParameterInfo
 
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
-MOVED = 2.0**-20  # relative, of parameters, to tell them from formulas
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
@@ -153,6 +153,16 @@ class Evaluation:
             return -math.inf if below is None else below.log_infinite_range()[0], upper
         return least, upper
 
+    def told_mass(self) -> float:
+        """Return the largest mass at infinity as the double that was declared; nan for none."""
+        if not self.single or not all(self.steps.values()):
+            return math.nan
+        masses = [self._about_masses(direction).infinite for direction in self.steps]
+        most = max(mass.log for mass in masses)
+        laws = [next(s.loss for s in steps if s.count) for steps in self.steps.values()]
+        told = [law.told[0] for law, mass in zip(laws, masses, strict=True) if mass.log == most]
+        return math.nan if any(map(math.isnan, told)) else max(told)
+
     def log_delta(self, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon), the worse of the directions; see `log_delta_in`."""
         worst = self.log_delta_in(self.directions[0], epsilon, target)
@@ -246,7 +256,7 @@ class Evaluation:
             return Bound(floor, floor, floor, "identity", "proven", {"direction": direction})
         if proven > -EPS:
             return Bound(proven, floor, 0.0, "limit", "proven", {"direction": direction})
-        if math.isinf(epsilon):
+        if math.isinf(epsilon) or (known.is_plain and self._is_beyond(direction, epsilon)):
             known_all = all(is_resolved(step.loss) for step in self.steps[direction])
             upper = log_add(floor, error) if known_all else 0.0
             detail = {"direction": direction}
@@ -345,6 +355,12 @@ class Evaluation:
         upper = max(float(self._ask(direction, epsilon - shift, target).upper), upper)
         return replace(answer, lower=lower, upper=upper)
 
+    def _is_beyond(self, direction: str, epsilon: float) -> bool:
+        """Whether a largest loss that is known to the last digit is no larger than epsilon."""
+        top, beyond = self.largest_loss_in(direction)
+        exact = self.exact_largest_loss(direction) if abs(epsilon - top) <= beyond else None
+        return exact is not None and epsilon >= exact
+
     def _rounding_next_to_top(self, direction: str, epsilon: float) -> float:
         """Log of how far rounding of the largest losses may move delta(epsilon)."""
         # Moving all losses by r moves delta by at most r. Beyond the largest loss and its rounding
@@ -394,12 +410,25 @@ class Evaluation:
         top = max(loss for loss, _ in found)
         if math.isinf(top):
             return top, 0.0
+        exact = [self.exact_largest_loss(direction) for direction in directions or self.steps]
+        if None not in exact:
+            return _between(max(e for e in exact if e is not None))
         # one that is a little smaller may be rounded more
         return top, max(loss - top + rounding for loss, rounding in found)
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
         return self._about_masses(direction).largest
+
+    def exact_largest_loss(self, direction: str) -> Fraction | None:
+        """Return the largest finite loss in one direction where it is known to the last digit."""
+        total = Fraction(0)
+        for law, count in self.steps[direction]:
+            exact = _exact_largest(law) if count else Fraction(0)
+            if exact is None:
+                return None
+            total += count * exact
+        return max(total, Fraction(0))
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return log P(L is the largest loss), -inf where it is not known, and its error."""
@@ -424,7 +453,8 @@ def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     if math.isinf(total):
         return max(total, 0.0), 0.0
     single = sum([count for _, count in steps]) == 1
-    if total > 0.0 and single and _is_parameter(total, steps[0].loss):
+    source = steps[0].loss.source if total > 0.0 and single else None
+    if source is not None and total in source.theta and _exact_largest(steps[0].loss) == total:
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
     logs = 0.0
@@ -434,19 +464,17 @@ def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 
 
-def _is_parameter(top: float, law: PrivacyLoss) -> bool:
-    """Whether the largest loss is a parameter itself, which no formula has rounded."""
-    source = law.source
-    if source is None or top not in source.theta:
-        return False
-    # a formula that happens to have the value of one does not have it where all are moved
-    size = source.theta.size
-    whole = [ParameterInfo(*about).integer for about in source.kernel.PARAMETERS[:size]]
-    factors = 1.0 + MOVED * np.arange(1.0, size + 1.0)
-    theta = np.where(whole, source.theta, source.theta * factors)
-    x = np.ascontiguousarray(source.kernel.atoms(theta).reshape(-1, 3)[:, 0])
-    losses = np.empty(x.size)
-    source.kernel.loss_many(x, theta, losses)
-    ends = np.append(source.kernel.branches(theta).reshape(-1, 6)[:, 3:5], losses)
-    ends = ends[np.isfinite(ends)] * (-1.0 if law.is_reversed else 1.0)
-    return bool(ends.max(initial=-math.inf) in theta[source.theta == top])
+def _exact_largest(law: PrivacyLoss) -> Fraction | None:
+    """The largest finite loss of one step, None where it is not known to the last digit."""
+    if law.source is None or not math.isfinite(law.support[1]):
+        return None
+    sign = -1.0 if law.is_reversed else 1.0
+    return exact_largest(law.support[1], law.source.kernel, law.source.theta, sign)
+
+
+def _between(exact: Fraction) -> tuple[float, float]:
+    """The double that is not above a number, and what brings it to one that is not below."""
+    below = float(exact)
+    if below > exact:
+        below = math.nextafter(below, -math.inf)
+    return below, 0.0 if below == exact else math.nextafter(below, math.inf) - below
