@@ -803,8 +803,8 @@ def test_bad_numbers(numbers):
         lambda: mechc.random_allocation(mechc.group(gaussian, 3), steps=10).claim,
         lambda: mechc.random_allocation(mechc.without_replacement(gaussian, 0.1), steps=10).claim,
         lambda: mechc.poisson(mechc.random_allocation(gaussian, steps=10), 0.1),
-        lambda: mechc.random_allocation(3 * gaussian(sigma=1.0)),
-        lambda: mechc.random_allocation(mechc.zcdp(0.1)),
+        lambda: mechc.random_allocation(3 * gaussian(sigma=1.0), steps=10),
+        lambda: mechc.random_allocation(mechc.zcdp(0.1), steps=10),
     ],
 )
 def test_what_cannot_be_allocated(what):
