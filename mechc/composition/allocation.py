@@ -400,6 +400,7 @@ class AllocationEvaluation(Evaluation):
             lower = estimate = least
         status = ESTIMATED if estimated else "proven"
         answer = Bound(lower, estimate, upper, "put", status, {"direction": direction})
+        answer = replace(answer, status=self.said(answer, direction))
         return self.of_mechanisms(answer, lambda e: e.log_delta_in(direction, epsilon, target))
 
     def renyi(self, direction: str, order: float) -> Bound:

@@ -568,6 +568,15 @@ def test_divergences_of_adding_a_record_are_those_of_the_pair_that_is_declared_f
         assert found.upper - found.lower < 1e-3 * truth
 
 
+@pytest.mark.parametrize("others", [[], [laplace(scale=3.0)]])
+def test_an_epoch_of_steps_of_an_estimated_density_says_so(others):
+    """Point by point too, where no law of the epoch is made; it claimed to be proven."""
+    planar = mechc.radial(laplace, dimension=2)(scale=20.0)
+    epoch = mechc.random_allocation([planar] * 4 + others)
+    for bound in (*both(epoch, 0.01), epoch.epsilon(1e-3)):
+        assert bound.status == "proven but for the estimated error of a density"
+
+
 def test_two_epochs_of_two_steps_by_quadrature():
     """W = (X_1 + X_2) / 2 and its copy, over four normal variables, two of them in closed form."""
     run = 2 * mechc.random_allocation(gaussian, steps=2)(sigma=1.5)
