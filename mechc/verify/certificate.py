@@ -23,7 +23,7 @@ from rich.table import Table
 
 from mechc import __version__
 from mechc.accountants.bound import as_table
-from mechc.errors import check_one_of, library
+from mechc.errors import check_one_of, is_interrupt, library
 from mechc.kernel import build, cache
 from mechc.verify.recheck import SCHEMA, plain
 from mechc.verify.recheck.kernel import STATED
@@ -206,6 +206,8 @@ def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate
         vectors, found = checks.places(declaration, kernel, full, runner)
         checks.compare(kernel, found, full, runner)
     except Exception as error:  # an edited kernel may do anything but answer
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         reason = f"{type(error).__name__}: {error}"
         runner("grid", "proof", 0.0, lambda check: check.fail(reason))
     return Certificate(

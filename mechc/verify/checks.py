@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechc.declare.declaration import Declaration
-from mechc.errors import MechcError
+from mechc.errors import MechcError, is_interrupt
 from mechc.kernel import build
 from mechc.protocol import Measure, is_closed
 from mechc.verify import identities, kernel_checks, shape_proofs
@@ -45,6 +45,8 @@ class Runner:
         try:
             run(check)
         except Exception as error:  # of mechc's own, or of a kernel that was edited
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
             if self.far and isinstance(error, MechcError):
                 check.note(f"no enclosure far from typical parameters: {error}")
             else:

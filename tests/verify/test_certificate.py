@@ -13,6 +13,7 @@ import mechc
 from mechc.cli import subject
 from mechc.errors import DeclarationError
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.checks import Runner
 from mechc.verify.identities import WIDTH, coverage
 from mechc.verify.recheck import main, recheck
 from mechc.verify.recheck.declaration import expression
@@ -196,3 +197,11 @@ def test_full_verification(name):
     certificate = mechc.load(name).verify("full")
     assert certificate.ok, [(c.name, c.failures) for c in certificate.checks if not c.ok]
     assert certificate.seconds < 120
+
+
+def test_an_interruption_inside_of_machine_code_is_no_failed_check():
+    def interrupted(check):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        Runner()("densities", "identity", 0.0, interrupted)
