@@ -145,3 +145,27 @@ def test_accountants_know_losses_only():
 def test_mechanism_files_only_declare(path):
     for wanted in imports(path):
         assert wanted.startswith(("sympy", "mechc.declare")), wanted
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("_")
+
+
+def test_tests_ask_what_a_room_says_of_itself():
+    """No test reaches into an underscored name of the package: what is tested has a name."""
+    own, reached = set(), []
+    for path in SOURCES.values():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                own.add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                own.add(node.attr)
+    for path in sorted(ROOT.glob("tests/**/test_*.py")):
+        for node in ast.walk(parsed(path)):
+            names = []
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                names = [node.attr]
+            elif isinstance(node, ast.ImportFrom):
+                names = [alias.name for alias in node.names]
+            reached += [f"{path.name}: {n}" for n in names if n in own and private(n)]
+    assert not reached

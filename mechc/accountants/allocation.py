@@ -279,10 +279,10 @@ class Epoch:
         if len(self.laws) == 1 and self.ratio.listed is None and abs(epsilon) <= FARTHEST:
             bound = self.ratio.chernoff(math.exp(-epsilon)) + epsilon + SETTLED
         if bound > level:
-            bound = self._all_small(epsilon)
+            bound = self.log_all_small(epsilon)
         return bound if bound <= level else None
 
-    def _all_small(self, epsilon: float) -> float:
+    def log_all_small(self, epsilon: float) -> float:
         """Bound on log delta in "add", to any depth, as all X < t e^-epsilon if W < e^-epsilon."""
         # that of one loss > s is at most delta(s - 1) / (1 - 1 / e)
         further = epsilon - math.log(self.steps) - 1.0
@@ -330,7 +330,7 @@ class Epoch:
                 each = [_by_errors(law, further, -1)[0] for law, _ in self.laws]
                 lower = max(lower, self._mean(each))
             else:
-                upper = min(upper, self._all_small(epsilon))
+                upper = min(upper, self.log_all_small(epsilon))
         short = upper > DEEPEST and not is_narrow(lower, upper, epsilon)
         if rough and lower <= estimate <= upper and estimate > -math.inf:
             short = False

@@ -359,7 +359,7 @@ class ContourAccountant(Accountant):
         self._rtol = rtol
         self._log_infinite = composed(self._steps).log
         self._payoff = self._find_payoff()
-        self._forward = Side(self._steps, self._payoff, rtol)
+        self.forward = Side(self._steps, self._payoff, rtol)
         self._backward: Side | None = None
 
     def _find_payoff(self) -> Smooth | Lattice:
@@ -372,12 +372,12 @@ class ContourAccountant(Accountant):
             UnsupportedError: the loss has no exponential moments.
             NumericError: the quadrature does not settle.
         """
-        side, base, shift = self._forward, self._log_infinite, 0.0
+        side, base, shift = self.forward, self._log_infinite, 0.0
         if epsilon < 0:
             if self._backward is None:
                 reverse = tuple(Step(s.loss.reversed(), s.count) for s in self._steps)
                 self._backward = Side(reverse, self._payoff.times(-1), self._rtol)
-            side, base, shift = self._backward, log1mexp(epsilon + self._forward.log_q), epsilon
+            side, base, shift = self._backward, log1mexp(epsilon + self.forward.log_q), epsilon
 
         def whole(part: Answer) -> Logs:
             sides = (shift + v for v in (part.lower, part.estimate, part.upper))
@@ -395,7 +395,7 @@ class ContourAccountant(Accountant):
         """
         if not near > 0.0 or not isinstance(self._payoff, Smooth):
             return None
-        contour, answer = self._forward.finite(near)
+        contour, answer = self.forward.finite(near)
         if type(contour) is not Contour or not answer.width <= self._rtol:
             return None
         row = np.array([1.0])

@@ -138,7 +138,7 @@ class Measure(NamedTuple):
         return log_total, np.where(rough < MOST_ROUGH, error + rough, UNKNOWN)
 
 
-def _wave(measure: Measure, c: float, h: float, nodes: int) -> tuple[float, Complexes, float]:
+def transformed(measure: Measure, c: float, h: float, nodes: int) -> tuple[float, Complexes, float]:
     """Transform of a positive measure at c + ih, ..., c + i nodes h.
 
     Returns the log of its mass tilted at c, logs of the transform as a share of that, and their
@@ -487,7 +487,7 @@ class Bracket:
         at, ratios_at = 0.0, np.empty((counts.size, 1))
         of_small, of_large, faded = 4.0 * EPS, 0.0, np.zeros(n)
         for i, part in enumerate(self._split.parts):
-            small, large = (_wave(measure, c, h, n) for measure in part.resolved(c, h * n))
+            small, large = (transformed(measure, c, h, n) for measure in part.resolved(c, h * n))
             ratios_at[i] = large[0] - small[0]
             ratios[i] = large[1] - small[1] + ratios_at[i]
             log_m += part.count * small[1]

@@ -226,7 +226,7 @@ class AllocatedEvent(NumericEvent):
         if self.steps > t // k:  # blocks of the other length stand for the epoch
             return []
         try:
-            return [(_told(self.base, t, k), count // (k - t % k))]
+            return [(told(self.base, t, k), count // (k - t % k))]
         except (NumericError, OutOfWorkError):  # no grid is long enough
             return None
 
@@ -277,13 +277,13 @@ def _epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     """Both directions, begun for the question at hand; their laws on grids are kept."""
     laws, key = current().laws, (NAME, parts)
     if key not in laws:
-        laws[key] = _begun(parts, _last_epochs(parts))
+        laws[key] = _begun(parts, last_epochs(parts))
     found: dict[str, Epoch] = laws[key]
     return found
 
 
 @lru_cache(maxsize=2)  # those of lattices take half a gigabyte
-def _last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
+def last_epochs(parts: tuple[tuple[Event, int], ...]) -> dict[str, Epoch]:
     """What keeps laws on grids for all questions, and is asked for nothing else."""
     return _begun(parts, {})
 
@@ -320,7 +320,7 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
 
 
 @lru_cache(maxsize=16)
-def _told(base: Event, steps: int, drawn: int) -> NumericEvent:
+def told(base: Event, steps: int, drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
     with apart(), asked(afresh=True):
         if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):

@@ -426,8 +426,8 @@ def _directions(noise: Oracle) -> Iterator[int]:
             if not (before.hi + lattice).overlaps(part.lo):
                 yield from (DOWN, UP)
             else:
-                yield _jump(before.p.log(before.hi, False), part.p.log(part.lo, False))
-        yield from (_steps if lattice else _pieces)(part, Line(part.x, part.values))
+                yield jump(before.p.log(before.hi, False), part.p.log(part.lo, False))
+        yield from (lattice_steps if lattice else _pieces)(part, Line(part.x, part.values))
         before = part
 
 
@@ -436,7 +436,7 @@ def _sign(change: Any) -> int:
     return UP if change > 0 else DOWN if change < 0 else FLAT
 
 
-def _jump(before: Any, after: Any) -> int:
+def jump(before: Any, after: Any) -> int:
     """Direction of a jump between two logs; a continuous density has none, but for rounding."""
     if before == after == arb.neg_inf():
         return FLAT
@@ -446,7 +446,7 @@ def _jump(before: Any, after: Any) -> int:
     return _sign(change)
 
 
-def _steps(part: Part, line: Line) -> Iterator[int]:
+def lattice_steps(part: Part, line: Line) -> Iterator[int]:
     """Directions between neighbouring integers, tails by their order at infinity."""
     (first, before), (last, after) = _ends(part, line, 0)
     start, stop = map(expressions.integer, (first, last))
@@ -457,7 +457,7 @@ def _steps(part: Part, line: Line) -> Iterator[int]:
     for a, b in itertools.pairwise(logs):
         if not (a.is_finite() and b.is_finite()):
             raise Open("a mass has no enclosure")
-        yield _jump(a, b)
+        yield jump(a, b)
     yield from after
 
 

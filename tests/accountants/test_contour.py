@@ -137,8 +137,8 @@ def test_a_contour_without_a_lower_side_is_not_asked_close_by(gaussian, monkeypa
     """Anything is as narrow as an answer that is not bounded from below."""
     acc = ContourAccountant([Step(gaussian(sigma=3.0).loss(), 10)])
     acc.log_delta(3.0)
-    ((known, at, first),) = acc._forward.contours
-    acc._forward.contours = [(known, at, replace(first, lower=-math.inf))]
+    ((known, at, first),) = acc.forward.contours
+    acc.forward.contours = [(known, at, replace(first, lower=-math.inf))]
     monkeypatch.setattr(known, "answer", lambda _: Answer(-math.inf, 1.0, 1.0, {}))
     bound = acc.log_delta(3.001)
     assert bound.width < 1e-6
@@ -147,7 +147,7 @@ def test_a_contour_without_a_lower_side_is_not_asked_close_by(gaussian, monkeypa
 def test_what_a_contour_answers_close_by_is_below_chernoffs_bound(gaussian, monkeypatch):
     acc = ContourAccountant([Step(gaussian(sigma=3.0).loss(), 10)])
     exact = acc.log_delta(3.0).estimate
-    ((known, at, first),) = acc._forward.contours
-    acc._forward.contours = [(known, at, replace(first, lower=first.lower - 40.0))]
+    ((known, at, first),) = acc.forward.contours
+    acc.forward.contours = [(known, at, replace(first, lower=first.lower - 40.0))]
     monkeypatch.setattr(known, "answer", lambda _: Answer(exact - 20.0, exact, 1.0, {}))
     assert exact - 0.1 < acc.log_delta(3.001).upper < exact + 5.0

@@ -62,7 +62,7 @@ def test_transforms_may_be_off_by_their_error_wherever_that_counts_most(
     rate, sigma, epsilon, monkeypatch
 ):
     """Of one step M' is the transform of its large losses: at every frequency off by as much."""
-    wave, off = sparse._wave, 1e-6
+    wave, off = sparse.transformed, 1e-6
 
     def moved(measure, c, h, nodes):
         log_total, phi, error = wave(measure, c, h, nodes)
@@ -70,7 +70,7 @@ def test_transforms_may_be_off_by_their_error_wherever_that_counts_most(
         turned = z * (z + 1.0) * np.exp(1j * epsilon * z.imag)
         return log_total, phi + off * turned / np.abs(turned), error + off
 
-    monkeypatch.setattr(sparse, "_wave", moved)
+    monkeypatch.setattr(sparse, "transformed", moved)
     answer = jumps([Step(law(rate, sigma), 1)], epsilon).answer(epsilon)
     assert answer.lower <= one_step(rate, sigma, epsilon) <= answer.upper
 

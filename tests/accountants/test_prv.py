@@ -38,7 +38,11 @@ def test_corpus_values_are_inside(name, eps_error):
 
 def test_what_is_not_known_stays_unknown():
     accountant = PrvAccountant([Step(gaussian(1.5, 0.01).law(), 9)], eps_error=0.1)
-    logs = accountant._log(math.nan), log_subtract(math.nan, -1.0), log_subtract(-1.0, math.nan)
+    logs = (
+        accountant.log_of_finite(math.nan),
+        log_subtract(math.nan, -1.0),
+        log_subtract(-1.0, math.nan),
+    )
     assert all(map(math.isnan, logs))
 
 

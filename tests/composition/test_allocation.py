@@ -276,7 +276,7 @@ def test_adding_a_record_tells_no_more_than_that_all_steps_are_far_out(steps, ep
     drop = 1 / (2 * sigma**2)
     exact = steps * norm.logcdf((math.log(steps) - epsilon + drop) * sigma)
     law = gaussian(sigma=sigma).loss("add").first()
-    assert exact <= Epoch(law, "add", steps)._all_small(epsilon) <= 0.0
+    assert exact <= Epoch(law, "add", steps).log_all_small(epsilon) <= 0.0
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_law_that_lacks_mass_is_refused():
     level[0, 0] = math.log(0.9999)
     law = likelihood.Term(Table(np.array([0.0, 1.0]), level), np.array([1e-9]))
     with pytest.raises(NumericError, match="not one"):
-        likelihood._trimmed(law, 0.0)
+        likelihood.trimmed(law, 0.0)
 
 
 def laplace_puts(scale, totals):
@@ -753,9 +753,9 @@ def test_a_contour_may_take_more_of_more_kinds_of_steps(monkeypatch):
 
 def test_sums_of_many_kinds_are_those_of_their_halves(monkeypatch):
     monkeypatch.setattr(likelihood, "KINDS", 3)
-    of_kinds, sizes = likelihood._of_kinds, []
+    of_kinds, sizes = likelihood.of_kinds, []
     monkeypatch.setattr(
-        likelihood, "_of_kinds", lambda parts: sizes.append(len(parts)) or of_kinds(parts)
+        likelihood, "of_kinds", lambda parts: sizes.append(len(parts)) or of_kinds(parts)
     )
     sigmas = [1.0 + 0.1 * i for i in range(11)]
     run = 2 * mechc.random_allocation([gaussian(sigma=sigma) for sigma in sigmas])
@@ -1003,10 +1003,10 @@ def test_masses_that_no_cell_has_are_on_the_safe_side(drawn, monkeypatch):
     """Of a grid of two points, five steps: the mass may be in the first one, or in the last."""
     q, p, lost, steps = np.array([0.6, 0.395]), np.array([0.3, 0.69]), (0.01, 0.005), 5
     none = grids.Large(np.empty(0), np.empty(0), np.empty(0), 0, math.inf, 0.0)
-    grid = grids._Grid(0.5, 1.0, q, p, 0.0, -math.inf, none, tuple(map(math.log, lost)))
-    monkeypatch.setattr(grids._Grid, "of", lambda *_, **__: grid)
+    grid = grids.RatioGrid(0.5, 1.0, q, p, 0.0, -math.inf, none, tuple(map(math.log, lost)))
+    monkeypatch.setattr(grids.RatioGrid, "of", lambda *_, **__: grid)
     law = mechc.from_pmfs([0.3, 0.7], [0.6, 0.4]).loss("remove")
-    told = Between(Shares(law, steps), drawn)._told(-1.0)
+    told = Between(Shares(law, steps), drawn).told(-1.0)
     for shares in itertools.product((0.0, 1.0), repeat=2):
         one, other = (
             mass + off * np.array([share, 1.0 - share])

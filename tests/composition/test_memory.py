@@ -177,8 +177,8 @@ def test_epochs_share_nothing_that_grows():
         return bound.lower, bound.upper
 
     def forget():
-        allocation._last_epochs.cache_clear()
-        allocation._told.cache_clear()
+        allocation.last_epochs.cache_clear()
+        allocation.told.cache_clear()
 
     gaussian = mechc.load("gaussian")
     questions = [

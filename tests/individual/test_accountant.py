@@ -12,6 +12,7 @@ from mechc.declare import mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import IndividualAccountant, StateError
 from mechc.individual.family import Family
+from mechc.individual.ledger import Journal
 from mechc.loss.privacy_loss import PrivacyLoss
 
 SPAN = (0.5, 50.0)
@@ -341,7 +342,7 @@ def test_a_step_that_the_journal_missed_counts(gaussian, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
-        m.setattr(acc._journal, "add", interrupted)
+        m.setattr(Journal, "add", interrupted)
         acc.step([5.0], count=20)
     assert acc.steps == 20
     assert acc.epsilon(1e-6).upper[0] >= gaussian_epsilon(math.sqrt(20) / 5, 1e-6)

@@ -18,7 +18,7 @@ from mechc.individual import (
     gdp_upper_bound,
     summary,
 )
-from mechc.individual.budget import as_floats, first_invalid
+from mechc.individual.budget import as_floats, first_invalid, make_budget
 
 budgets = st.floats(1e-3, 1e3)
 # anything float64 can hold, denormals included, and steps of the size that matters
@@ -89,7 +89,7 @@ def test_a_billion_tiny_steps_are_all_counted_and_cost_almost_nothing():
     f = GDPFilter(people=1, mu=1.0)
     f.step([mu])
     high, low = (int(v) for v in f.totals[0])
-    total, cap = n * ((high << 64) + low), int(f._budget.scale) ** 2
+    total, cap = n * ((high << 64) + low), int(make_budget("mu", 1.0, squared=True).scale) ** 2
     exact = n * Fraction(mu) ** 2
     assert Fraction(total, cap) >= exact
     assert Fraction(total, cap) <= exact * (1 + Fraction(1, 10**12))

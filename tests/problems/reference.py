@@ -179,7 +179,7 @@ class Reference:
         self.panels = [self._settled(piece) for piece in self.pair.pieces]
         atoms = self.pair.atoms if len(self.pair.atoms) > FEW else _in_precision(make)
         self.atoms = np.array(atoms, float).reshape(-1, 2)
-        self._known = {}
+        self.known = {}
         for side, total in zip("PQ", self.totals(), strict=True):
             if abs(total) > 1e-9:
                 raise ValueError(f"log of the mass of {side} is {total!r}")
@@ -192,7 +192,7 @@ class Reference:
             Panels(piece, s.lo, s.hi, s.q, s.p)
             for piece, s in zip(made.pair.pieces, self.panels, strict=True)
         ]
-        made.atoms, made._known = self.atoms[:, ::-1], {}
+        made.atoms, made.known = self.atoms[:, ::-1], {}
         return made
 
     def _settled(self, piece):
@@ -295,9 +295,9 @@ class Reference:
 
     def _stats(self, s):
         """`_stats` of panels that every question begins with."""
-        if id(s) not in self._known:
-            self._known[id(s)] = _stats(s, 0.0)
-        return self._known[id(s)]
+        if id(s) not in self.known:
+            self.known[id(s)] = _stats(s, 0.0)
+        return self.known[id(s)]
 
     def one_step_in_balls(self, epsilon):
         """The same in balls: (lower, upper)."""

@@ -136,12 +136,12 @@ def _irwin_hall(m, width, epsilon):
         reach = top - epsilon
         if reach > 0:
             ways = (-1) ** r * math.comb(m, r)
-            total += ways * (_ramp(m, top, reach, arb(1) / 2))
-            total -= ways * epsilon.exp() * _ramp(m, top, reach, -arb(1) / 2)
+            total += ways * (ramp(m, top, reach, arb(1) / 2))
+            total -= ways * epsilon.exp() * ramp(m, top, reach, -arb(1) / 2)
     return total
 
 
-def _ramp(m, top, reach, a):
+def ramp(m, top, reach, a):
     """Integral of e^(as) (top - s)^(m-1) / (m-1)! over (top - reach, top)."""
     series = (-a * reach).hypgeom_1f1(arb(m), arb(m + 1))
     return (a * top).exp() * reach**m / math.factorial(m) * series

@@ -270,8 +270,8 @@ def test_weights_that_do_not_add_up_to_one_are_taken_as_they_are():
     line = certified_contour.Contour([law], None, (1e-16,))
     with flint.ctx.workprec(120):
         whole = math.prod([sum(map(Fraction, weights))] * 20)
-        assert abs(line._whole(0) - flint.arb(whole.numerator) / whole.denominator) < 1e-25
-        assert abs(line._whole(-1) - 1) < 1e-25
+        assert abs(line.total_mass(0) - flint.arb(whole.numerator) / whole.denominator) < 1e-25
+        assert abs(line.total_mass(-1) - 1) < 1e-25
 
 
 @pytest.mark.slow
@@ -303,17 +303,17 @@ def test_laws_that_share_no_outcome():
 @pytest.mark.parametrize("log", [False, True])
 def test_what_is_not_enclosed_has_no_bounds(log):
     """Of its log both sides were -inf, as of no delta at all."""
-    found = certified._bound(flint.arb.nan(), {}, log)
+    found = certified.enclosed(flint.arb.nan(), {}, log)
     assert math.isnan(found.lower) and math.isnan(found.estimate) and math.isnan(found.upper)
 
 
 def test_a_jump_that_is_not_enclosed_is_not_taken_for_none():
     arb = flint.arb
-    assert shape_proofs._jump(arb.neg_inf(), arb.neg_inf()) == shape_proofs.FLAT
-    assert shape_proofs._jump(arb(1), arb(2)) == shape_proofs.UP
+    assert shape_proofs.jump(arb.neg_inf(), arb.neg_inf()) == shape_proofs.FLAT
+    assert shape_proofs.jump(arb(1), arb(2)) == shape_proofs.UP
     for unknown in (arb.nan(), arb(1, 0.1)):
         with pytest.raises(NumericError, match="jump"):
-            shape_proofs._jump(arb(1), unknown)
+            shape_proofs.jump(arb(1), unknown)
     masses = SimpleNamespace(log=lambda n, analytic: arb(0, 0.1), exprs=())
     with pytest.raises(NumericError, match="jump"):  # from one integer to the next
-        list(shape_proofs._steps(SimpleNamespace(lo=arb(0), hi=arb(2), p=masses), None))
+        list(shape_proofs.lattice_steps(SimpleNamespace(lo=arb(0), hi=arb(2), p=masses), None))

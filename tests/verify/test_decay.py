@@ -42,7 +42,7 @@ def test_bounds_hold_and_fall(name, values):
 
 def variation_of_a_bell(boxes):
     with ctx.workprec(decay.BITS):
-        return decay._variation(
+        return decay.total_variation(
             lambda x: (-x * x / 2).exp(), lambda box: -box.real, arb(-3), arb(5), boxes
         )
 
@@ -62,7 +62,7 @@ def test_boxes_are_shared_by_all_proofs():
 
 def test_total_variation_beside_a_pole_is_refused():
     with ctx.workprec(decay.BITS), pytest.raises(mechc.errors.MechcError):
-        decay._variation(
+        decay.total_variation(
             lambda x: 1 / x, lambda box: -1 / box.real, arb(-1), arb(2), iter(range(1000))
         )
 
@@ -73,6 +73,6 @@ def test_neighbourhoods_of_extrema_have_no_part_in_common():
     def slope(x, analytic):
         return x + arb((-1.0) ** round(float(x) * 1e4) * 0.02, 0.03)
 
-    found = decay._stretches(slope, lambda x, analytic: arb(1), -1.0, 1.0)
+    found = decay.stretches(slope, lambda x, analytic: arb(1), -1.0, 1.0)
     assert any(critical for *_, critical in found)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(found))

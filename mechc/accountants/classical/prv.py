@@ -85,16 +85,16 @@ class PrvAccountant(Accountant):
         high, high_error = total.plain_payoff(epsilon - reach, -self._window)
         most = math.exp(min(total.relative, MOST_LOG))
         return Bound(
-            self._log(low * math.exp(-total.relative) - low_error - self._delta_error),
-            self._log(mid),
-            self._log(high * most + high_error + self._delta_error),
+            self.log_of_finite(low * math.exp(-total.relative) - low_error - self._delta_error),
+            self.log_of_finite(mid),
+            self.log_of_finite(high * most + high_error + self._delta_error),
             "prv",
             "proven",
             {"eps_error": reach, "delta_error": self._delta_error + high_error,
              "points": total.size, "step": total.step, "window": self._window},
         )  # fmt: skip
 
-    def _log(self, finite: float) -> float:
+    def log_of_finite(self, finite: float) -> float:
         """Log of delta from the finite part, which is conditional on a finite loss."""
         part = log_of(finite) + self._composed.log_finite
         return min(self._composed.with_infinite(part), 0.0)  # nan stays nan

@@ -178,7 +178,7 @@ class Between:
     def _spread(self) -> tuple[Floats, Floats, float, float]:
         """Values of W, and bounds on logs of masses: under Q, and beyond the list under Q and P."""
         shares = self.shares
-        grid, t = _Grid.of(shares, TAIL), shares.steps
+        grid, t = RatioGrid.of(shares, TAIL), shares.steps
         points = grid.lowest + grid.step * np.arange(float(grid.q.size))
         up = np.clip((grid.p - points * grid.q) / grid.step, 0.0, grid.q)
         mass = np.append(grid.q - up, 0.0)
@@ -234,10 +234,10 @@ class Between:
             return self._law(-loss, log_q, log_add(zero, lost_q), True)
         return self._law(loss, log_q + loss, log_add(infinite, lost_p), True)
 
-    def _told(self, log_tail: float) -> Told:
+    def told(self, log_tail: float) -> Told:
         """Bounds on masses of what is told: large ratios, and the sum of the others' points."""
         t, k = self.shares.steps, self.drawn
-        grid = _Grid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
+        grid = RatioGrid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
         q, p = grid.q.copy(), grid.p
         q[0] += grid.zero
         filled = [p.copy(), q.copy()]  # what no cell has may be in the first one, or the last
@@ -291,7 +291,7 @@ class Between:
         found: list[PrivacyLoss] = []
         for i, log_tail in enumerate(TOLD):
             if i == len(self._tolds):
-                self._tolds.append(self._told(log_tail))
+                self._tolds.append(self.told(log_tail))
             found.append(self._below(adding, self._tolds[i]))
             if found[-1].log_early < TOLD_ENOUGH:
                 break
@@ -322,7 +322,7 @@ def _least(masses: float, left: float) -> float:
     return log_of(most)
 
 
-class _Grid(NamedTuple):
+class RatioGrid(NamedTuple):
     """One X on a grid."""
 
     lowest: float
@@ -335,7 +335,9 @@ class _Grid(NamedTuple):
     lost: tuple[float, float]  # logs of masses under P and Q that are in no cell
 
     @classmethod
-    def of(cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0) -> _Grid:
+    def of(
+        cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0
+    ) -> RatioGrid:
         """Choose a grid, and cut the law at its points or half way between them."""
         # Points are equally far apart in log(1 + bend X) / bend, or in X.
         law, t = shares.law, shares.steps
@@ -365,7 +367,7 @@ class _Grid(NamedTuple):
     def _cut(
         cls, shares: Shares, lo: float, hi: float, count: int, half: bool, log_above: float,
         large: Large, bend: float,
-    ) -> _Grid:  # fmt: skip
+    ) -> RatioGrid:  # fmt: skip
         step = (hi - lo) / count
         x = lo + step * np.arange(count + 1.0)
         if half:  # what is beyond the grid is told by its last point

@@ -191,7 +191,7 @@ def by_contours(shares: Shares, rare: float = RARE) -> Likelihood:
             edges = _edges(first, small.ends()[1], sd, 1.0)
             for i in range(1, m + 1):
                 others = Term(*fit(_logs(density), edges, DEEPEST, NATS))
-                density = partial(_convolved, others, large, 1.0)
+                density = partial(convolved, others, large, 1.0)
                 edges = _edges(first + i * each, hi, sd, 1.0 + i * each)
             chains.append((math.exp(ways), density))
         rest = (t * q) ** most / math.factorial(most)
@@ -219,7 +219,7 @@ def by_doubling(*parts: Shares) -> Likelihood:
         points = math.prod(s.steps + 1 for s in parts if s.law.atom_loss.size)
         if points > MOST_JUMPS:
             raise NumericError("a sum of steps that are not alike has too many point masses")
-    found, count = _of_kinds(parts), sum(shares.steps for shares in parts)
+    found, count = of_kinds(parts), sum(shares.steps for shares in parts)
     low = math.log(count)
     at, mass = (each[found.at > 0.0] for each in (found.at, found.mass))
     masses = np.log(at) - low, np.log(mass)
@@ -227,11 +227,11 @@ def by_doubling(*parts: Shares) -> Likelihood:
     return Likelihood(found.table.moved(-low), found.errors, beyond, found.jumps - low, masses)
 
 
-def _of_kinds(parts: Sequence[Shares]) -> Term:
+def of_kinds(parts: Sequence[Shares]) -> Term:
     """The law of the sum over steps of several kinds."""
     if len(parts) > KINDS:  # next to a sum of very many the density of one X is not resolved
         half = len(parts) // 2
-        one, other = _of_kinds(parts[:half]), _of_kinds(parts[half:])
+        one, other = of_kinds(parts[:half]), of_kinds(parts[half:])
         return _together(one, other, sum(shares.steps for shares in parts))
     found, count = _of_sum(parts[0]), parts[0].steps
     for shares in parts[1:]:
@@ -242,7 +242,7 @@ def _of_kinds(parts: Sequence[Shares]) -> Term:
 
 def _of_sum(shares: Shares) -> Term:
     """The law of the sum of t copies of X."""
-    square = _trimmed(_one(shares), 0.0)
+    square = trimmed(_one(shares), 0.0)
     done: Term | None = None
     count, left = 1, shares.steps
     while True:
@@ -319,7 +319,7 @@ def _least(place: float, x: Floats) -> Floats:
     return np.where(x > place, FIRST + (CLOSER + 1.0) * place - x, BULK)
 
 
-def _trimmed(term: Term, place: float) -> Term:
+def trimmed(term: Term, place: float) -> Term:
     """A law of mass one, without the outer panels of the density that do not matter."""
     table, errors = term.table, term.errors
     x, log_r, lengths = _at_nodes(table)
@@ -386,7 +386,7 @@ def _together(one: Term, other: Term, count: int) -> Term:
     def halves(w: Floats) -> tuple[Floats, Floats]:
         """By the panels of the smaller term."""
         pairs = [(one, other)] if one is other else [(one, other), (other, one)]
-        found = [np.add(_convolved(*pair, 0.5, w), _shifted(*pair, w)) for pair in pairs]
+        found = [np.add(convolved(*pair, 0.5, w), _shifted(*pair, w)) for pair in pairs]
         value, error = np.sum(found, axis=0)
         return (2.0 * value, 2.0 * error) if one is other else (value, error)
 
@@ -411,7 +411,7 @@ def _together(one: Term, other: Term, count: int) -> Term:
     narrow, place = 1e-9 * (hi - lo), math.log(count)
     edges = _laid(lo + narrow * (k == math.inf), hi - narrow * (m == math.inf), jumps)
     found = fit(_logs(halves), edges, partial(_least, place), NATS, zeros=zeros)
-    return _trimmed(Term(*found, jumps, points, mass), place)
+    return trimmed(Term(*found, jumps, points, mass), place)
 
 
 def _sums(one: Term, other: Term) -> tuple[Floats, Floats]:
@@ -447,7 +447,7 @@ def _logs(density: Values) -> Values:
     return values
 
 
-def _convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats, Floats]:
+def convolved(one: Term, other: Term, share: float, w: Floats) -> tuple[Floats, Floats]:
     """Integral over r < w share of the densities at r and at w - r, and its error."""
     mass = one.masses
     if share == 1.0:  # beside contours so little is noise

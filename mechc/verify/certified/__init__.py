@@ -232,7 +232,7 @@ class Answers:
         for one in sorted(self.directions, key=lambda one: -one.size(epsilon)):
             ball, detail = one.delta(epsilon, enough)
             enough = enough.max(ball.lower()).lower()
-            found.append(_bound(ball, detail, log))
+            found.append(enclosed(ball, detail, log))
         return reduce(worse, found)
 
     def epsilon(self, log_delta: float, guess: float) -> Bound:
@@ -277,7 +277,7 @@ def _answering(composition: Run, direction: str, rtol: float) -> Certified | All
     return Allocated(parts[0][0], direction)
 
 
-def _bound(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
+def enclosed(ball: Any, detail: dict[str, Any], log: bool) -> Bound:
     """Delta, or its logarithm, rounded outward."""
     least, most = (-math.inf, 0.0) if log else (0.0, 1.0)
     ends = [ball.lower(), ball.mid(), ball.upper()]

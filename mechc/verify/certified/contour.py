@@ -198,11 +198,11 @@ class Contour:
     def _left(self, c: Any, epsilon: Any, period: Any) -> Any:
         """The left images, their small remainder inside the ball."""
         rho, fall = (-period * c).exp(), (-period).exp()
-        most = self._whole(0) * rho / (1 - rho)
-        less = epsilon.exp() * self._whole(-1) * rho * fall / (1 - rho * fall)
+        most = self.total_mass(0) * rho / (1 - rho)
+        less = epsilon.exp() * self.total_mass(-1) * rho * fall / (1 - rho * fall)
         return most - between(less.min(most))
 
-    def _whole(self, z: int) -> Any:
+    def total_mass(self, z: int) -> Any:
         """M(0) or M(-1), not by 1 - P(q = 0): weights that are doubles seldom add up to one."""
         return self._product(lambda law: law.oracle.moment(acb(z)).real)
 

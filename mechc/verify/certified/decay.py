@@ -95,7 +95,7 @@ def _piece(
     slopes = integrand.slopes(part, of_loss)
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        for lo, hi, critical in _stretches(of_loss.first, slopes.second, left, right):
+        for lo, hi, critical in stretches(of_loss.first, slopes.second, left, right):
             found += _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS)
     return found
 
@@ -189,7 +189,7 @@ def _spread(left: float, right: float, lo: float, hi: float) -> list[float]:
     return sorted({v for v in (*even, *graded) if left < v < right})
 
 
-def _stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bool]]:
+def stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bool]]:
     """The window cut around extrema of the loss: (from, to, whether an extremum is inside)."""
     even = [lo + (hi - lo) * i / 400 for i in range(401)]
     graded = [m * 0.5 ** (k / 4) for m in (lo, hi) for k in range(1, 4 * OCTAVES)]
@@ -220,7 +220,7 @@ def _zero(f: Any, a: float, b: float) -> float:
     return (a + b) / 2
 
 
-def _variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
+def total_variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
     """The integral of |G'| for G = `value` > 0 or < 0, `slope` being (log |G|)', on balls."""
     total, todo = arb(0), Boxes([(lo, hi)], BOXES)
     for a, b in todo:
@@ -253,7 +253,7 @@ def _stretch(
             return f.tilted(box, True).real
         return arb.nan() if f.first(box, True).real.contains(0) else f.ratio(box, True).real
 
-    root, rate, variation = arb(0), arb(0), _variation(value, slope, lo, hi, f.boxes)
+    root, rate, variation = arb(0), arb(0), total_variation(value, slope, lo, hi, f.boxes)
     if critical:
         curved = abs(f.second(lo.union(hi), False)).lower()
         root = 8 * (value(hi) + variation) / curved.sqrt()
