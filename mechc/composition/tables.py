@@ -271,7 +271,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     match event.beneath(1) if why else None:
         case [(NumericEvent() as below, 1)]:
             told = sampled(below, rate)
-    key = digest("sampled", claim, *laws)
+    key = digest(f"sampled above {told and told.key}", claim, *laws)
     table = Table(name, key, False, claim, upper_only=why, beneath=told)
     return NumericEvent(table, *laws)
 

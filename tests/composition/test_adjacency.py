@@ -84,6 +84,18 @@ def test_mixtures_above_different_events_are_different(gaussian):
         assert run.delta(0.5).lower <= least.upper and run.delta(0.5).upper >= most.lower
 
 
+def test_samples_of_mixtures_above_different_events_are_different():
+    """What is below one of them was that of both, of the one that came first."""
+    near, far = mechc.from_pmfs([0.8, 0.2], [0.2, 0.8]), mechc.from_pmfs([0.6, 0.4], [0.4, 0.6])
+    one, other = (
+        mechc.poisson(mechc.mixture([near], [1.0], beneath=event), 0.5) for event in (near, far)
+    )
+    assert one != other
+    least = (mechc.poisson(near, 0.5) + mechc.poisson(far, 0.5)).delta(0.2)
+    for run in (mechc.compose(one, other), mechc.compose(other, one)):
+        assert run.delta(0.2).lower <= least.upper
+
+
 @pytest.mark.parametrize(
     "left",
     [
