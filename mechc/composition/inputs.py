@@ -153,6 +153,14 @@ class LogDelta(float):
         same = not isinstance(other, LogDelta) or self.delta == other.delta
         return same and float(self) == other
 
+    def __ne__(self, other: object) -> bool:
+        """Return the opposite."""
+        return not self == other
+
+    def __getnewargs__(self) -> tuple[float]:
+        """Return what it is made of, for copies."""
+        return (self.delta,)
+
     __hash__ = float.__hash__
 
 

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from mechc.errors import MechcError
-from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel
 
 FAILING = AttributeError, TypeError, ValueError, ArithmeticError, MechcError
 """What is raised by kernels that are no emitted text, or that do not run as Python."""
-NEAR = 64.0 * EPS  # relative distance within which an end may be the largest as well
+NEAR = 1e-9  # relative distance within which an end that is rounded may be the largest
 SHORT = 2.0**24  # integers that a literal may be a multiple of a power of two by, to be exact
 
 
@@ -155,6 +154,12 @@ def exact_largest(top: float, kernel: Kernel, theta: Floats, sign: float) -> Fra
         ends += [_run(kernel.loss, Computed(at), known) for at in x]
     except FAILING:
         return None
-    near = [exact_value(end) for end in ends if abs(sign * float(end) - top) <= NEAR * abs(top)]
-    exact = [int(sign) * end for end in near if end is not None]
-    return max(exact) if near and len(exact) == len(near) else None
+    found = []
+    for end in ends:
+        value = exact_value(end)
+        if value is not None:
+            found.append(int(sign) * value)
+        elif math.isfinite(end) and not sign * float(end) < top - NEAR * abs(top):
+            return None  # which of both is larger is not known
+    exact = max(found, default=None)
+    return exact if exact is not None and abs(exact - Fraction(top)) <= NEAR * abs(top) else None

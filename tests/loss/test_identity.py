@@ -1,6 +1,8 @@
 """Largest losses that are known to the last digit: rational functions of the parameters."""
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 
 import mpmath
@@ -8,6 +10,7 @@ import pytest
 from sympy import Piecewise, Rational, exp
 
 import mechc
+from mechc.composition.inputs import LogDelta
 from mechc.declare import mechanism, positive, real
 from mechc.loss.infinite_mass import LogMass, agreed
 
@@ -91,3 +94,11 @@ def test_masses_that_contradict_each_other_are_both_in_the_answer():
     assert found.log + found.error >= math.log(1e-13)
     assert found.log - found.error <= math.log(1e-20)
     assert agreed(-math.inf, LogMass(-30.0, 1e-12), "masses") == LogMass(-30.0, 1e-12)
+
+
+def test_logs_of_deltas_are_copied_with_them():
+    made = LogDelta(1e-12)
+    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert other == made and not other != made and other.delta == 1e-12
+    below = LogDelta(math.nextafter(1e-12, 0.0))
+    assert float(below) == float(made) and below != made
