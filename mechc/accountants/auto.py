@@ -198,9 +198,9 @@ STRATEGIES = (  # in order
 
 
 @lru_cache(maxsize=64)
-def _applied(facts: Facts) -> tuple[Strategy, ...]:
-    """The strategies for such compositions."""
-    return tuple(strategy for strategy in STRATEGIES if strategy.applies(facts))
+def _applied(strategies: tuple[Strategy, ...], facts: Facts) -> tuple[Strategy, ...]:
+    """Those for such compositions."""
+    return tuple(strategy for strategy in strategies if strategy.applies(facts))
 
 
 class Auto(registry.Accountant):
@@ -213,7 +213,7 @@ class Auto(registry.Accountant):
         self._steps, self._rtol = steps, rtol
         self._resolved = all(is_resolved(step.loss) for step in steps)
         self._facts = Facts.of(steps) if self._resolved else Facts()
-        self._applied = _applied(self._facts) if self._resolved else ()
+        self._applied = _applied(STRATEGIES, self._facts) if self._resolved else ()
         self._queue = list(self._applied)
         self._built: dict[str, registry.Accountant] = {}
         # where moments are lacking about steps that reveal more; one step as it is first: its

@@ -22,6 +22,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -245,12 +246,17 @@ def from_pmfs(
     both = (p > 0) & (q > 0)
     if not both.any():
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
+    apart = [math.fsum(m.tolist()) for m in (p[q == 0], q[p == 0])]
+    exact = [sum(map(Fraction, m.tolist())) for m in (p[q == 0], q[p == 0])]
+    tell, tell_other = (m if m == e else math.nan for m, e in zip(apart, exact, strict=True))
     with np.errstate(divide="ignore"):
-        tells, other_tells = (float(np.log(math.fsum(m.tolist()))) for m in (p[q == 0], q[p == 0]))
+        tells, other_tells = np.log(apart).tolist()
     loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
     law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name)
     other = PrivacyLoss.from_log_atoms(-loss, log_q, other_tells, tells, f"{name} reversed")
-    return NumericEvent(Table(name, digest("pmfs", claim, law), False, claim), law, other)
+    key = digest("pmfs", claim, law)
+    law, other = replace(law, told=(tell, tell_other)), replace(other, told=(tell_other, tell))
+    return NumericEvent(Table(name, key, False, claim), law, other)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:

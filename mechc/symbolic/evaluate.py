@@ -257,7 +257,8 @@ class _ArrayEvaluator(_Evaluator):
                 return _log_sum([np.log(float(c)) + (self.value(e.args[0]) if e.args else 0.0)
                                  for c, e in terms])  # fmt: skip
             if S.One in expr.args[0].args:
-                return np.log1p(self.value(expr.args[0] - 1))
+                rest = self.value(expr.args[0] - 1)  # next to -1 the sum has the digits
+                return np.where(np.abs(rest) < 0.5, np.log1p(rest), super().value(expr))
         if isinstance(expr, Add) and isinstance(1 - expr, exp):
             return -np.expm1(self.value((1 - expr).args[0]))
         return super().value(expr)

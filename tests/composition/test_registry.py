@@ -97,7 +97,7 @@ class Given(registry.Accountant):
 
 
 def asked_in_order(names):
-    return [auto.Strategy(name, f"why {name}", lambda facts: True) for name in names]
+    return tuple(auto.Strategy(name, f"why {name}", lambda facts: True) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -134,17 +134,17 @@ def test_losses_far_beyond_the_nodes(mean, s, t, rate):
 
 
 def test_turns_of_the_loss_are_looked_for_once(monkeypatch):
-    """Golden sections take 120 looks at the loss, whatever epsilon is."""
+    """Searches for turns take dozens of looks at the loss, whatever epsilon is."""
     own = {"mean": 0.3719, "s": 1.8713, "t": 0.4157}  # of no other test, which might have looked
     law = mechc.load(FAMILIES["lognormals"].declare())(**own).loss("remove")
     kernel, looks = law.source.kernel, []
     ask = kernel.loss_many
     monkeypatch.setattr(kernel, "loss_many", lambda *given: looks.append(1) or ask(*given))
     law.hockey_stick_log(0.1)
-    assert len(looks) > 120
+    first = len(looks)
     looks.clear()
     law.hockey_stick_log(0.2)
-    assert 0 < len(looks) < 60
+    assert 0 < len(looks) < 0.7 * first
 
 
 def test_logs_that_cancel_next_to_an_end_make_few_turns():

@@ -411,10 +411,12 @@ class Evaluation:
         if math.isinf(top):
             return top, 0.0
         exact = [self.exact_largest_loss(direction) for direction in directions or self.steps]
-        if None not in exact:
-            return _between(max(e for e in exact if e is not None))
         # one that is a little smaller may be rounded more
-        return top, max(loss - top + rounding for loss, rounding in found)
+        beyond = max(loss - top + rounding for loss, rounding in found)
+        known = [loss for loss in exact if loss is not None]
+        if len(known) == len(exact) and abs(float(max(known)) - top) <= beyond:
+            return _between(max(known))
+        return top, beyond
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
