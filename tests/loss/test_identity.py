@@ -99,6 +99,6 @@ def test_masses_that_contradict_each_other_are_both_in_the_answer():
 def test_logs_of_deltas_are_copied_with_them():
     made = LogDelta(1e-12)
     for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-        assert other == made and other == made and other.delta == 1e-12
+        assert other == made and (other != made) is False and other.delta == 1e-12
     below = LogDelta(math.nextafter(1e-12, 0.0))
     assert float(below) == float(made) and below != made
