@@ -376,9 +376,12 @@ def dpsgd(
             "mechc.composition.training:SOLVABLE",
         ),
     ] = "",
+    record: Annotated[Path | None, typer.Option(help="Run file to add the run to.")] = None,
 ) -> Answer:
     """Print bounds on epsilon (delta, tpr) of a training run with DP-SGD; or solve for one word."""
     if solve_for:
+        if record is not None:
+            raise DeclarationError("dpsgd: --record adds a run, without --solve-for")
         words = {name: value for name, value in vars(what).items() if value is not None}
         return _found(aim.calibrate(mechc.dpsgd, solve_for, words), what.adjacency)
     asked = [value is not None for value in (aim.delta, aim.epsilon, aim.fpr)]
@@ -388,11 +391,15 @@ def dpsgd(
             "(such as --solve-for noise_multiplier --epsilon 3 --delta 1e-5)"
         )
     args.question(aim.method, delta=aim.delta, epsilon=aim.epsilon, fpr=aim.fpr)
-    run = mechc.dpsgd(**vars(what)) + (aim.released() or 0)
+    record = None if record is None else args.writable(record)
+    training = mechc.dpsgd(**vars(what))
+    run = training + (aim.released() or 0)
     if aim.fpr is None:
         (bound,) = _answers(run, aim.delta, aim.epsilon, aim.method)
     else:
         bound = run.tpr(aim.fpr, method=aim.method)
+    if record is not None:
+        training.save(record, append=True)
     return _bound(bound, after=f"run        {run}", run=repr(run))
 
 
@@ -588,14 +595,20 @@ def record(
     delta: args.Delta = None,
     allow_files: args.AllowFiles = False,
 ) -> Answer:
-    """Add steps to a run file, one line that is on disk when the command ends."""
+    """Add steps to a run file, one line that is on disk when the command ends.
+
+    NAME may be another run file, JSON or TOML, whose steps are added, --count times.
+    """
     from mechc.composition import run_record
 
     path = args.writable(path)
     args.question(delta=delta)
     if path.name in mechc.available():
         raise DeclarationError(f"record: a run file comes first, as in record run.json {path.name}")
-    run = what.run(what.count)
+    if what.name.endswith((".json", ".toml")):
+        run = mechc.open(what.name, allow_files=allow_files) * what.count
+    else:
+        run = what.run(what.count)
     begun = path.exists() and path.stat().st_size
     before = mechc.open(path, allow_files=allow_files) if begun else 0
     whole = run + before  # refuses what cannot be composed before it is written

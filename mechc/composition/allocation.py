@@ -21,6 +21,7 @@ from mechc.accountants.classical.renyi import RenyiAccountant, of_epoch
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
+from mechc.composition.description import described
 from mechc.composition.events import (
     Composition,
     Event,
@@ -116,7 +117,7 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
         least, selected, longer = steps, 1, 0  # one block, of which so many are drawn
     for length, count in ((least, selected - longer), (least + 1, longer)):
         plain = (length == 1 and drawn == 1) or event.is_identity
-        one = event if plain else AllocatedEvent(((event, length),), (steps, drawn))
+        one = event if plain else epoch(((event, length),), steps, drawn)
         parts += [(one, count * epochs)] if count else []
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
@@ -166,8 +167,25 @@ def _of_schedule(events: list[Any], steps: int, selected: int, epochs: int) -> A
             f"{NAME}: selected={selected} with steps that are not alike: no theorem is known that "
             "cuts them into blocks (T11)"
         )
-    epoch = AllocatedEvent(parts, (steps, 1))
-    return epoch if epochs == 1 else epoch * epochs
+    one = epoch(parts, steps, 1)
+    return one if epochs == 1 else one * epochs
+
+
+@described
+def epoch(parts: Any, steps: int, selected: int) -> AllocatedEvent:
+    """Return an epoch, or a block of one of which `selected` of `steps` are drawn: see there."""
+    known = Composition(parts).parts
+    t, k = inputs.size(NAME, "steps", steps), inputs.size(NAME, "selected", selected)
+    length = sum(count for _, count in known)
+    whole = length == t and (len(known) == 1 or k == 1)
+    if not known or k > t or not (whole or (len(known) == 1 and length - t // k in (0, 1))):
+        raise DeclarationError(
+            f"{NAME}: {length} steps of {known!r}, selected={k} of steps={t}, are no block of an "
+            "epoch"
+        )
+    for event, _ in known:
+        _check(event)
+    return AllocatedEvent(known, (t, k))
 
 
 class AllocatedEvent(NumericEvent):
@@ -202,10 +220,6 @@ class AllocatedEvent(NumericEvent):
         )  # fmt: skip
         Event.__init__(self, table, ())
         self.allocated, self.base, self.steps, self.whole = parts, base, steps, whole
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the events and t."""
-        return type(self), (self.allocated, self.whole)
 
     @property
     def upper_only(self) -> str:

@@ -213,16 +213,16 @@ class Mechanism(inputs.SetOnce):
         """Return what a run file holds of the mechanism, from which it can be made again.
 
         A name that `load` knows with the digest of its file, or else the formulas as text; a file
-        whose formulas have no text by its path.
+        whose formulas have no text, or a kernel, by its path.
 
         Raises:
-            UnsupportedError: a loaded kernel, or a declaration that has no text.
+            UnsupportedError: a declaration that has no text, and is in no file.
         """
         chain = {"transforms": [step.words for step in self.transforms]}
         if isinstance(self.origin, build.LoadedKernel):
-            raise UnsupportedError(
-                f"{self.name}: a loaded kernel cannot be kept in a run file; load the mechanism"
-            )
+            module = self.origin.module
+            path = os.path.abspath(module.__file__)
+            return {"mechanism": module.NAME, "kernel": path, "digest": module.DIGEST, **chain}
         file = self.origin if isinstance(self.origin, MechanismFile) else None
         if file is not None and file.name in available() and build.origin(file.name) == file:
             return {"mechanism": file.name, "digest": file.text_digest, **chain}
@@ -231,9 +231,10 @@ class Mechanism(inputs.SetOnce):
         declared = build.declaration(self.origin, ())
         try:
             return {"mechanism": declared.name, "text": text_of(declared), **chain}
-        except UnsupportedError:
+        except UnsupportedError as error:
             if file is None:
-                raise
+                how = "a declaration in a mechanism file is kept by the path of the file"
+                raise UnsupportedError(f"{error}; {how}") from None
             return {"mechanism": str(file.path), "digest": file.text_digest, **chain}
 
     def explain(self, *, whole: bool = False) -> Explanation:

@@ -17,6 +17,7 @@ import scipy
 
 from mechc.adjacency import Adjacency, refuse_groups
 from mechc.composition import inputs
+from mechc.composition.description import described
 from mechc.composition.events import (
     Composition,
     Event,
@@ -42,6 +43,7 @@ Source = TypeVar("Source", Mechanism, Event)
 Groupable = TypeVar("Groupable", Mechanism, Event, Composition)
 
 
+@described
 @public
 def poisson(
     what: Source,
@@ -380,6 +382,7 @@ def occurrences(n: int, m: int) -> tuple[list[float], float]:
     return kept, lost
 
 
+@described
 @public
 def truncated_poisson(
     event: float | Event, *, sampling_rate: float, dataset_size: int, batch_cap: int

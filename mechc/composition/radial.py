@@ -16,6 +16,7 @@ import numpy as np
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.composition import inputs
+from mechc.composition.description import described
 from mechc.composition.events import Composition, Event, unsupported_on_composition
 from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table, named
@@ -30,6 +31,7 @@ PROBES = np.geomspace(1e-6, 1e6, 25)  # radii at which a profile is seen to be s
 UNCERTIFIED = "the law of the loss is found by quadrature: there are no certified answers"
 
 
+@described
 @public
 def radial(what: Any, dimension: int) -> Any:
     """Return noise on vectors with density proportional to f(|x|_2), f that of noise on a number.
@@ -85,10 +87,6 @@ class RadialEvent(NumericEvent):
                            uncertified=UNCERTIFIED)  # fmt: skip
         Event.__init__(self, table, (), base.known_defaults)
         self.base, self.dimension = base, dimension
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the event and d."""
-        return type(self), (self.base, self.dimension)
 
     def loss(self, direction: str = "remove") -> PrivacyLoss:
         """Return the law of the loss, the same in both directions."""

@@ -23,7 +23,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.adjacency import Adjacency, Claim
-from mechc.composition.events import Event
+from mechc.composition.description import MadeEvent, described
 from mechc.composition.inputs import LEAST, as_array, as_number, shown
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import Table
@@ -41,7 +41,7 @@ FARTHEST = 1e15  # tilt of a curve beyond which rounding leaves nothing
 SMALLEST = -14.0  # log of the smallest tilt that is tried
 
 
-class CurveEvent(Event):
+class CurveEvent(MadeEvent):
     """One use of a mechanism of which only a bound on its Rényi divergences is known."""
 
     __slots__ = ("log_mgf_bound", "tilts")
@@ -50,18 +50,6 @@ class CurveEvent(Event):
         """Hold K(t) <= bound(t) for 0 < t <= tilts; users call `zcdp` and `rdp` instead."""
         super().__init__(table, ())
         self.log_mgf_bound, self.tilts = bound, tilts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the table and the bound."""
-        return type(self), (self.mechanism, self.log_mgf_bound, self.tilts)
-
-    def record(self) -> dict[str, Any]:
-        """Return the rho and xi of zCDP; a curve is refused as other numbers are."""
-        if not isinstance(self.log_mgf_bound, Concentrated):
-            return super().record()
-        given = self.log_mgf_bound
-        beside = {"xi": given.xi} if given.xi else {}
-        return {"zcdp": given.rho, **beside, "adjacency": self.adjacency.value}
 
     def rho_bound(self) -> float:
         """Return xi + rho, as xi <= xi alpha; infinity for a curve, which ends at an order."""
@@ -107,6 +95,7 @@ class Chords:
         return float(np.interp(tilt, self.tilts, self.values))
 
 
+@described
 @public
 def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.ANY) -> CurveEvent:
     """Return a mechanism known to be (xi, rho)-zCDP: D_alpha <= xi + rho alpha for every alpha > 1.
@@ -127,6 +116,7 @@ def zcdp(rho: float, xi: float = 0.0, *, adjacency: Adjacency | str = Adjacency.
     return CurveEvent(table, Concentrated(rho, xi), LARGEST_TILT)
 
 
+@described
 @public
 def rdp(
     orders: Sequence[float] | float,

@@ -19,22 +19,22 @@ from typing import Any
 from mechc.accountants.bound import Bound, plain
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
+from mechc.composition.description import OPERATIONS, remade
 from mechc.composition.events import Composition, Event, compose
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
-from mechc.composition.renyi_curves import zcdp
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
 from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, public
 from mechc.hints import suggestion
+from mechc.kernel.cache import load as load_kernel
 from mechc.verify.agreement import EPSILONS
 
 MOST_TRANSFORMS, LONGEST = 20, 100  # of one mechanism, and of a word of one
 SIDES = ("lower", "estimate", "upper")
 LINE = (MARK, "versions", "adjacency", "steps", "answers")
-STEP = ("mechanism", "digest", "text", "transforms", "parameters", "defaulted", "count")
-GIVEN = ("zcdp", "xi", "adjacency", "count")
+STEP = ("mechanism", "digest", "kernel", "text", "transforms", "parameters", "defaulted")
 ANSWER = ("ask", *ASKED, "answer")
 TABLES = ("step", "epsilons", "adjacency")
 TABLE = ("mechanism", "parameters", "count", "poisson", "adjacency")
@@ -142,18 +142,16 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
 
     A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
-    an `adjacency` of its own.
+    an `adjacency` of its own; or what a step of a line in JSON has that is made by an operation.
     """
     path = inputs.as_path(path)
     with _as_run_file(path, "a file of run.save, or TOML with tables [[step]]"):
         content = tomllib.loads(inputs.text_in(path))
         _check_words(path, content, TABLES)
         steps = content["step"]
-        for row in steps:
-            _check_words(path, row, TABLE)
         epsilons = tuple(map(inputs.as_epsilon, content.get("epsilons", EPSILONS)))
         relation = content.get("adjacency")
-        return compose(*(_step(row, relation, allow_files) for row in steps)), epsilons
+        return compose(*(_step(path, row, relation, allow_files) for row in steps)), epsilons
 
 
 @contextmanager
@@ -182,17 +180,14 @@ def is_json(path: Any) -> bool:
 def _records(path: Path, allow_files: bool) -> Iterator[tuple[Composition, dict[str, Any]]]:
     """What every line of a file adds, and the line."""
     for row in _rows(path, inputs.text_in(path)):
-        if row.get(MARK) != FORMAT:
+        if row.get(MARK) not in range(1, FORMAT + 1):
             raise DeclarationError(
                 f"{path}: {MARK}={row.get(MARK)!r} is not a known format (expected {FORMAT})"
             )
         _check_words(path, row, LINE)
-        for step in row["steps"]:
-            _check_words(path, step, GIVEN if "zcdp" in step else STEP)
         for answer in row["answers"]:
             _check_words(path, answer, ANSWER)
-        steps = [_event(step, allow_files) for step in row["steps"]]
-        added = compose(*steps)
+        added = compose(*(_repeated(path, step, allow_files) for step in row["steps"]))
         relation = Adjacency.of(row["adjacency"])
         if added.parts and relation is not added.adjacency:
             raise DeclarationError(
@@ -253,11 +248,29 @@ def _row(path: Path, text: str) -> dict[str, Any]:
     return row
 
 
-def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
-    """One step of a record."""
-    count = inputs.as_count(step["count"])
-    if "zcdp" in step:
-        return zcdp(step["zcdp"], step.get("xi", 0.0), adjacency=step["adjacency"]), count
+def _repeated(path: Path, step: dict[str, Any], allow_files: bool) -> tuple[Any, int]:
+    """One step of a record, and how often."""
+    words = dict(step)
+    count = inputs.as_count(words.pop("count"))
+    if "zcdp" in words:  # in format 1
+        words |= {"made": "zcdp", "rho": words.pop("zcdp")}
+    return _event(path, words, allow_files), count
+
+
+def _event(path: Path, step: dict[str, Any], allow_files: bool) -> Any:
+    """What a record describes; an operation takes events that are described inside of it."""
+    if "made" in step:
+        from mechc.composition import allocation, radial, renyi_curves  # noqa: F401  # operations
+
+        check_one_of("made", step["made"], OPERATIONS)
+
+        def read(value: Any) -> Any:
+            if isinstance(value, list):
+                return [read(inner) for inner in value]
+            return _event(path, value, allow_files) if isinstance(value, dict) else value
+
+        return remade({word: read(value) for word, value in step.items()})
+    _check_words(path, step, STEP)
     base = _from_text(step) if "text" in step else _named(step, allow_files)
     words = [word for chain in step["transforms"] for word in chain]
     if len(step["transforms"]) > MOST_TRANSFORMS or not all(
@@ -273,7 +286,7 @@ def _event(step: dict[str, Any], allow_files: bool) -> tuple[Event, int]:
         raise DeclarationError(
             f"defaulted={step['defaulted']!r} (expected names of parameters at their defaults)"
         )
-    return Event(mechanism, theta, left), count
+    return Event(mechanism, theta, left)
 
 
 def _from_text(step: dict[str, Any]) -> Mechanism:
@@ -286,11 +299,16 @@ def _from_text(step: dict[str, Any]) -> Mechanism:
 
 
 def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:
-    """A mechanism that is known by its name; another text than it had is told."""
-    name = step["mechanism"]
+    """A mechanism that is known by its name, or a file; another text than it had is told."""
+    name = step.get("kernel", step["mechanism"])
     _refuse_file(name, allow_files)
-    found = load(name)
-    digest = found.origin.text_digest if isinstance(found.origin, MechanismFile) else None
+    digest: str | None
+    if "kernel" in step:
+        found = load(load_kernel(name))
+        digest = found.kernel.DIGEST
+    else:
+        found = load(name)
+        digest = found.origin.text_digest if isinstance(found.origin, MechanismFile) else None
     if digest != step.get("digest", digest):
         warnings.warn(
             f"{name}: its file is not the one that the run was written with",
@@ -331,7 +349,12 @@ def _interval(record: dict[str, Any]) -> tuple[float, float]:
     return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
 
 
-def _step(row: dict[str, Any], adjacency: str | None, allow_files: bool) -> tuple[Any, int]:
+def _step(
+    path: Path, row: dict[str, Any], adjacency: str | None, allow_files: bool
+) -> tuple[Any, int]:
+    if "made" in row:
+        return _repeated(path, {"count": 1, **row}, allow_files)
+    _check_words(path, row, TABLE)
     name = row["mechanism"]
     _refuse_file(name, allow_files)
     values = row.get("parameters", {})

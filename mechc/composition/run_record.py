@@ -25,7 +25,7 @@ from mechc.composition.inputs import as_epsilon, checked, share
 from mechc.errors import CacheError, DeclarationError
 from mechc.protocol import PROTOCOL, Run
 
-FORMAT = 1  # of run files; a reader refuses others
+FORMAT = 2  # of run files; a reader refuses later ones
 MARK = "mechc_run"
 BEGUN = f'{{"{MARK}"'.encode()  # what every line begins with
 LIBRARIES = ("numpy", "scipy", "numba")

@@ -23,7 +23,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
+from mechc.composition.description import Made, MadeEvent, described
 from mechc.composition.events import Event, as_event, require_sensitivities
 from mechc.composition.inputs import as_array
 from mechc.errors import (
@@ -77,6 +77,7 @@ class Table:
         upper_only: why it bounds the mechanism from above alone; "" where it is exact.
         beneath: then, an event that one use reveals at least, where one is known.
         uncertified: why there are no certified answers.
+        made: how the event was made, from which it is made again.
     """
 
     name: str
@@ -90,13 +91,7 @@ class Table:
     bound: dict[str, float] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
     uncertified: str = "known by numbers alone; certified answers need a declaration"
-
-    def record(self) -> dict[str, Any]:
-        """Refuse: a run file holds no tables."""
-        raise UnsupportedError(
-            f"{self.name}: run files hold mechanisms by name or formula, and no tables, such as "
-            "this event has (pickle keeps it, with its digits)"
-        )
+    made: Made | None = field(default=None, repr=False, compare=False)
 
     @property
     def moved_by(self) -> None:
@@ -117,7 +112,7 @@ class Table:
         raise UnsupportedError(f"{self.name}: {self.uncertified}")
 
 
-class NumericEvent(Event):
+class NumericEvent(MadeEvent):
     """One use of a mechanism of which only the law of the privacy loss is known."""
 
     __slots__ = ("_laws",)
@@ -129,11 +124,6 @@ class NumericEvent(Event):
         """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
         super().__init__(table, (), defaulted)
         self._laws = {"remove": remove, "add": add or remove.reversed()}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the table and its laws."""
-        made = partial(type(self), defaulted=self.defaulted)
-        return made, (self.mechanism, self._laws["remove"], self._laws["add"])
 
     def rho_bound(self) -> float:
         """Return nan: numbers have no formula."""
@@ -169,6 +159,7 @@ class NumericEvent(Event):
             return UnresolvedLoss(None, np.empty(0), False, error)
 
 
+@described
 @public
 def from_losses(
     losses: Any,
@@ -216,6 +207,7 @@ def from_losses(
     return NumericEvent(Table(name, key, symmetric, claim), first, second)
 
 
+@described
 @public
 def from_pmfs(
     p: Any,
@@ -404,6 +396,7 @@ STEP = ParameterInfo("step", 0.0, 10.0, True, False, False, None, (1e-4, 1e-4))
 ROUNDED = "upper bound only: losses with a density were rounded up to a grid before mixing"
 
 
+@described
 @public
 def mixture(
     events: Sequence[Event],
@@ -532,6 +525,7 @@ def _claim_of_mixture(used: Sequence[tuple[Event, float]], wanted: Adjacency | s
     )  # fmt: skip
 
 
+@described
 @public
 def post_process(event: Event, edges: Any) -> NumericEvent:
     """Return the event whose output is only the cell in which the output of `event` falls.
