@@ -309,7 +309,9 @@ def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
         early=(q, both) if adding else (both, q),
     )  # fmt: skip
     return replace(made, tolerance=law.tolerance + made.tolerance + rounding(loss, log_p),
-                   mass_errors=law.mass_errors, of_estimated=law.estimated)  # fmt: skip
+                   mass_errors=law.mass_errors, of_estimated=law.estimated,
+                   rate=r * law.rate, side=law.side, is_reversed=law.is_reversed,
+                   parts=() if adding else law.parts)  # fmt: skip
 
 
 def _log_ratio(p: Floats, q: Floats) -> Floats:

@@ -70,6 +70,7 @@ class PrivacyLoss:
         digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
         told: masses at infinite and minus infinite loss as doubles, nan unless they are declared.
         parts: without a source, steps of which a record takes part in one, drawn at random.
+        rate: the probability that it takes part in any of them.
         side: 1 or -1 where this bounds a law from above or below; early masses are in no nodes.
         source: the bound kernel, None for plain atoms; for the modules of this room.
         is_reversed: this is the law of the reversed pair of its source.
@@ -99,6 +100,7 @@ class PrivacyLoss:
     digits: float = 0.0
     told: tuple[float, float] = (math.nan, math.nan)
     parts: tuple[Step, ...] = field(repr=False, default=())
+    rate: float = 1.0
     side: int = 0
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False

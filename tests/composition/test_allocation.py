@@ -1111,6 +1111,33 @@ def test_divergences_of_large_orders_are_between_those_of_sums_over_the_outcomes
             assert lower <= value <= upper < lower * (1.0 + 1e-3)
 
 
+@pytest.mark.parametrize("rate", [0.7, 0.05])
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_divergences_of_sampled_epochs_of_integers_by_enumeration(rate, direction):
+    """Of order 1 and more those of removing a record were answered by [0, inf]."""
+    sigma, k = 1.3, np.arange(-20, 22)
+    q = np.exp(-0.5 * (k / sigma) ** 2)
+    w, mass = convolved(np.exp((k - 0.5) / sigma**2), q / q.sum(), 3)
+    epoch = mechc.random_allocation(mechc.load("discrete_gaussian")(sigma=sigma), steps=3)
+    v, t_log = 1.0 + rate * (w - 1.0), np.log1p(rate * (w - 1.0))
+    for order, width in ((1.0, 1e-2), (1.2, 2e-2), (2.0, 1e-3), (2.6, 0.3), (3.0, 1e-3)):
+        power = 1.0 - order if direction == "add" else order
+        if order == 1.0:
+            value = float(mass @ (-t_log if direction == "add" else v * t_log))
+        else:  # less the mean, which is known
+            less = float(mass @ (np.expm1(power * t_log) - power * (v - 1.0)))
+            value = math.log1p(less) / (order - 1.0)
+        for count in (1, 4):
+            bound = (count * mechc.poisson(epoch, rate)).renyi(order, direction=direction)
+            assert bound.lower * (1 - 1e-8) <= count * value <= bound.upper * (1 + 1e-8)
+            assert bound.upper - bound.lower < width * bound.upper or (direction, order) == (
+                "add",
+                1,
+            )
+    most = mechc.poisson(epoch, rate).renyi(math.inf, direction=direction).upper
+    assert most == (math.inf if direction == "remove" else pytest.approx(-math.log1p(-rate)))
+
+
 @pytest.mark.parametrize("selected", [1, 2])
 def test_divergences_of_epochs_of_integers_by_enumeration(selected):
     """Sums of discrete Gaussian ratios are not listed: they are bounded by grids alone."""

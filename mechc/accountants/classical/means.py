@@ -7,7 +7,8 @@ Q^(t-i) from Q^t, of which the likelihood ratio W is the mean of t copies of X =
 
 for an integer a: all terms are positive. Between integers log E_Q[W^a] is convex in a, and the
 divergence grows with a. For every a > 1 the divergence of a step is no smaller (Jensen), and, as
-W^a is at least the sum of all (X / t)^a, larger by no more than log t.
+W^a is at least the sum of all (X / t)^a, larger by no more than log t. Where a record takes part
+in any step at a rate r alone, W becomes V = 1 - r + rW, with moments by the binomial theorem.
 
 Smaller powers, and those of adding a record, follow from phi(s) = E_Q[exp(-sX/t)]^t and m = E_Q W:
 
@@ -17,6 +18,7 @@ as for a number in place of W, by parts; for p = 0, or p = m = 1, the integral i
 log W], or E_Q[W log W]. The integrand is positive (Jensen). log phi is convex: it lies below its
 chords and above their prolongations. What is beyond S is at most phi(S) S^-p / p, and, as phi(s) <=
 E_Q[exp(-sX/t)] phi(S)^(1 - 1/t), phi(S)^(1 - 1/t) S^(-p-c) t^c E_Q[X^-c] Gamma(c) for c >= -p.
+For V at s = u/r there are phi(u) exp(-(1 - r) u/r) in place of phi, and a factor r^p.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ FARTHEST = STEEP / APART  # power
 CLOSE = 0.1  # s over the deviation of W
 FEWEST = 8  # orders, of which all below are found at once, and more by powers of two
 MOST = 128  # the most of them
+CLOSE_ORDER = 1e-4  # to one, where a bound on a sample is that of all
 _FOUND: WeakKeyDictionary[PrivacyLoss, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -62,8 +65,17 @@ def _kept(find: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
+def sampled_divergence(divergence: float, alpha: float, rate: float) -> float:
+    """Return a bound on that on a sample, at least: powers of 1 - r + rW are convex in r."""
+    t = alpha - 1.0 if alpha < math.inf else 1.0
+    if abs(t) < CLOSE_ORDER or divergence == math.inf or rate == 1.0:
+        return divergence  # a sample reveals less
+    value = float(np.logaddexp(math.log1p(-rate), math.log(rate) + t * divergence)) / t
+    return min(value + 8.0 * EPS * (1.0 / abs(t) + abs(value)), divergence)
+
+
 def mean_divergence(
-    law: PrivacyLoss, steps: int, alpha: float, of_step: OfStep
+    law: PrivacyLoss, steps: int, alpha: float, of_step: OfStep, rate: float = 1.0
 ) -> tuple[float, float]:
     """Return bounds on D_alpha of one epoch, in the direction of removing a record.
 
@@ -72,9 +84,12 @@ def mean_divergence(
         steps: t.
         alpha: order, more than 1 and finite.
         of_step: bounds on the divergence of a step of one order.
+        rate: the probability that a record takes part in any step.
     """
     lower, upper = of_step(law, alpha)
-    lower = max(lower - math.log(steps) * (1.0 + 4.0 * EPS), 0.0)
+    least = math.log(steps) - alpha / (alpha - 1.0) * math.log(rate)
+    lower = max(lower - least * (1.0 + 4.0 * EPS), 0.0)
+    upper = sampled_divergence(upper, alpha, rate)
     n = math.floor(alpha)
     if n + 1 > MOST or upper == math.inf:
         return lower, upper
@@ -82,6 +97,7 @@ def mean_divergence(
         rows = _log_moments(law, steps, max(FEWEST, 1 << n.bit_length()), of_step)
     except OutOfWorkError:
         return lower, upper
+    rows = _of_sample(rows, rate) if rate < 1.0 else rows
     (_, before), (least, below), (last, above) = rows[n - 1 : n + 2].tolist()
     further, pad = alpha - n, 1.0 - 8.0 * EPS
     lower = max(lower, (least + further * (least - before)) * pad / (alpha - 1.0))
@@ -90,6 +106,21 @@ def mean_divergence(
         lower = max(lower, behind * pad / (alpha - 1.0))
     most = below + further * (above - below) if further else below
     return lower, max(min(upper, most / pad / (alpha - 1.0)), lower)
+
+
+def _of_sample(rows: Floats, rate: float) -> Floats:
+    """The same moments of 1 - r + rW."""
+    n = np.arange(rows.shape[0], dtype=float)
+    rest = np.subtract.outer(n, n)
+    with np.errstate(divide="ignore", invalid="ignore"):  # all but the moments less one add up to 1
+        ways = gammaln(n + 1.0)[:, None] - gammaln(n + 1.0) - gammaln(rest + 1.0)
+        ways += rest * math.log1p(-rate) + n * math.log(rate)
+        less = np.maximum(rows, 0.0)
+        less = np.where(less > 0.0, less + np.log(-np.expm1(-less)), -math.inf)
+    each = np.where(rest >= 0.0, ways, -math.inf)[:, :, None] + less
+    off = 64.0 * EPS * (1.0 + gammaln(n[-1] + 2.0) + n[-1] * abs(math.log(rate)))
+    out: Floats = np.logaddexp(0.0, logsumexp(each, axis=1) + np.array([-off, off]))
+    return out
 
 
 @_kept
@@ -130,9 +161,19 @@ class Transform(NamedTuple):
     rise: float  # an upper bound on log phi + ms at the first of them
     mean: tuple[float, float]  # m and its error
 
+    def sampled(self, rate: float) -> Transform:
+        """Return the same of 1 - r + rW, in units of s by r."""
+        more, (mean, off) = (1.0 - rate) / rate, self.mean
+        nodes, ends = more * np.exp(self.log_s), more * np.exp(self.log_ends)
+        more, less = 1.0 + 8.0 * EPS, 1.0 - 8.0 * EPS
+        return self._replace(
+            log_low=self.log_low - nodes * more, log_high=self.log_high - nodes * less,
+            log_phi=self.log_phi - ends * less, mean=(1.0 - rate * (1.0 - mean), rate * off),
+        )  # fmt: skip
+
 
 def by_transform(
-    law: PrivacyLoss, steps: int, alpha: float, adding: bool, of_step: OfStep
+    law: PrivacyLoss, steps: int, alpha: float, adding: bool, of_step: OfStep, rate: float = 1.0
 ) -> tuple[float, float]:
     """Return bounds on D_alpha of one epoch by phi; from below 0 where there are none.
 
@@ -142,10 +183,12 @@ def by_transform(
         alpha: order, finite.
         adding: whether a record is added; of removing one only orders below 2 are known so.
         of_step: bounds on the divergence of a step of one order.
+        rate: the probability that a record takes part in any step; of adding one 1.
     """
     (lower, upper), power = of_step(law, alpha), 1.0 - alpha if adding else alpha
     if lower == math.inf:
         return lower, upper
+    upper = sampled_divergence(upper, alpha, rate)
     if upper == math.inf or not -FARTHEST < power < 2.0 or max(law.early) > -math.inf:
         return 0.0, upper
     try:
@@ -161,6 +204,8 @@ def by_transform(
         near += math.exp(first) / steps
     if p < 1.0:  # log phi + ms grows no faster than to the first end
         near = min(near, math.log(phi.rise) - p * first - math.log(1.0 - p))
+    if rate < 1.0:
+        phi = phi.sampled(rate)
     at = phi.log_weight - p * phi.log_s
     known = np.logaddexp.accumulate(logsumexp(at + phi.log_high, axis=1))
     s, fars = phi.log_ends[1:], []
@@ -173,11 +218,12 @@ def by_transform(
         return 0.0, upper
     above = float(np.logaddexp(np.logaddexp(known, np.min(fars, axis=0)).min(), near))
     below = float(logsumexp(at + phi.log_low))
-    size = 8.0 + abs(p) * (float(np.abs(phi.log_s).max()) + math.log(steps))
+    size = float(np.abs(phi.log_s).max()) + math.log(steps / rate)
+    size = 8.0 + abs(p) * size
     size = 64.0 * EPS * (size + float(gammaln(alpha + 3.0)))
     mean, off = phi.mean
     unit = -gammaln(alpha) if adding else math.log(alpha) - gammaln(2.0 - alpha)
-    unit -= p * math.log(mean)
+    unit += p * math.log(rate / mean)
     size += abs(p) * off
     low, high = (_of_integral(log + unit + sign * size, alpha)
                  for log, sign in ((below, -1.0), (above, 1.0)))  # fmt: skip

@@ -27,7 +27,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum
-from mechc.accountants.classical.means import by_transform, mean_divergence
+from mechc.accountants.classical.means import by_transform, mean_divergence, sampled_divergence
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
@@ -194,9 +194,8 @@ def _about(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
     known = max(law.early) == -math.inf and not (law.side and law.parts)
     above = (Step(law, 1),) if known else law.above
     if len(above) == 1 and above[0].count > 1:
-        lower, upper = of_epoch(*above[0], alpha, law.is_reversed)
-        sampled = getattr(law.source and law.source.kernel, "rate", 1.0) < 1.0  # reveals less
-        return (0.0 if sampled else lower), upper
+        rate = law.rate if law.source is None else getattr(law.source.kernel, "rate", 1.0)
+        return of_epoch(*above[0], alpha, law.is_reversed, rate)
     return 0.0, max((of_step(each, alpha)[1] for each, _ in above), default=math.inf)
 
 
@@ -214,16 +213,22 @@ def of_step(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
     return float(found.lower), float(found.upper)
 
 
-def of_epoch(law: PrivacyLoss, steps: int, alpha: float, adding: bool) -> tuple[float, float]:
-    """Return bounds where a record takes part in one of so many steps."""
+def of_epoch(
+    law: PrivacyLoss, steps: int, alpha: float, adding: bool, rate: float = 1.0
+) -> tuple[float, float]:
+    """Return bounds where a record takes part in one of so many steps, at a rate in any."""
     if alpha == math.inf:  # W has the largest and the least values of X
-        return of_step(law, alpha)
-    lower, upper = by_transform(law, steps, alpha, adding, of_step)
+        lower, upper = of_step(law, alpha)
+        return (lower, upper) if rate == 1.0 else (0.0, sampled_divergence(upper, alpha, rate))
+    if adding and rate < 1.0:
+        upper = of_epoch(law, steps, alpha, True)[1]
+        return 0.0, min(sampled_divergence(upper, alpha, rate), -math.log1p(-rate))
+    lower, upper = by_transform(law, steps, alpha, adding, of_step, rate)
     if adding or alpha <= 1.0:
         return lower, upper
-    least, most = mean_divergence(law, steps, alpha, of_step)
+    least, most = mean_divergence(law, steps, alpha, of_step, rate)
     if HALF < alpha < 2.0:  # the integral loses digits, and divergences grow with their order
-        least = max(least, by_transform(law, steps, HALF, False, of_step)[0])
+        least = max(least, by_transform(law, steps, HALF, False, of_step, rate)[0])
     return max(lower, least), max(min(upper, most), lower, least)
 
 
