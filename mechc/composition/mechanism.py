@@ -9,6 +9,7 @@ without sympy when it has been compiled before; only a first compilation, `decla
 
 from __future__ import annotations
 
+import html
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -536,6 +537,10 @@ class WithoutKernel(Mechanism):
             f"{self.name}: {self.what} has no kernel of its own; call it with its parameters, and "
             f"sample or compose the event, or transform the {self.inside}"
         )
+
+    def _repr_html_(self) -> str:
+        """Show its name and what it bounds in notebooks."""
+        return html.escape(f"{self!r}: {self.claim}")
 
     @cached_property
     def key(self) -> str:

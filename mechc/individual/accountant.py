@@ -151,6 +151,12 @@ class IndividualAccountant(TakesTurns):
         self._journal = Journal(self.people, kept, family.untouched)
         self._tables = tables
 
+    @property
+    def _facts(self) -> dict[str, Any]:
+        family = self.family
+        return {"mechanism": family.name, "parameter": family.parameter, "people": self.people,
+                "span": family.span, "steps": self.steps}  # fmt: skip
+
     def _listed(self, values: Floats) -> Grid:
         """Return the grid of listed settings."""
         low, high = self.family.span

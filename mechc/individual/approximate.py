@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -163,6 +164,10 @@ class ApproximateFilter(TakesTurns):
         self.accountant, self.mu = accountant, gdp_budget(mu, epsilon, delta, _by_divergences)
         if not 0.0 < self.mu < math.inf:
             raise DeclarationError(f"mu={self.mu!r} is no budget (expected a finite number > 0)")
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"accountant": self.accountant, "mu": self.mu, "epsilon_max": self.epsilon_max}
 
     @in_turn
     def step(self, values: ArrayLike) -> Mask:

@@ -72,15 +72,13 @@ class Amount(float):
 
 @public
 class _Saved(TakesTurns):
-    """Has exact totals that go on from a file, and can be made again from its arguments."""
+    """Has exact totals that go on from a file.
+
+    What it was made for are the arguments that make the like of it, with nothing spent.
+    """
 
     _kind: ClassVar[str]
     _moves: ClassVar[tuple[str, ...]] = ("steps",)  # attributes that change besides the totals
-
-    @property
-    @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """Arguments that make the like of this with nothing spent."""
 
     @property
     @abstractmethod

@@ -194,6 +194,16 @@ class TakesTurns:
         """Return everything but the lock."""
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """What it was made for, by name."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Show what it was made for, and of nobody what is spent."""
+        facts = ", ".join(f"{name}={value!r}" for name, value in self._facts.items())
+        return f"{type(self).__name__}({facts})"
+
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 

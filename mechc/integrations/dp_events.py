@@ -105,6 +105,11 @@ class MechcAccountant(PrivacyAccountant):  # type: ignore[misc]
         self.composition = from_event(dp.NoOpDpEvent(), neighboring_relation)
         super().__init__(neighboring_relation)
 
+    def __repr__(self) -> str:
+        """Show the relation, and what has been composed."""
+        relation = self.neighboring_relation.name
+        return f"{type(self).__name__}({relation}, composition={self.composition!r})"
+
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
         """What is wrong with the event, or None; add it if asked to."""
         try:

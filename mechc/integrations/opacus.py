@@ -84,6 +84,10 @@ class MechcAccountant:
         """Return the number of steps so far."""
         return sum(entry[2] for entry in self.history)
 
+    def __repr__(self) -> str:
+        """Show the steps so far."""
+        return f"{type(self).__name__}(history={self.history!r})"
+
     def __bool__(self) -> bool:
         """Return true: an accountant without steps is one."""
         return True

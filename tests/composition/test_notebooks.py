@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, UnsupportedError
+from mechc.individual import GDPFilter, GDPOdometer, IndividualAccountant, SharedGDPFilter
+from mechc.integrations.opacus import MechcAccountant as OpacusAccountant
 
 
 def shown(what):
@@ -164,3 +166,24 @@ def test_words_are_not_refused_where_any_may_be_given():
 def test_calibration_takes_a_mechanism_by_its_name(gaussian):
     target = {"solve_for": "sigma", "epsilon": 1.0, "delta": 1e-5}
     assert mechc.calibrate("gaussian", **target).value == mechc.calibrate(gaussian, **target).value
+
+
+def test_what_is_not_called_yet_and_accountants_say_what_they_are(laplace, gaussian):
+    assert "radial(laplace, dimension=2)" in shown(mechc.radial(laplace, 2))
+    assert "proven by T11" in shown(mechc.random_allocation(gaussian, 10))
+    accountant = IndividualAccountant(gaussian, parameter="sigma", people=3, span=(1.0, 4.0))
+    opacus = OpacusAccountant()
+    opacus.step(noise_multiplier=1.0, sample_rate=0.01)
+    for made, words in (
+        (GDPFilter(people=3, mu=1.0), "GDPFilter(people=3, mu=1.0)"),
+        (SharedGDPFilter(mu=1.0), "SharedGDPFilter(mu=1.0)"),
+        (GDPOdometer([1.0]), "GDPOdometer(increments=[1.0])"),
+        (accountant, "IndividualAccountant(mechanism='gaussian', parameter='sigma', people=3, "),
+        (opacus, "MechcAccountant(history=[(1.0, 0.01, 1)])"),
+    ):
+        assert repr(made).startswith(words)
+
+
+def test_an_entropy_is_not_certified_and_says_so(laplace):
+    with pytest.raises(UnsupportedError, match="entropy has no certified answer"):
+        laplace(scale=2.0).noise.entropy(certified=True)

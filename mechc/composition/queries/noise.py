@@ -176,9 +176,13 @@ class Noise(Hinted):
 
     mean_absolute_error = absolute_error
 
-    def entropy(self, **values: float) -> Moment:
+    def entropy(self, *, certified: bool = False, **values: float) -> Moment:
         """Return the (differential) entropy in nats."""
-        noise = self.at(**values)
+        noise, certified = self._asked(values, certified)
+        if certified:
+            raise UnsupportedError(
+                f"{noise}: its entropy has no certified answer; certified=False estimates the error"
+            )
 
         def surprise(x: Floats, q: Floats) -> Floats:
             return np.where(q > 0.0, -q * np.log(np.where(q > 0.0, q, 1.0)), 0.0)

@@ -55,8 +55,8 @@ ERRORS: dict[str, Callable[[Noise], float]] = {
     "standard_deviation": lambda noise: noise.standard_deviation().value,
     "absolute_error": lambda noise: noise.absolute_error().value,
     "entropy": lambda noise: noise.entropy().value,
-    "quantile_95": lambda noise: noise.error_quantile(0.95),
-    "quantile_999": lambda noise: noise.error_quantile(0.999),
+    "quantile_95": lambda noise: noise.error_quantile(0.95).value,
+    "quantile_999": lambda noise: noise.error_quantile(0.999).value,
 }
 """The errors of a tournament, each a function of `Noise`; "variance" is a word for the first."""
 STRETCH = ParameterInfo("stretch", 0.0, math.inf, True, True, False, None, (0.5, 8.0))
@@ -530,7 +530,10 @@ class Setting:
             reach = self.sensitivity
             return STRETCH, lambda factor: whole(**_stretched(start, powers, factor * reach))
         if not free:
-            raise UnsupportedError(f"{mechanism.name}: no parameter is left to solve for")
+            raise UnsupportedError(
+                f"{mechanism.name}: no parameter is left to solve for (expected one open, such as "
+                "the scale of the noise)"
+            )
 
         def spread(info: ParameterInfo) -> float:
             ends = (whole(**{**start, info.name: v}).noise.variance().value for v in info.typical)
