@@ -128,7 +128,8 @@ def _member(family: Family, grid: Grid, typical: Floats) -> tuple[float, bool]:
             with limited(WORK, "cost"):
                 laws: list[PrivacyLoss | None] = [*family.losses(values, "remove")]
                 for reach in REACHES:
-                    at_tilts(laws, rows, reach)
+                    for i, (law, row) in enumerate(zip(laws, rows, strict=True)):
+                        laws[i], rows[i] = at_tilts(law, row, reach)
                     if _suffice(rows, counts):
                         break
         except UnsupportedError:
