@@ -310,6 +310,7 @@ def folded(heading: str, lines: Sequence[str]) -> str:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON knows it: nan becomes None and infinities "inf" and "-inf"."""
+    value = value.record() if hasattr(value, "record") else value
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, dict):

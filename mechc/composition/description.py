@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from mechc.accountants.bound import plain
 from mechc.composition.events import Event
 from mechc.errors import DeclarationError, UnsupportedError
 
@@ -24,42 +25,23 @@ OPERATIONS: dict[str, Callable[..., Any]] = {}
 TEXTS = ("adjacency", "because", "name")  # arguments of these
 
 
-class Made(NamedTuple):
-    """What made an event: an operation, and its arguments by name."""
-
-    operation: Callable[..., Any]
-    given: dict[str, Any]
-
-    def record(self) -> dict[str, Any]:
-        """Return what a run file holds of it."""
-        given = {name: _written(value) for name, value in self.given.items()}
-        return {"made": self.operation.__name__, **given}
-
-
 class MadeEvent(Event):
-    """An event without a kernel, in the place of whose mechanism is what says how it was made."""
+    """An event without a kernel, in the place of whose mechanism is what says how it was `made`."""
 
     __slots__ = ()
 
-    @property
-    def made(self) -> Made:
-        """How it was made.
-
-        Raises:
-            UnsupportedError: by no operation of its own, but inside of one.
-        """
-        found: Made | None = cast(Any, self.mechanism).made
-        if found is None:
-            raise UnsupportedError(f"{self}: a part of another event, which is kept with it")
-        return found
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy how it was made; what was computed is computed again."""
-        return _again, self.made
+        made = cast(Any, self.mechanism).made
+        if made is None:
+            raise UnsupportedError(f"{self}: a part of another event, which is kept with it")
+        return _again, made
 
     def record(self) -> dict[str, Any]:
-        """Return what a run file holds of the event."""
-        return self.made.record()
+        """Return what a run file holds of the event: the operation, and its arguments by name."""
+        operation, given = self.__reduce__()[1]
+        record: dict[str, Any] = plain({"made": operation.__name__, **given})
+        return record
 
 
 def described(operation: T) -> T:
@@ -76,7 +58,7 @@ def described(operation: T) -> T:
             call.apply_defaults()
             words = {name: _kept(v) for name, v in call.arguments.items() if v is not None}
             if not any(value is event for value in words.values()):  # it changed nothing
-                object.__setattr__(event.mechanism, "made", Made(made, words))
+                object.__setattr__(event.mechanism, "made", (made, words))
         return event
 
     OPERATIONS[operation.__name__] = made
@@ -105,10 +87,3 @@ def _kept(value: Any) -> Any:
         return value
     numbers = np.array(value, np.float64)
     return numbers if numbers.ndim else float(numbers)
-
-
-def _written(value: Any) -> Any:
-    """An argument as JSON has it."""
-    if isinstance(value, tuple):
-        return list(map(_written, value))
-    return value.record() if isinstance(value, Event) else value

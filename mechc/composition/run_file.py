@@ -37,7 +37,7 @@ LINE = (MARK, "versions", "adjacency", "steps", "answers")
 STEP = ("mechanism", "digest", "kernel", "text", "transforms", "parameters", "defaulted")
 ANSWER = ("ask", *ASKED, "answer")
 TABLES = ("step", "epsilons", "adjacency")
-TABLE = ("mechanism", "parameters", "count", "poisson", "adjacency")
+TABLE = ("mechanism", "parameters", "poisson", "adjacency")
 
 
 class RunFileWarning(UserWarning):
@@ -142,7 +142,7 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
     """Read a run from a TOML file: `[[step]]` tables and, if wanted, `epsilons` and `adjacency`.
 
     A step has `mechanism`, `parameters` (a table), and optionally `count`, `poisson` (a rate) and
-    an `adjacency` of its own; or what a step of a line in JSON has that is made by an operation.
+    an `adjacency` of its own; or it is one as lines in JSON have.
     """
     path = inputs.as_path(path)
     with _as_run_file(path, "a file of run.save, or TOML with tables [[step]]"):
@@ -151,7 +151,8 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         steps = content["step"]
         epsilons = tuple(map(inputs.as_epsilon, content.get("epsilons", EPSILONS)))
         relation = content.get("adjacency")
-        return compose(*(_step(path, row, relation, allow_files) for row in steps)), epsilons
+        events = (_repeated(path, {"count": 1, **row}, allow_files, relation) for row in steps)
+        return compose(*events), epsilons
 
 
 @contextmanager
@@ -248,16 +249,18 @@ def _row(path: Path, text: str) -> dict[str, Any]:
     return row
 
 
-def _repeated(path: Path, step: dict[str, Any], allow_files: bool) -> tuple[Any, int]:
+def _repeated(
+    path: Path, step: dict[str, Any], allow_files: bool, relation: str | None = None
+) -> tuple[Any, int]:
     """One step of a record, and how often."""
     words = dict(step)
     count = inputs.as_count(words.pop("count"))
     if "zcdp" in words:  # in format 1
         words |= {"made": "zcdp", "rho": words.pop("zcdp")}
-    return _event(path, words, allow_files), count
+    return _event(path, words, allow_files, relation), count
 
 
-def _event(path: Path, step: dict[str, Any], allow_files: bool) -> Any:
+def _event(path: Path, step: dict[str, Any], allow_files: bool, relation: str | None = None) -> Any:
     """What a record describes; an operation takes events that are described inside of it."""
     if "made" in step:
         from mechc.composition import allocation, radial, renyi_curves  # noqa: F401  # operations
@@ -267,9 +270,14 @@ def _event(path: Path, step: dict[str, Any], allow_files: bool) -> Any:
         def read(value: Any) -> Any:
             if isinstance(value, list):
                 return [read(inner) for inner in value]
-            return _event(path, value, allow_files) if isinstance(value, dict) else value
+            known = isinstance(value, dict)
+            return _event(path, value, allow_files, relation) if known else value
 
         return remade({word: read(value) for word, value in step.items()})
+    if "transforms" not in step:  # as people write it
+        _check_words(path, step, TABLE)
+        values, given = step.get("parameters", {}), step.get("adjacency", relation)
+        return under(_named(step, allow_files), step.get("poisson"), given, values)(**values)
     _check_words(path, step, STEP)
     base = _from_text(step) if "text" in step else _named(step, allow_files)
     words = [word for chain in step["transforms"] for word in chain]
@@ -347,17 +355,3 @@ def _interval(record: dict[str, Any]) -> tuple[float, float]:
     """The sides of an answer as it stands in a file, open where nothing is proven."""
     low, high = (math.nan if record[s] is None else float(record[s]) for s in ("lower", "upper"))
     return -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
-
-
-def _step(
-    path: Path, row: dict[str, Any], adjacency: str | None, allow_files: bool
-) -> tuple[Any, int]:
-    if "made" in row:
-        return _repeated(path, {"count": 1, **row}, allow_files)
-    _check_words(path, row, TABLE)
-    name = row["mechanism"]
-    _refuse_file(name, allow_files)
-    values = row.get("parameters", {})
-    relation = row.get("adjacency", adjacency)
-    kept = under(load(name), row.get("poisson"), relation, values)
-    return kept(**values), row.get("count", 1)

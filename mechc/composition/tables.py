@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition import inputs
-from mechc.composition.description import Made, MadeEvent, described
+from mechc.composition.description import MadeEvent, described
 from mechc.composition.events import Event, as_event, require_sensitivities
 from mechc.composition.inputs import as_array
 from mechc.errors import (
@@ -77,7 +77,7 @@ class Table:
         upper_only: why it bounds the mechanism from above alone; "" where it is exact.
         beneath: then, an event that one use reveals at least, where one is known.
         uncertified: why there are no certified answers.
-        made: how the event was made, from which it is made again.
+        made: an operation and its arguments by name, from which the event is made again.
     """
 
     name: str
@@ -91,7 +91,9 @@ class Table:
     bound: dict[str, float] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
     uncertified: str = "known by numbers alone; certified answers need a declaration"
-    made: Made | None = field(default=None, repr=False, compare=False)
+    made: tuple[Callable[..., Any], dict[str, Any]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def moved_by(self) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +160,18 @@ def test_what_has_no_kernel_is_kept_by_how_it_was_made(tmp_path):
     assert done.stdout.strip().split(",") == ["same digits"] * len(OPERATIONS), done.stderr
 
 
+def test_people_write_operations_too(tmp_path):
+    path = tmp_path / "run.toml"
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text("utf-8")
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0], "utf-8")
+    planar = mechc.radial(mechc.load("laplace")(scale=2.0), 2)
+    assert mechc.open(path) == (
+        1000 * mechc.poisson(mechc.load("gaussian"), 0.01)(sigma=2.0)
+        + 3 * mechc.from_pmfs([0.5, 0.3, 0.2], [0.4, 0.4, 0.2])
+        + mechc.poisson(planar, 0.1)
+    )
+
+
 def test_arguments_are_kept_as_they_were(tmp_path):
     p = np.array([0.5, 0.5])
     event = mechc.from_pmfs(p, [0.4, 0.6])
@@ -218,7 +231,7 @@ def test_a_kernel_is_kept_by_its_path(tmp_path):
     "words",
     [
         "made='evil'", "made='epoch'\nparts=[]\nsteps=3\nselected=1",
-        "made='epoch'\nparts=[[{mechanism='gdp', parameters={mu=1.0}, transforms=[]}, 2]]\n"
+        "made='epoch'\nparts=[[{mechanism='gdp', parameters={mu=1.0}}, 2]]\n"
         "steps=3\nselected=1",
         "made='zcdp'\nrho=-1.0", "made='zcdp'\nrho=1.0\nchi=2.0", "made='rdp'\norders=[2.0]",
         "made='from_pmfs'\np=[0.5, 0.6]\nq=[0.5, 0.5]",
