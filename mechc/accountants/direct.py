@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.contours.atoms import draws, ways_to_draw
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.recursion import Recursion
@@ -33,8 +32,6 @@ MAX_ATOMS = 3_000_000  # composed losses that are listed
 MAX_SHARES = 20_000_000  # the same times the draws or the atoms of one step, whichever are fewer
 MAX_STEPS = 128  # with a density; the recursion goes through all of them
 LISTED = 10.0  # work for one composed atom
-CLOSEST = 2e-9  # distance from the largest loss, relative, below which delta is only bounded
-NEAR_TOP = 1e-7  # where that is the way out if the recursion fails
 FARTHEST_BACK = 1e-2  # relative step back from an epsilon above which no node lies
 LIMIT = "rounding of the losses"
 REUSED = 1e-2  # share of rtol up to which a remembered recursion answers, ...
@@ -110,17 +107,9 @@ class DirectAccountant(Accountant):
             return logs
         if law.source is None or not law.source.continuous:
             raise NumericError(f"direct: no atom listed has a loss above epsilon={epsilon!r}")
-        ulp = 4.0 * EPS * (1.0 + abs(epsilon))
-        largest = float(np.concatenate([law.loss, law.atom_loss]).max(initial=-math.inf))
-        gap, least, upper = max(ulp, epsilon - largest + ulp), 0.0, -math.inf
+        gap, upper = 4.0 * EPS * (1.0 + abs(epsilon)), -math.inf
         while upper == -math.inf and gap < FARTHEST_BACK * (1.0 + abs(epsilon)):
-            upper = law.hockey_stick_log(epsilon - gap)[2]
-            least, gap = (gap, 4.0 * gap) if upper == -math.inf else (least, gap)
-        while upper > -math.inf and gap - least > ulp:
-            middle = 0.5 * (least + gap)
-            closer = law.hockey_stick_log(epsilon - middle)[2]
-            least, gap = (middle, gap) if closer == -math.inf else (least, middle)
-            upper = min(upper, closer) if closer > -math.inf else upper
+            upper, gap = law.hockey_stick_log(epsilon - gap)[2], 4.0 * gap
         if upper > -math.inf:
             return -math.inf, upper, upper
         raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")
@@ -176,43 +165,14 @@ class _Side:
     def __init__(self, steps: tuple[Step, ...], rtol: float) -> None:
         self._steps, self._rtol = steps, rtol
         self._kept: list[tuple[Recursion, float, float]] = []  # with epsilon and error at first
-        self._chords: dict[float, tuple[Logs, dict[str, Any]]] = {}
-        self._top = sum(s.count * s.loss.support[1] for s in steps)
-        bounded = math.isfinite(self._top)
-        self._scale = sum(s.count * abs(s.loss.support[1]) for s in steps) if bounded else 0.0
+        self._bounded = all(math.isfinite(s.loss.support[1]) for s in steps)
 
     def log_finite(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         """Return logs of (lower bound, estimate, upper bound) of H(epsilon), and what was done."""
-        # Next to the largest loss, where the rounding of losses decides, H is only bounded: it is
-        # convex in exp(epsilon), and zero at the largest loss.
-        gap = self._top - epsilon
-        if gap <= CLOSEST * self._scale:
-            return self._close(gap, CLOSEST * self._scale)
-        try:
-            logs, detail = self._answer(epsilon)
-        except NumericError:
-            if gap > NEAR_TOP * self._scale:
-                raise
-            return self._close(gap, NEAR_TOP * self._scale)
-        if self._scale and logs[2] - logs[0] > REUSED * self._rtol:
+        logs, detail = self._answer(epsilon)
+        if self._bounded and logs[2] - logs[0] > REUSED * self._rtol:
             detail = {**detail, "limit": LIMIT}
         return logs, detail
-
-    def _close(self, gap: float, wide: float) -> tuple[Logs, dict[str, Any]]:
-        """Bound H at `gap` below the largest loss by the chord from a distance `wide`."""
-        # From below by the mass of that loss alone.
-        wide, rounding = min(wide, self._top), 4 * EPS * self._scale
-        if not wide > 0.0:
-            raise NumericError(f"direct: no epsilon is below the largest loss {self._top!r}")
-        rounding += sum(s.count * s.loss.support_error for s in self._steps)
-        if wide not in self._chords:
-            self._chords[wide] = self._answer(self._top - wide)
-        (_, _, upper), detail = self._chords[wide]
-        near = max(gap, 0.0) + rounding
-        upper += min(math.log(math.expm1(-near) / math.expm1(-wide)), 0.0)
-        log_mass, error, _ = log_all_largest(self._steps)
-        lower = log_mass - error + log1mexp(-max(gap - rounding, 0.0))
-        return (min(lower, upper), upper, upper), {**detail, "limit": LIMIT}
 
     def _answer(self, epsilon: float) -> tuple[Logs, dict[str, Any]]:
         for recursion, place, first in self._kept:
