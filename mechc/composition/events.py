@@ -646,7 +646,7 @@ def _bind(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericEr
 @lru_cache(maxsize=16)
 def _first_tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
     """The same of a pair whose output also tells an index."""
-    from mechc.loss.mixture import tagged_loss
+    from mechc.loss.discretise import tagged_loss
 
     with apart(math.inf):
         return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))

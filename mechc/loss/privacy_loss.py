@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import atoms, bounded_part, branches, consistency, hockey_stick, moments, unresolved
+from mechc.loss import atoms, bounded_part, branches, hockey_stick, moments, unresolved
 from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import within
@@ -549,7 +549,7 @@ def bound(kernel: Kernel, theta: Floats) -> PrivacyLoss:
         VerificationError: the branches of the kernel contradict its densities.
     """
     source = KernelSource(kernel, np.ascontiguousarray(theta, np.float64))
-    consistency.require_consistent(source)
+    branches.require_consistent(source)
     return PrivacyLoss.of_source(source)
 
 
