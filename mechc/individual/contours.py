@@ -11,12 +11,10 @@ the answers that are known by then, unless they are `rare`.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +39,7 @@ from mechc.individual.tilts import (
     per_column,
     rounding,
 )
-from mechc.kernel import closure
+from mechc.kernel.cache import text_digest
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
@@ -76,12 +74,6 @@ KEPT = 256  # tables and contours beyond which all are made afresh
 def rare(people: int) -> int:
     """Return how many of so many people may stay wider than asked for."""
     return max(people - ALL, 0) // RARE
-
-
-@functools.cache
-def code() -> str:
-    """Return the digest of the code that tables depend on."""
-    return closure.digest(Path(__file__).parents[1], __name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,7 +365,7 @@ class Evaluator(TakesTurns):
         self.grid, self.members = grid, Members(family, grid, direction)
         self._shelf = NOWHERE
         if folder is not None and family.key:
-            self._shelf = Shelf(folder, code(), family.key, repr(grid), direction)
+            self._shelf = Shelf(folder, text_digest(), family.key, repr(grid), direction)
         self._made: dict[tuple[Any, ...], Any] = {}
 
     @property

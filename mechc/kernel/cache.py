@@ -53,7 +53,6 @@ import platformdirs
 
 from mechc import __version__
 from mechc.errors import CacheError, VerificationError
-from mechc.kernel import closure
 from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
 
@@ -143,7 +142,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-COMPILER = "mechc.kernel.build"  # what it imports can change a kernel, and nothing else can
+COMPILER = (
+    *(f"{name}.py" for name in ("adjacency", "errors", "hints", "protocol")),
+    *(f"{room}/**/*.py" for room in ("numeric", "symbolic", "declare", "calculus", "kernel")),
+)
+"""What a kernel depends on: the compiler imports nothing else (`tests/test_imports.py`)."""
 VARIABLE = "MECHC_CACHE"
 ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any more
 
@@ -521,18 +524,23 @@ def _fall_back(reason: str) -> None:
     )
 
 
+def text_digest(patterns: Iterable[str] = ("**/*.py",), package: Path | None = None) -> str:
+    """Digest of the text of mechc, or of the files of a package that patterns name."""
+    package, total = package or Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted({path for pattern in patterns for path in package.glob(pattern)}):
+        content = path.read_bytes()
+        total.update(f"{path.relative_to(package)} {len(content)}\n".encode() + content)
+    return total.hexdigest()
+
+
 @cache
 def _compiler_digest() -> str:
     """Of the text of the compiler, and its version: a change to it makes every entry stale."""
-    digest = closure.digest(Path(__file__).parents[1], COMPILER)
-    return f"{digest} {__version__} {metadata.version('sympy')}"
+    return f"{text_digest(COMPILER)} {__version__} {metadata.version('sympy')}"
 
 
 @cache
 def _foundations() -> list[str]:
     """Digest of the text of all of mechc, and the versions of what it stands on."""
     packages = ("sympy", "mpmath", "numpy", "scipy", "numba")
-    total = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        total.update(path.read_bytes())
-    return [total.hexdigest(), sys.version, *map(metadata.version, packages)]
+    return [text_digest(), sys.version, *map(metadata.version, packages)]
