@@ -27,7 +27,7 @@ import numpy as np
 import sympy as sp
 from sympy import Add, Expr, Mul, S, Symbol, exp, log, oo
 
-from mechc.calculus.integrals import LONGEST, geometric, mass
+from mechc.calculus.integrals import LONGEST, exponential, mass
 from mechc.calculus.loss import log_sum
 from mechc.calculus.terms import total
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
@@ -256,11 +256,10 @@ def _geometric_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Exp
         return None
     slope = sp.expand((1 + z) * first[0] - z * second[0])
     intercept = sp.expand((1 + z) * first[1] - z * second[1])
-    series = geometric(slope, intercept, region.lo, region.hi, facts, z)
+    series = exponential(slope, intercept, region.lo, region.hi, facts, True, z)
     if series is None:
         return None
-    ratio = quotient(p.weight, q.weight)
-    return p.weight * (S.One if ratio == 1 else exp(z * log(ratio))) * series
+    return p.weight * exp(z * log(quotient(p.weight, q.weight))) * series
 
 
 def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
@@ -269,33 +268,38 @@ def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     return p * exp(z * expanded_log(log(quotient(p, q)))), "finite sum"
 
 
-def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
-    """x**(k - 1) * exp(-c*x) on (0, oo) with a shape k that does not depend on z."""
+def _on_half_line(region: Region, x: Symbol, z: Symbol) -> tuple[Expr, Expr] | None:
+    """Weight and exponent of p^(1+z) q^(-z) on (0, oo), None elsewhere."""
     if not (region.lo == 0 and region.hi is oo):
         return None
     (p,), (q,) = region.p, region.q
     exponent = sp.expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    return p.weight * exp(z * log(quotient(p.weight, q.weight))), exponent
+
+
+def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """x**(k - 1) * exp(-c*x) on (0, oo) with a shape k that does not depend on z."""
+    if (found := _on_half_line(region, x, z)) is None:
+        return None
+    weight, exponent = found
     power = exponent.coeff(log(x))
     linear = polynomial_in(sp.expand(exponent - power * log(x)), x, 1)
     if linear is None or len(linear) < 2 or sp.factor(power).has(z):
         return None
     shape, scale = sp.factor(power) + 1, sp.cancel(linear[1].subs(z, 0) / linear[1])
     first = sp.factor(-linear[1].subs(z, 0))
-    ratio = exp(z * log(quotient(p.weight, q.weight)))
-    return p.weight * sp.gamma(shape) * first**-shape * ratio * exp(linear[0]) * scale**shape
+    return weight * sp.gamma(shape) * first**-shape * exp(linear[0]) * scale**shape
 
 
 def _poisson_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
     """Sum of exp(k*n + m)/n! over n >= 0."""
-    if not (region.lo == 0 and region.hi is oo):
+    if (found := _on_half_line(region, x, z)) is None:
         return None
-    (p,), (q,) = region.p, region.q
-    exponent = sp.expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    weight, exponent = found
     linear = polynomial_in(sp.expand(exponent + sp.loggamma(x + 1)), x, 1)
     if linear is None or len(linear) < 2:
         return None
-    ratio = exp(z * log(quotient(p.weight, q.weight)))
-    return p.weight * ratio * exp(linear[0]) * exp(exp(linear[1]))
+    return weight * exp(linear[0]) * exp(exp(linear[1]))
 
 
 Rule = Callable[[Region, Symbol, Symbol, Facts], Expr | None]

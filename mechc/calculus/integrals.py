@@ -10,13 +10,14 @@ sines and cosines; a rational function of one exponential (partial fractions); o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sympy as sp
 from sympy import Add, Expr, S, Symbol, exp, log, oo
 from sympy import pi as PI
 
-from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable
+from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailable, joined
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import Facts, exact_end
 from mechc.symbolic.functions import expm1c
@@ -43,8 +44,7 @@ def mass(
     """
     total: Expr = S.Zero
     for term in terms:
-        rule = _geometric if lattice else _definite
-        part = rule(term.log_density, x, lo, hi, facts)
+        part = _definite(term.log_density, x, lo, hi, facts, lattice)
         if part is None:
             return None
         total += term.weight * part
@@ -63,40 +63,37 @@ def integral_to(terms: tuple[Term, ...], x: Symbol, lo: Expr, facts: Facts) -> E
     return total
 
 
-def geometric(
-    k: Expr, m: Expr, lo: Expr, hi: Expr, facts: Facts, z: Symbol | None = None
+def exponential(
+    k: Expr, m: Expr, lo: Expr, hi: Expr, facts: Facts, lattice: bool, z: Symbol | None = None
 ) -> Expr | None:
-    """Sum of exp(k*n + m) over integers lo <= n <= hi; None where it diverges or signs are open.
+    """Integral of exp(k*x + m) over (lo, hi), or its sum over the integers lo..hi.
 
-    Where k depends on z, convergence at z = 0 decides (and the strip is the caller's).
+    None where it diverges or signs are open. Where k depends on z, convergence at z = 0 decides
+    (and the strip is the caller's).
     """
+    width = hi - lo + int(lattice)
     if k == 0:
-        return None if lo.is_infinite or hi.is_infinite else (hi - lo + 1) * exp(m)
+        return None if width.is_infinite else width * exp(m)
     if not lo.is_infinite and not hi.is_infinite:
-        count = hi - lo + 1
-        return count * exp(sp.expand(k * lo + m)) * expm1c(sp.expand(k * count)) / expm1c(k)
-    trend = proved(k if z is None else k.subs(z, 0), facts)
-    if hi is oo and lo is not -oo and trend == -1:
-        return exp(sp.expand(k * lo + m)) / (1 - exp(k))
-    if lo is -oo and hi is not oo and trend == 1:
-        return exp(sp.expand(k * hi + m)) / (1 - exp(-k))
-    return None
-
-
-def _geometric(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
-    affine = polynomial_in(exponent, x, 1)
-    if affine is None:
+        whole = width * exp(sp.expand(k * lo + m)) * expm1c(sp.expand(k * width))
+        return whole / expm1c(k) if lattice else whole
+    side = proved(k if z is None else k.subs(z, 0), facts)
+    near, far = (lo, hi) if side == -1 else (hi, lo)
+    if side not in (1, -1) or near.is_infinite or not far.is_infinite:
         return None
-    intercept, slope = (*affine, S.Zero)[:2]
-    return geometric(slope, intercept, lo, hi, facts)
+    return exp(sp.expand(k * near + m)) / (1 - exp(-side * k) if lattice else side * k)
 
 
-def _definite(exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> Expr | None:
-    """Integral of exp(exponent); tails are what their primitive is at the inner end."""
-    polynomial = polynomial_in(exponent, x, 2)
-    if polynomial is not None and len(polynomial) <= 2:
-        intercept, slope = (*polynomial, S.Zero)[:2]
-        return exponential_segment(slope, intercept, lo, hi, facts)
+def _definite(
+    exponent: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts, lattice: bool
+) -> Expr | None:
+    """Integral or sum of exp(exponent); tails are what their primitive is at the inner end."""
+    affine = polynomial_in(exponent, x, 1)
+    if affine is not None:
+        intercept, slope = (*affine, S.Zero)[:2]
+        return exponential(slope, intercept, lo, hi, facts, lattice)
+    if lattice:
+        return None
     if hi is oo and lo is not -oo:
         mirrored = sp.expand(exponent.subs(x, -x))
         return _between(antiderivative(mirrored, x, facts), x, -oo, -lo)
@@ -114,22 +111,6 @@ def _between(primitive: Expr | None, x: Symbol, lo: Expr, hi: Expr) -> Expr | No
         return whole
     # polynomials nearly cancel over a short interval, exponentials in a tail: factors do not
     return sp.factor(whole)
-
-
-def exponential_segment(
-    slope: Expr, intercept: Expr, lo: Expr, hi: Expr, facts: Facts
-) -> Expr | None:
-    """Integral of exp(slope*x + intercept) over (lo, hi); None where it diverges."""
-    if slope == 0:
-        return None if lo.is_infinite or hi.is_infinite else (hi - lo) * exp(intercept)
-    if not lo.is_infinite and not hi.is_infinite:
-        width = hi - lo
-        return width * exp(sp.expand(slope * lo + intercept)) * expm1c(sp.expand(slope * width))
-    if lo is -oo and hi is not oo and proved(slope, facts) == 1:
-        return exp(sp.expand(slope * hi + intercept)) / slope
-    if hi is oo and lo is not -oo and proved(slope, facts) == -1:
-        return exp(sp.expand(slope * lo + intercept)) / (-slope)
-    return None
 
 
 def _at(primitive: Expr, x: Symbol, end: Expr) -> Expr | None:
@@ -242,9 +223,9 @@ def _term_by_term(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
 def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
     """Rational function of E = exp(c*x): integral of R(E)/(c*E) dE where only powers remain."""
     rational = rational_in(_density(exponent, x), x)
-    if rational is None or rational.exponential is None or rational.expr.has(x):
+    if rational is None or rational.function is not exp or rational.expr.has(x):
         return None
-    generator, rate = rational.symbol, rational.exponential.rate
+    generator = rational.symbol
     integrand = sp.apart(sp.cancel(sp.together(rational.expr / generator)), generator)
     total = S.Zero
     for part in Add.make_args(integrand):
@@ -256,7 +237,7 @@ def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | Non
         if slope.has(generator) or power == 1 or not power.is_Integer:
             return None
         total += part * base / (slope * (1 - power))
-    return sp.factor(total.subs(generator, rational.value) / rate)
+    return sp.factor(total.subs(generator, rational.of(x)) / rational.rate)
 
 
 def _lorentzian(exponent: Expr, x: Symbol, facts: Facts) -> Expr | None:
@@ -307,18 +288,6 @@ def infinite_mass(
     return Closed(sp.Tuple(*parts), "closed masses" if parts else "no such region")
 
 
-def _stretches(regions: Sequence[Region], side: str) -> list[tuple[Expr, Expr, tuple[Term, ...]]]:
-    """The ends and the terms of one law, neighbours with one formula as one."""
-    found: list[tuple[Expr, Expr, tuple[Term, ...]]] = []
-    for region in regions:
-        terms = region.p if side == "p" else region.q
-        if found and found[-1][1:] == (region.lo, terms):
-            found[-1] = (found[-1][0], region.hi, terms)
-        else:
-            found.append((region.lo, region.hi, terms))
-    return found
-
-
 def distribution(
     regions: Sequence[Region], side: str, x: Symbol, facts: Facts, smooth: bool
 ) -> Entry:
@@ -328,7 +297,8 @@ def distribution(
     arms: list[tuple[Expr, object]] = []
     before, left = S.Zero, LONGEST
     last: Expr | None = None
-    for lo, hi, terms in _stretches(regions, side):
+    for part in joined([replace(r, p=r.p if side == "p" else r.q, q=()) for r in regions]):
+        lo, hi, terms = part.lo, part.hi, part.p
         if last is not None and lo != last:
             arms.append((before, x < lo))  # a gap, such as between disjoint supports
         last = hi

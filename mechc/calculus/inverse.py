@@ -134,7 +134,7 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
             continue
         if poly.degree() > 2 or poly.degree() < 1 or any(c.has(x) for c in poly.all_coeffs()):
             continue
-        name = f"quadratic in {rational.value}" if poly.degree() == 2 else "linear equation"
+        name = f"quadratic in {rational.of(x)}" if poly.degree() == 2 else "linear equation"
         coefficients = [sp.factor(c) for c in reversed(poly.all_coeffs())]
         for root in _roots(coefficients):
             yield rational.place(root).xreplace({placeholder: right}), name

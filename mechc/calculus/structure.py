@@ -106,7 +106,7 @@ Segment = tuple[Ends, Ends, tuple[Term, ...], tuple[Term, ...]]
 
 def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
     """Whether P and Q exchange under a reflection."""
-    if not _atoms_pair_off(atoms):
+    if not pair_off([(total(a.p), total(a.q)) for a in atoms]):
         return False
     found = joined(regions)
     return bool(atoms) if not found else next(reflections(found, checker), None) is not None
@@ -221,14 +221,16 @@ def _expanded_bases(expr: Expr) -> Expr:
     )
 
 
-def _atoms_pair_off(atoms: Sequence[Atom]) -> bool:
-    masses = [(total(a.p), total(a.q)) for a in atoms]
+def pair_off(masses: Sequence[tuple[Expr, Expr]]) -> bool:
+    """Whether exchanging P and Q leaves the masses of some points as they are."""
     waiting = list(masses)
     for p, q in masses:
-        twin = next(
-            (m for m in waiting if sp.cancel(m[0] - q) == 0 and sp.cancel(m[1] - p) == 0), None
-        )
+        twin = next((m for m in waiting if _is_zero(m[0] - q) and _is_zero(m[1] - p)), None)
         if twin is None:
             return False
         waiting.remove(twin)
     return True
+
+
+def _is_zero(gap: Expr) -> bool:
+    return bool(sp.cancel(gap) == 0 or gap.equals(0) is True)

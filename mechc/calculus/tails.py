@@ -162,27 +162,19 @@ def _by_expansion(region: Region, x: Symbol, at: _End, facts: Facts) -> Tails:
 
 def _term_by_term(region: Region, x: Symbol, end: _End, facts: Facts) -> tuple[Expr, Expr]:
     """A strip that is surely inside the true one: every term of p beside its best term of q."""
-    above = Min(*(Max(*(_pair_reach(p, q, x, end, facts) for q in region.q)) for p in region.p))
-    below = Min(*(Max(*(_pair_reach(q, p, x, end, facts) for p in region.p)) for q in region.q))
+
+    def reach(p: Term, q: Term) -> Expr:
+        """A t >= 0 up to which p^(1+t) q^(-t) is integrable; zero where nothing is known."""
+        loss = tidy(p.log_density - q.log_density, x)
+        pair = replace(region, p=(p,), q=(q,), loss=loss)
+        try:
+            return _by_expansion(pair, x, replace(end, limit=None), facts).strip[1]
+        except Unknown:
+            return S.Zero
+
+    above = Min(*(Max(*(reach(p, q) for q in region.q)) for p in region.p))
+    below = Min(*(Max(*(reach(q, p) for p in region.p)) for q in region.q))
     return -1 - below, above
-
-
-def _pair_reach(p: Term, q: Term, x: Symbol, at: _End, facts: Facts) -> Expr:
-    """A t >= 0 up to which p^(1+t) q^(-t) is integrable at an end; zero where nothing is known."""
-    end = at.place
-    y, approach = end_point(x, end, at.from_right)
-    expansion = Expansion(y, facts)
-    loss = tidy(p.log_density - q.log_density, x).subs(x, approach)
-    try:
-        series = expansion.series(loss)
-        if expansion.limit_of(series) is not oo:
-            return oo
-        stretch = log(y) if end.is_infinite else -log(y)
-        mass = expansion.series(p.log_density.subs(x, approach) + stretch)
-        reach = _reach(mass, series, expansion)
-    except Unknown:
-        return S.Zero
-    return oo if reach is None else reach
 
 
 def _reach(mass: Series, loss: Series, expansion: Expansion) -> Expr | None:

@@ -307,9 +307,9 @@ def _factored(expr: Expr, x: Symbol) -> Expr:
     if not expr.has(exp) or degree(expr) > MAX_DEGREE:
         return expr
     form = rational_in(expr, x)
-    if form is None or form.exponential is None:
+    if form is None or form.function is not exp:
         return expr
     product = factored(sp.together(form.expr))
     if not isinstance(product, Mul):
         return expr
-    return product.xreplace({form.symbol: form.value})
+    return product.xreplace({form.symbol: form.of(x)})

@@ -9,6 +9,7 @@ would overflow (`log_besselk`) or cancel (`log_erf_gap`, `atan2`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -52,40 +53,36 @@ class log_mix(sp.Function):  # type: ignore[misc]
 
 
 class _Removable(sp.Function):  # type: ignore[misc]
-    """An entire function with a removable singularity at 0, where it is 1."""
+    """top(u)/u for a function that vanishes at 0 with slope 1: entire, and 1 at 0."""
 
     nargs = 1
+    top: Callable[[Expr], Expr]
 
     @classmethod
     def eval(cls, u: Expr) -> Expr | None:
         """Fold the removable singularity."""
         return S.One if u.is_zero else None
 
+    def fdiff(self, argindex: int = 1) -> Expr:
+        """Derivative (singular form; take limits at u = 0)."""
+        u = Dummy("u")
+        return (type(self).top(u).diff(u).subs(u, self.args[0]) - self) / self.args[0]
+
+    def spelled_out(self) -> Expr:
+        """The definition."""
+        return type(self).top(self.args[0]) / self.args[0]
+
 
 class sinhc(_Removable):
     """sinhc(u) = sinh(u)/u, entire, with sinhc(0) = 1."""
 
-    def fdiff(self, argindex: int = 1) -> Expr:
-        """Derivative (singular form; take limits at u = 0)."""
-        (u,) = self.args
-        return (sp.cosh(u) - self) / u
-
-    def spelled_out(self) -> Expr:
-        """The definition, sinh(u)/u."""
-        return sp.sinh(self.args[0]) / self.args[0]
+    top = staticmethod(sp.sinh)
 
 
 class expm1c(_Removable):
     """expm1c(u) = (exp(u) - 1)/u, entire, with expm1c(0) = 1."""
 
-    def fdiff(self, argindex: int = 1) -> Expr:
-        """Derivative (singular form; take limits at u = 0)."""
-        (u,) = self.args
-        return (exp(u) - self) / u
-
-    def spelled_out(self) -> Expr:
-        """The definition, (exp(u) - 1)/u."""
-        return (exp(self.args[0]) - 1) / self.args[0]
+    top = staticmethod(lambda u: exp(u) - 1)
 
 
 class _LogOfPositive(sp.Function):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import sympy as sp
-from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log, oo
+from sympy import Add, Expr, Mul, Pow, Symbol, exp, log, oo
 
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.curvature import affine_parts, curvature, shifted_pairs
@@ -102,7 +102,7 @@ def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, RationalForm]:
     """Orientation and derivative of the core, as a rational function where it is one."""
     orientation, inner = core(loss, x, facts)
     slope = sp.diff(inner, x)
-    return orientation, rational_in(slope, x) or RationalForm(slope, x)
+    return orientation, rational_in(slope, x) or RationalForm(slope, x, x)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def at_roots_of_power(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
 def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     x, open_factor = rational.x, None
     numerator, denominator = fraction(rational.expr)
-    rest = orientation * sign(denominator.xreplace({rational.symbol: rational.value}), facts)
+    rest = orientation * sign(denominator.xreplace({rational.symbol: rational.of(x)}), facts)
     for part in Mul.make_args(factored(numerator)):
         try:
             rest *= sign(part, facts)
@@ -142,7 +142,7 @@ def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Fa
                 return []
             open_factor = part
     interval = _interval_of(rational, lo, hi)
-    mixed = rational.generator is not None and open_factor is not None and open_factor.has(x)
+    mixed = rational.function is not None and open_factor is not None and open_factor.has(x)
     if open_factor is None or interval is None or mixed:
         return []
     roots = _real_roots(open_factor, rational.symbol, *interval, facts)
@@ -158,20 +158,11 @@ def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Fa
 
 
 def _interval_of(rational: RationalForm, lo: Expr, hi: Expr) -> tuple[Expr, Expr] | None:
-    """The interval as the generator runs through it (the rate of an exponential is positive)."""
-    if rational.generator is None:
-        return lo, hi
-    if rational.generator.function is Pow:
-        return lo**rational.generator.rate, hi**rational.generator.rate
-    if rational.generator.function is log:
-        return -oo if lo == 0 else log(lo), log(hi)
-    found = rational.exponential
-    if found is None or not found.rate.is_positive:
+    """The interval as the generator runs through it, upwards where the rate is positive."""
+    if rational.function is sp.tan or not rational.rate.is_positive:
         return None
-    low, high = (
-        S.Zero if end is -oo else oo if end is oo else exp(found.rate * end) for end in (lo, hi)
-    )
-    return low, high
+    low = -oo if rational.function is log and lo == 0 else rational.of(lo)
+    return low, rational.of(hi)
 
 
 def _real_roots(
@@ -212,7 +203,7 @@ def _sign_at(poly: sp.Poly, end: Expr, facts: Facts) -> int:
 def at_common_zero(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut the line at the one zero of all affine parts of the slope, as that of an odd function."""
     orientation, slope = derivative(loss, x, facts)
-    if (lo, hi) != (-oo, oo) or slope.expr.has(exp) or slope.generator is not None:
+    if (lo, hi) != (-oo, oo) or slope.expr.has(exp) or slope.function is not None:
         return []
     places = {-intercept / rate for rate, intercept in affine_parts(slope.expr, x)}
     if len(places) > 1:

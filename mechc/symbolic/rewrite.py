@@ -162,52 +162,36 @@ def quotient(over: Expr, under: Expr) -> Expr:
     return min((ratio, sp.cancel(ratio), sp.factor(ratio)), key=sp.count_ops)
 
 
-@dataclass(frozen=True)
-class Generator:
-    """function(rate*x), for which a symbol stands: exp, tan or log; or x**rate, by Pow."""
-
-    symbol: Symbol
-    function: type[Expr]
-    rate: Expr
-
-
 _INVERSE = {exp: log, log: exp, sp.tan: sp.atan}
 
 
 @dataclass(frozen=True)
 class RationalForm:
-    """A rational function `expr` of x and of one generator, if any."""
+    """A rational function `expr` of x and of one generator, if any.
+
+    Attributes:
+        symbol: the generator's, x where there is none.
+        function: the generator is function(rate*x) for exp, tan or log; x**rate for Pow.
+        rate: see there.
+    """
 
     expr: Expr
     x: Symbol
-    generator: Generator | None = None
+    symbol: Symbol
+    function: type[Expr] | None = None
+    rate: Expr = S.One
 
-    @property
-    def symbol(self) -> Symbol:
-        """The generator's symbol, x where there is none."""
-        return self.x if self.generator is None else self.generator.symbol
-
-    @property
-    def value(self) -> Expr:
-        """What the symbol stands for."""
-        g = self.generator
-        if g is None:
-            return self.x
-        return self.x**g.rate if g.function is Pow else g.function(g.rate * self.x)
-
-    @property
-    def exponential(self) -> Generator | None:
-        """The generator, if it is an exponential."""
-        return self.generator if self.generator and self.generator.function is exp else None
+    def of(self, x: Expr) -> Expr:
+        """What the symbol stands for at some x."""
+        if self.function in (None, Pow):
+            return x**self.rate
+        return self.function(self.rate * x)
 
     def place(self, root: Expr) -> Expr:
         """The x at which the symbol has a value."""
-        g = self.generator
-        if g is None:
-            return root
-        if g.function is Pow:
-            return root ** (1 / g.rate)
-        return _INVERSE[g.function](root) / g.rate
+        if self.function in (None, Pow):
+            return root ** (1 / self.rate)
+        return _INVERSE[self.function](root) / self.rate
 
 
 @lru_cache(maxsize=1024)  # cases of one declaration ask the same, and meet the same generator
@@ -219,7 +203,7 @@ def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
     if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
         found = _generator_tan(expr, x)
     if found is None:
-        found = RationalForm(expr, x)
+        found = RationalForm(expr, x, x)
     return found if found.expr.is_rational_function(x, found.symbol) else None
 
 
@@ -245,7 +229,7 @@ def _generator_exp(expr: Expr, x: Symbol) -> RationalForm | None:
     new = expr.xreplace(
         {n: generator ** (ratios[n] * scale) * exp(m) for n, (_, m) in rates.items()}
     )
-    return RationalForm(new, x, Generator(generator, exp, rate))
+    return RationalForm(new, x, generator, exp, rate)
 
 
 def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
@@ -271,7 +255,7 @@ def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
         s = ratio * sine * sp.cos(m) + cosine * sp.sin(m)
         table = {sp.cos: c, sp.sin: s, sp.tan: s / c, sp.sec: 1 / c, sp.csc: 1 / s}
         replaced[node] = table[type(node)]
-    return RationalForm(expr.xreplace(replaced), x, Generator(t, sp.tan, abs_rate / 2))
+    return RationalForm(expr.xreplace(replaced), x, t, sp.tan, abs_rate / 2)
 
 
 def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
@@ -282,7 +266,7 @@ def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
         symbol = Dummy("l", real=True)
         new = expr.xreplace({node: log(factor) + symbol for node, factor in logs.items()})
         known = new.is_rational_function(x, symbol)
-        return RationalForm(new, x, Generator(symbol, log, S.One)) if known else None
+        return RationalForm(new, x, symbol, log) if known else None
     powers = {node: node.as_base_exp() for node in expr.atoms(Pow) if node.exp.free_symbols}
     rates = {}
     for node, (base, exponent) in powers.items():
@@ -304,7 +288,7 @@ def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
     )
     if not new.is_rational_function(x, symbol):
         return None
-    return RationalForm(new, x, Generator(symbol, Pow, rate))
+    return RationalForm(new, x, symbol, Pow, rate)
 
 
 def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:

@@ -11,6 +11,7 @@ from sympy import Add, Expr, Min, Piecewise, Symbol
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, shape_of
+from mechc.calculus.structure import pair_off
 from mechc.calculus.transform.sensitivity import additive_noise, free_name, with_parameters
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.declare.transforms import Shuffled, WithoutReplacement
@@ -42,7 +43,7 @@ def poisson(
     sampled = _replaced(declaration, r) if replaces else _sampled(declaration, r)
     reverse = None if replaces else declaration.reverse
     if reverse is not None:
-        reverse = with_parameters(_sampled_second(reverse, r), added)
+        reverse = with_parameters(_sampled(reverse, r, second=True), added)
     return replace(
         with_parameters(sampled, added),
         name=f"poisson({declaration.name})",
@@ -53,22 +54,15 @@ def poisson(
     )
 
 
-def _sampled(declaration: Declaration, r: Symbol) -> Declaration:
-    """((1-r) Q + r P, Q)."""
-    return replace(
-        declaration,
-        p=_mixed(declaration.q, declaration.p, r),
-        atoms=tuple((x, _mixed(q, p, r), q) for x, p, q in declaration.atoms),
-    )
+def _sampled(declaration: Declaration, r: Symbol, second: bool = False) -> Declaration:
+    """((1-r) Q + r P, Q); of a pair of the add direction (P, (1-r) P + r Q): Q holds the record."""
 
+    def mixed(p: Expr, q: Expr) -> tuple[Expr, Expr]:
+        return (p, _mixed(p, q, r)) if second else (_mixed(q, p, r), q)
 
-def _sampled_second(declaration: Declaration, r: Symbol) -> Declaration:
-    """(P, (1-r) P + r Q): in a pair of the add direction Q holds the record."""
-    return replace(
-        declaration,
-        q=_mixed(declaration.p, declaration.q, r),
-        atoms=tuple((x, p, _mixed(p, q, r)) for x, p, q in declaration.atoms),
-    )
+    p, q = mixed(declaration.p, declaration.q)
+    atoms = tuple((x, *mixed(*masses)) for x, *masses in declaration.atoms)
+    return replace(declaration, p=p, q=q, atoms=atoms)
 
 
 def _replaced(declaration: Declaration, r: Symbol) -> Declaration:
@@ -172,7 +166,7 @@ def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
 def _finite(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     """The pair of T7 for a finite set of outcomes, one of them added for the mass m."""
     rows = [(p, q) for _, p, q in declaration.atoms]
-    if not _is_mirrored(rows):
+    if not pair_off(rows):
         raise UnsupportedError(
             f"without_replacement({declaration.name}): T7 needs a pair that is its own reversal, "
             "and swapping P and Q changes these outcomes"
@@ -186,21 +180,6 @@ def _finite(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     return replace(declaration, atoms=atoms, support=(Add(0), Add(len(atoms) - 1))), (
         "the pair is its own reversal"
     )
-
-
-def _is_mirrored(rows: list[tuple[Expr, Expr]]) -> bool:
-    """Whether exchanging P and Q leaves the set of outcomes as it is."""
-    swapped = [(q, p) for p, q in rows]
-    for row in rows:
-        partner = next((s for s in swapped if _equal(s, row)), None)
-        if partner is None:
-            return False
-        swapped.remove(partner)
-    return True
-
-
-def _equal(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> bool:
-    return all((u - v).equals(0) is True for u, v in zip(a, b, strict=True))
 
 
 PLACES = {
