@@ -90,13 +90,13 @@ def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
     """
     found = float(kernel.log_infinite_mass(np.array(oracle.theta)))
     with ctx.workprec(MOMENT_BITS):
-        truth = oracle.infinite_mass("p")
+        truth = oracle.infinite_mass()
         if math.isnan(found) and not is_closed(kernel, "infinite_mass"):
             check.note("left to quadrature")
             return
         truth = arb.neg_inf() if truth.is_zero() else truth.log()
         error = point_error(found, truth, check.tolerance, lambda: oracle.integral_sensitivity(
-            lambda o: o.infinite_mass("p").log()), near_zero=1.0)  # fmt: skip
+            lambda o: o.infinite_mass().log()), near_zero=1.0)  # fmt: skip
     if found == -math.inf and truth > -MOST_LOG:
         check.fail(f"no mass at infinite loss, and its log is {text(truth)}, {oracle.theta}")
     check.record(error, theta=oracle.theta, found=found, enclosure=text(truth))

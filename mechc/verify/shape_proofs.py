@@ -37,6 +37,7 @@ from mechc.calculus.cases import Piece, log_sum
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived, Poisson, Shift
 from mechc.errors import UnsupportedError
+from mechc.numeric.roots import switch
 from mechc.protocol import Measure
 from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Box, Boxes, Open
@@ -385,7 +386,7 @@ def _by_boxes(form: Form, line: Line, points: Sequence[float], ends: Ends, wante
 
 UP, DOWN, FLAT = 1, -1, 0  # signs of the change
 DOUBLINGS = 40  # towards an end, finite or not
-NARROWINGS, NARROW = 60, 2.0**-40  # of the box around a mode, and the first one
+NARROWINGS = 60  # of the box around a mode
 MAX_POINTS = 4000  # integers looked at one by one
 NO_JUMP = 2.0**-60  # width of a jump that may be none
 NEAREST = 4  # units in the last place, from an end
@@ -482,13 +483,8 @@ def _pieces(part: Part, line: Line) -> Iterator[int]:
     density, slope, bend = (line.on(sp.diff(f, part.x, n)) for n in range(3))
     top = max(range(len(points)), key=lambda i: float(density(arb(points[i]), False).mid()))
     if 0 < top < len(points) - 1:
-        below, above = points[top - 1], points[top + 1]
-        while above - below > NARROW * (hi - lo):
-            middle = (below + above) / 2
-            if not below < middle < above:  # neighbouring doubles, of a narrow piece far out
-                break
-            rises = slope(arb(middle), False) > 0
-            below, above = (middle, above) if rises else (below, middle)
+        below, above = switch(lambda v: bool(slope(arb(v), False) > 0), lo=points[top - 1],
+                              hi=points[top + 1], turns=DOUBLINGS)  # fmt: skip
         reach = hi - lo
         for _ in range(NARROWINGS):
             left, right = below - reach, above + reach

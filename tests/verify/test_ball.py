@@ -95,7 +95,7 @@ def test_masses_are_one(name, sampled):
         # doubles that stand for weights add up to one only up to rounding
         assert abs(bound.mass(law) - 1) < 2.0**-50
         assert bound.mass(law).rad() < 1e-20
-    assert abs(bound.moment(acb(0)) - (1 - bound.infinite_mass("p"))) < 2.0**-50
+    assert abs(bound.moment(acb(0)) - (1 - bound.infinite_mass())) < 2.0**-50
 
 
 def test_lattice_moments_of_the_discrete_laplace():

@@ -29,6 +29,7 @@ from mechc.protocol import Measure
 from mechc.verify.balls import expressions
 from mechc.verify.balls.integral import LogarithmicIntegral, PieceIntegral, is_logarithmic
 from mechc.verify.balls.lattice import MAX_POINTS, LatticeSum
+from mechc.verify.balls.part import WHOLE
 
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
@@ -221,11 +222,10 @@ class Oracle:
         """Ball around the mass of the part with a density (or on the lattice) in (lo, hi]."""
         return sum((part.mass(law, lo, hi) for part in self.parts()), start=arb(0))
 
-    def infinite_mass(self, law: str = "p") -> Any:
-        """Ball around P(q = 0) (law "p") or Q(p = 0)."""
-        own, other = (1, 2) if law == "p" else (2, 1)
-        masses = [row[own] for row in self.atoms if row[other].is_zero()]
-        masses += [part.infinite_mass(law) for part in self.parts()]
+    def infinite_mass(self) -> Any:
+        """Ball around P(q = 0)."""
+        masses = [p for _, p, q in self.atoms if q.is_zero()]
+        masses += [part.mass("p", *WHOLE) for part in self.parts() if part.q.is_zero]
         return sum(masses, start=arb(0))
 
     def losses(

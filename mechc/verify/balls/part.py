@@ -53,11 +53,6 @@ class Part(ABC):
     def mass(self, law: str, lo: float, hi: float) -> Any:
         """Mass of (lo, hi] on this piece under P (law "p") or Q."""
 
-    def infinite_mass(self, law: str) -> Any:
-        """Mass under one law where the other is zero."""
-        other = self.q if law == "p" else self.p
-        return self.mass(law, *WHOLE) if other.is_zero else arb(0)
-
     def tail(self, a: Any, b: Any, side: int, y: Any) -> Any:
         """Bound on the integral (on a lattice: the sum) of p^a q^b beyond side * y.
 

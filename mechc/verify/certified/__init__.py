@@ -115,7 +115,7 @@ class Certified:
         """1 - prod (1 - P(q = 0))^count."""
         log_finite, rest = arb(0), arb(1)
         for law in self.laws:
-            mass = law.oracle.infinite_mass("p")
+            mass = law.oracle.infinite_mass()
             if mass < 0.5:
                 log_finite += law.count * (-mass).log1p()
             else:  # it may be one

@@ -23,6 +23,7 @@ from sympy.polys.polyfuncs import horner
 
 from mechc.calculus.cases import Piece
 from mechc.errors import MechcError
+from mechc.numeric.roots import switch
 from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.integral import PieceIntegral
@@ -199,7 +200,11 @@ def stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bo
     for (a, u), (b, v) in itertools.pairwise(zip(points, slopes, strict=True)):
         if not u * v <= 0 or u == 0:
             continue
-        centre, reach = _zero(d1, a, b), (hi - lo) / 4
+
+        def before(x: float, sign: float = u) -> bool:
+            return sign * float(d1(arb(x), False).mid()) > 0
+
+        centre, reach = switch(before, lo=a, hi=b, turns=60)[0], (hi - lo) / 4
         for _ in range(2 * OCTAVES):
             left, right = centre - reach, centre + reach
             curved = d2(arb(left).union(arb(right)), False)
@@ -210,14 +215,6 @@ def stretches(d1: Any, d2: Any, lo: float, hi: float) -> list[tuple[Any, Any, bo
             reach /= 1.5
     ends = itertools.pairwise([*cuts, hi])
     return [(arb(a), arb(b), i % 2 == 1) for i, (a, b) in enumerate(ends) if a < b]
-
-
-def _zero(f: Any, a: float, b: float) -> float:
-    rising = float(f(arb(b), False).mid()) > 0
-    for _ in range(60):
-        m = (a + b) / 2
-        a, b = (a, m) if (float(f(arb(m), False).mid()) > 0) == rising else (m, b)
-    return (a + b) / 2
 
 
 def total_variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[int]) -> Any:
