@@ -101,7 +101,7 @@ class Ratio:
         if self._kept is not None:
             return self._kept.between(drawn)
         if drawn not in self._between:
-            first = replace(self.shares, law=self.shares.law.first())
+            first = [(replace(s, law=s.law.first()), n) for s, n in self.factors]
             self._between[drawn] = Between(first, drawn)
         return self._between[drawn]
 
@@ -339,7 +339,7 @@ class Epoch:
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
         estimated = short and self.exact is not None and self.exact.estimated
-        if short and (alike or self.exact is not None):
+        if short and (alike or len(self.laws) <= KINDS or self.exact is not None):
             laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
             # next to its end a law has no panels that settle
             with suppress(NumericError):
@@ -423,8 +423,19 @@ class Epoch:
 
     @cached_property
     def above(self) -> PrivacyLoss:
-        """A law of the loss above the epoch: at worst of one step."""
-        return self._on_grid(Between.above) or self.law
+        """A law of the loss above the epoch: at worst of one step, where all are alike."""
+        found = self._on_grid(Between.above)
+        if len(self.laws) > 1:
+            if found is None:
+                raise NumericError(f"{self.law.label}: likelihood ratios fit on no grid")
+            return found
+        if found is None:
+            return self.law
+        with suppress(NumericError):  # of heavy tails a grid may reveal more
+            if _by_errors(found, 0.0, 1)[0] > _by_errors(self.law, 0.0, 1)[0] + WIDE:
+                lo, hi = found.support
+                return replace(rounded_up(self.law, max(hi - lo, FARTHEST) / POINTS, TAIL), side=1)
+        return found
 
     @cached_property
     def below(self) -> PrivacyLoss:

@@ -31,10 +31,12 @@ from mechc.composition.events import (
 )
 from mechc.composition.inputs import MAX_COUNT, asked, current
 from mechc.composition.mechanism import Mechanism, WithoutKernel, load
+from mechc.composition.operations import poisson
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.composition.tables import NumericEvent, Table, named
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.tabulated import Tabulated
 from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.protocol import ParameterInfo
 
@@ -115,10 +117,11 @@ def allocated(event: Event, steps: int, selected: int, epochs: int) -> Event | C
     parts: list[tuple[Event, int]] = []
     if not event.is_identity and _several(event, steps, drawn) is not None:
         least, selected, longer = steps, 1, 0  # one block, of which so many are drawn
-    for length, count in ((least, selected - longer), (least + 1, longer)):
+    blocks = (least, selected - longer), (least + 1, longer)
+    for length, count in (block for block in blocks if block[1]):
         plain = (length == 1 and drawn == 1) or event.is_identity
         one = event if plain else epoch(((event, length),), steps, drawn)
-        parts += [(one, count * epochs)] if count else []
+        parts.append((one, count * epochs))
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
     return compose(*parts)
@@ -227,7 +230,7 @@ class AllocatedEvent(NumericEvent):
         if self.steps < self.whole[0]:
             return BLOCKS
         why = next((event.upper_only for event, _ in self.allocated if event.upper_only), "")
-        if why or len(self.allocated) > 1 or self.whole[1] > 1:
+        if why or self.whole[1] > 1:
             return why
         exact = all(e.exact is not None for e in _epochs(self.allocated).values())
         return "" if exact else UPPER
@@ -235,12 +238,13 @@ class AllocatedEvent(NumericEvent):
     def beneath(self, count: int) -> list[tuple[Event, int]] | None:
         """Return epochs of which sums are told alone, or None where one step is only bounded."""
         t, k = self.whole
-        if self.base.upper_only or len(self.allocated) > 1:
+        if any(event.upper_only for event, _ in self.allocated):
             return None
         if self.steps > t // k:  # blocks of the other length stand for the epoch
             return []
+        whole = self.allocated if k == 1 else ((self.base, t),)
         try:
-            return [(told(self.base, t, k), count // (k - t % k))]
+            return [(told(whole, k), count // (k - t % k))]
         except (NumericError, OutOfWorkError):  # no grid is long enough
             return None
 
@@ -254,21 +258,23 @@ class AllocatedEvent(NumericEvent):
         if key not in laws:
             epochs = _epochs(self.allocated)
             exact = epochs[direction].exact
-            if exact is None and len(self.allocated) > 1:
-                raise UnsupportedError(
-                    f"{self}: epochs of steps that are not alike need losses with densities; one "
-                    "epoch alone is answered"
-                )
             if exact is None or epochs["add"].exact is None:
                 with apart():
                     made = lattice(epochs[direction].above, True)
-                laws[key] = _standing_for(self.base, self.steps, made, direction)
+                laws[key] = _standing_for(self.allocated, made, direction)
             elif direction == "add" and epochs["add"].ratio is epochs["remove"].ratio:
                 laws[key] = self.loss("remove").reversed()
             else:
                 laws[key] = exact.fork()
         law: PrivacyLoss = laws[key]
         return law
+
+    def loss_of_sample(self, direction: str, rate: float) -> PrivacyLoss:
+        """Return the law on a Poisson sample, or of one of a step where that bounds the epoch."""
+        law = self.loss(direction)
+        if law.source is None or isinstance(law.source.kernel, Tabulated):
+            return super().loss_of_sample(direction, rate)
+        return poisson(self.base, rate).loss(direction)
 
     def rho_bound(self) -> float:
         """Return that of a step, no smaller (Jensen), where losses have no bound of their own."""
@@ -334,32 +340,37 @@ def _several(event: Event, steps: int, drawn: int) -> dict[str, PrivacyLoss] | N
 
 
 @lru_cache(maxsize=16)
-def told(base: Event, steps: int, drawn: int) -> NumericEvent:
+def told(parts: tuple[tuple[Event, int], ...], drawn: int) -> NumericEvent:
     """What is revealed at least by an epoch of which so many steps are drawn."""
     with apart(), asked(afresh=True):
-        if any(base.loss(d).log_early > -math.inf for d in ("remove", "add")):
-            raise NumericError(f"{base}: a tail is known by its masses alone")
+        if any(e.loss(d).log_early > -math.inf for e, _ in parts for d in ("remove", "add")):
+            raise NumericError(f"{parts[0][0]}: a tail is known by its masses alone")
         laws = {
             d: lattice(epoch.ratio.between(drawn).below(epoch.adding), False)
-            for d, epoch in _epochs(((base, steps),)).items()
+            for d, epoch in _epochs(parts).items()
         }
         if drawn == 1:
-            laws = {d: _standing_for(base, steps, law, d) for d, law in laws.items()}
-    name = f"sums of points in {NAME}({base}, steps={steps}, selected={drawn})"
-    claim = replace(base.claim, theorem="T9", adjacency=Adjacency.ADD_REMOVE)
-    table = Table(name, named(f"told {base.key!r} {steps} {drawn}"), False, claim)
+            laws = {d: _standing_for(parts, law, d) for d, law in laws.items()}
+    steps = ", ".join(f"{count} * {event}" for event, count in parts)
+    claim = weakest(tuple((str(event), event.claim) for event, _ in parts), Adjacency.ADD_REMOVE)
+    key = named(f"told {[(event.key, count) for event, count in parts]!r} {drawn}")
+    table = Table(f"sums of points in {NAME}([{steps}], selected={drawn})", key, False,
+                  replace(claim, theorem="T9"))  # fmt: skip
     return NumericEvent(table, laws["remove"], laws["add"])
 
 
-def _standing_for(base: Event, steps: int, law: PrivacyLoss, direction: str) -> PrivacyLoss:
+def _standing_for(
+    parts: tuple[tuple[Event, int], ...], law: PrivacyLoss, direction: str
+) -> PrivacyLoss:
     """A law that bounds that of an epoch, with the steps that it is of."""
     if law.source is not None:  # that of one step
         return law
-    remove, add = base.loss("remove").first(), base.loss("add").first()
-    adding = direction == "add"
-    one_pair = not adding or remove.source is add.source
-    parts = (Step(remove if one_pair else add.reversed(), steps),)
-    return replace(law, parts=parts, is_reversed=adding)
+    adding, steps = direction == "add", []
+    for event, count in parts:
+        remove, add = event.loss("remove").first(), event.loss("add").first()
+        one_pair = not adding or remove.source is add.source
+        steps.append(Step(remove if one_pair else add.reversed(), count))
+    return replace(law, parts=tuple(steps), is_reversed=adding)
 
 
 class AllocationEvaluation(Evaluation):

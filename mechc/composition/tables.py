@@ -152,6 +152,10 @@ class NumericEvent(MadeEvent):
         first = remove.first()
         return {"remove": first, "add": first.reversed() if one_pair else add.first()}
 
+    def loss_of_sample(self, direction: str, rate: float) -> PrivacyLoss:
+        """Return the law of the loss on a Poisson sample of a rate below one (T6)."""
+        return _sampled(self.loss(direction), rate, direction == "add")
+
     def loss_or_stand_in(self, direction: str) -> Any:
         """As `loss`; where it cannot be resolved, an `UnresolvedLoss`."""
         try:
@@ -261,7 +265,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     """
     if rate == 1.0:
         return event
-    laws = [_sampled(event.loss(d), rate, d == "add") for d in ("remove", "add")]
+    laws = [event.loss_of_sample(d, rate) for d in ("remove", "add")]
     name = f"poisson({event}, sampling_rate={inputs.shown(rate)})"
     known = event.mechanism.claim
     assumption = f"every record enters the sample independently with probability {rate!r}"

@@ -777,6 +777,52 @@ def test_bad_lists(events, numbers):
         mechc.random_allocation(events, **numbers)
 
 
+@pytest.mark.parametrize("epsilon", [0.2, 1.5])
+def test_epochs_of_noise_schedules_of_integers_by_enumeration(epsilon):
+    """They were refused. Two epochs; Rényi divergences are those of the worst step at most."""
+    kinds = [0.9, 0.9, 1.3]
+    k, w, mass = np.arange(-13, 15), np.zeros(1), np.ones(1)
+    for sigma in kinds:
+        q = np.exp(-0.5 * (k / sigma) ** 2)
+        w = np.add.outer(w, np.exp((k - 0.5) / sigma**2)).ravel()
+        mass = np.multiply.outer(mass, q / q.sum()).ravel()
+    w, kept = w / 3.0, mass * np.maximum(w, 1.0) > 1e-13
+    w, mass, c = w[kept], mass[kept], math.exp(epsilon)
+    order = np.argsort(w)
+    w, mass = w[order], mass[order]
+    more = np.append(np.cumsum((mass * w)[::-1])[::-1], 0.0)  # by the second epoch, sorted
+    many, less = np.append(np.cumsum(mass[::-1])[::-1], 0.0), np.append(0.0, np.cumsum(mass * w))
+    few, at = np.append(0.0, np.cumsum(mass)), np.searchsorted(w, c / w)
+    remove = mass @ (w * more[at] - c * many[at])
+    at = np.searchsorted(w, 1.0 / (c * w))
+    add = mass @ (few[at] - c * w * less[at])
+    run = mechc.random_allocation(
+        [mechc.load("discrete_gaussian")(sigma=sigma) for sigma in kinds], epochs=2
+    )
+    for bound, value in zip(both(run, epsilon), (remove, add), strict=True):
+        assert bound.lower - 1e-9 <= value <= bound.upper + 1e-9
+        assert bound.upper - bound.lower < 1e-3 * value
+    worst = mechc.load("discrete_gaussian")(sigma=0.9).renyi(2.0).upper
+    assert 0.0 < run.renyi(2.0).upper <= 2.0 * worst * (1.0 + 1e-9)
+
+
+def test_epochs_of_heavy_tails_reveal_no_more_than_plain_ones():
+    """Of integers whose likelihood ratios fit on no grid: .99999 where two plain steps have .15."""
+    n, a, b = integer("n"), positive("a"), positive("b")
+    base = mechc.load(mechanism(
+        "tails", variable=n, p=(1 - exp(-a)) * exp(-a * n), q=(1 - exp(-b)) * exp(-b * n),
+        parameters=(a, b), lattice=True, support=(0, oo),
+    ))(a=0.06, b=0.65)  # fmt: skip
+    epoch = mechc.random_allocation(base, steps=2)
+    for epsilon, direction in itertools.product((0.3, 3.0), ("remove", "add")):
+        two = (2 * epoch).delta(epsilon, direction=direction)
+        assert two.upper <= (2 * base).delta(epsilon, direction=direction).upper + 1e-3
+        assert not two.lower > two.upper
+        plain = mechc.poisson(base, 0.9).delta(epsilon, direction=direction)
+        sampled = mechc.poisson(epoch, 0.9).delta(epsilon, direction=direction)
+        assert sampled.upper <= plain.upper + 1e-3 and not sampled.lower > sampled.upper
+
+
 def test_blocks_of_steps_that_are_not_alike():
     with pytest.raises(UnsupportedError, match="not alike"):
         mechc.random_allocation([gaussian(sigma=s) for s in (1.0, 2.0, 3.0)], selected=2)
@@ -983,7 +1029,7 @@ def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
     pairs = itertools.combinations(range(steps), selected)
     ratio = sum(x[:, list(pair)].prod(axis=1) for pair in pairs) / math.comb(steps, selected)
     event = mechc.load("discrete_gaussian")(sigma=sigma)
-    between = Between(Shares(event.loss("remove"), steps), selected)
+    between = Between([(Shares(event.loss("remove"), steps), steps)], selected)
     for adding in (False, True):
         low = between.below(adding)
         high = between.above(adding) if selected == 1 else None
@@ -1002,11 +1048,11 @@ def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
 def test_masses_that_no_cell_has_are_on_the_safe_side(drawn, monkeypatch):
     """Of a grid of two points, five steps: the mass may be in the first one, or in the last."""
     q, p, lost, steps = np.array([0.6, 0.395]), np.array([0.3, 0.69]), (0.01, 0.005), 5
-    none = grids.Large(np.empty(0), np.empty(0), np.empty(0), 0, math.inf, 0.0)
-    grid = grids.RatioGrid(0.5, 1.0, q, p, 0.0, -math.inf, none, tuple(map(math.log, lost)))
-    monkeypatch.setattr(grids.RatioGrid, "of", lambda *_, **__: grid)
+    none = grids.Large(*np.empty((3, 0)), np.empty(0, int), 0, ())
+    grid = grids.RatioGrid(0.5, 1.0, q, p, 0.0, -math.inf, 0.0, none, tuple(map(math.log, lost)))
+    monkeypatch.setattr(grids.RatioGrid, "of", lambda *_, **__: [grid])
     law = mechc.from_pmfs([0.3, 0.7], [0.6, 0.4]).loss("remove")
-    told = Between(Shares(law, steps), drawn).told(-1.0)
+    told = Between([(Shares(law, steps), steps)], drawn).told(-1.0)
     for shares in itertools.product((0.0, 1.0), repeat=2):
         one, other = (
             mass + off * np.array([share, 1.0 - share])

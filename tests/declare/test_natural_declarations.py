@@ -188,6 +188,51 @@ def test_natural_declaration(name):
             assert answer.upper - answer.lower <= 1e-6
 
 
+def rounded(x, mass, spread, count=600):
+    """A law on means of cells, or, spread, on their ends: convex means of sums are bounds."""
+    order = np.argsort(x, kind="stable")
+    x, mass = x[order], mass[order]
+    share = np.cumsum(mass / mass.sum() + mass * x / (mass @ x))
+    start = np.flatnonzero(np.diff(np.floor(0.5 * count * share * (1 - 1e-9)), prepend=-1.0))
+    whole, moment = (np.add.reduceat(each, start) for each in (mass, mass * x))
+    if not spread:
+        return moment / whole, whole
+    lo, hi = x[start], x[np.append(start[1:], x.size) - 1]
+    up = np.where(hi > lo, (moment - lo * whole) / np.maximum(hi - lo, 1e-300), 0.0)
+    return np.append(lo, hi), np.append(whole - up, up)
+
+
+def allocated(p, q, epsilon, steps):
+    """Bounds on delta of removing and of adding a record in one of so many steps."""
+    both, c = q > 0, math.exp(epsilon)
+    one, found = (p[both] / q[both], q[both]), []
+    for spread in (False, True):
+        x, mass = one
+        for _ in range(steps - 1):
+            parts = [rounded(*law, spread) for law in ((x, mass), one)]
+            x, mass = np.add.outer(parts[0][0], parts[1][0]), np.outer(parts[0][1], parts[1][1])
+            x, mass = x.ravel(), mass.ravel()
+        w = x / steps
+        remove = p[~both].sum() + mass @ np.maximum(w - c, 0.0)
+        found.append((remove, mass @ np.maximum(1.0 - c * w, 0.0)))
+    return zip(*found, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_random_allocation_of_natural_declarations(name):
+    made, values, *laws = CASES[name]
+    p, q = masses(*laws)
+    for steps, epsilon in ((2, 0.3), (3, 0.1), (4, 0.3)):
+        epoch = mechc.random_allocation(mechc.load(made)(**values), steps=steps)
+        ends = allocated(p, q, epsilon, steps)
+        for direction, (least, most) in zip(("remove", "add"), ends, strict=True):
+            answer = epoch.delta(epsilon, direction=direction)
+            assert most - least < 1e-4
+            assert answer.lower <= most + 1e-9 and answer.upper >= least - 1e-9
+            assert answer.upper - answer.lower <= 5e-5  # least where the ratio has no end
+
+
 @pytest.mark.slow
 def test_weights_that_are_sums():
     """A tail of a Poisson law of rate e^8, whose first terms are no doubles; powers of a rate."""

@@ -1,6 +1,7 @@
 """The likelihood ratio W of an epoch on a grid: a law above it, and one below.
 
-In: the law of X = exp(L) under Q, t steps. Out: discrete laws of log W (docs/theorems.md, T11).
+In: the laws of X = exp(L) under Q, each of so many of the t steps. Out: discrete laws of log W
+(docs/theorems.md, T11).
 
 * Above: every X is split between its two neighbours on the grid, which keeps its mean. That spreads
   X and with it W, so that the pair dominates that of the epoch, in both directions (Blackwell).
@@ -21,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from math import comb
 from typing import NamedTuple
@@ -30,19 +31,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours.atoms import draws
-from mechc.accountants.contours.put import Shares
+from mechc.accountants.contours.put import Factors, Shares
 from mechc.accountants.fft import transform_error
 from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.numeric.allowance import spend
-from mechc.numeric.logs import log1mexp, log_add, log_of
+from mechc.numeric.allowance import OutOfWorkError, apart, spend
+from mechc.numeric.logs import log1mexp, log_add, log_mean, log_of
 from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 Parts = Sequence[tuple[Floats, int]]
+Counts = tuple[int, ...]
 
 LISTED = 20_000  # sums of point masses that are listed one by one ...
 MOST_LOSS = 300.0  # ... if products are no further from one
@@ -110,110 +112,141 @@ class Large(NamedTuple):
     ratios: Floats  # X
     q: Floats  # and their masses
     p: Floats
+    kind: NDArray[np.int64]  # of the steps that have them
     most: int  # how many of the t may be large
-    others: float  # the largest of all others
-    log_top: float  # log of the largest X of all, beyond which little is left
+    others: tuple[float, ...]  # the largest of all others, for every kind
 
-    def choices(self, steps: int) -> Iterator[tuple[tuple[float, ...], float]]:
-        """Large ones that so many steps may have, and logs of probabilities but for the others'."""
+    def choices(self, counts: Sequence[int]) -> Iterator[tuple[list[float], Counts, float]]:
+        """Large ones that steps may have, how many others there are of every kind, and log ways."""
         log_q = np.log(self.q)
         for m in range(self.most + 1):
             found = []
             for chosen in combinations_with_replacement(range(self.q.size), m):
-                log_ways = sum(math.log(steps - i) for i in range(m)) + sum(log_q[list(chosen)])
-                log_ways -= sum(math.lgamma(chosen.count(i) + 1.0) for i in set(chosen))
-                found.append((log_ways, tuple(self.ratios[list(chosen)].tolist())))
-            for log_ways, ratios in sorted(found, reverse=True):
-                yield ratios, log_ways
+                index, left, ways = list(chosen), list(counts), 0.0
+                for kind in self.kind[index]:
+                    ways += log_of(left[kind])
+                    left[kind] -= 1
+                if min(left) >= 0:
+                    ways += sum(log_q[index])
+                    ways -= sum(math.lgamma(chosen.count(i) + 1.0) for i in set(chosen))
+                    found.append((ways, self.ratios[index].tolist(), tuple(left)))
+            for ways, ratios, those in sorted(found, reverse=True):
+                yield ratios, those, ways
 
     @classmethod
-    def of(cls, shares: Shares, log_top: float) -> Large:
+    def of(cls, factors: Factors, log_tops: Sequence[float]) -> Large:
         """As many as make a grid of the others much finer, none where that is not so."""
-        law, t = shares.law, shares.steps
-        kept = (law.atom_loss <= log_top) & (law.atom_log_mass > -math.inf)
-        x, p = np.exp(law.atom_loss[kept]), np.exp(law.atom_log_mass[kept])
-        q, none = p / x, cls(np.empty(0), np.empty(0), np.empty(0), 0, math.inf, log_top)
-        if shares.continuous:
+        empty = np.empty(0)
+        none = cls(empty, empty, empty, np.empty(0, np.int64), 0, ())
+        if any(shares.continuous for shares, _ in factors):
             return none
+        counts = np.array([float(n) for _, n in factors])
+        logs = [(shares.law.atom_loss, shares.law.atom_log_mass) for shares, _ in factors]
+        kept = [(x <= top) & (p > -math.inf) for (x, p), top in zip(logs, log_tops, strict=True)]
+        x, p = np.exp(
+            np.hstack([np.stack(both)[:, some] for both, some in zip(logs, kept, strict=True)])
+        )
+        kind = np.arange(len(factors)).repeat([some.sum() for some in kept])
+        order = np.argsort(x, kind="stable")
+        x, p, kind = x[order], p[order], kind[order]
+        q, t = p / x, factors[0][0].steps
 
         def period(n: int) -> float:
-            whole = float(q[:n].sum())
-            mean = dot(q[:n], x[:n]) / whole
-            spread = math.sqrt(t * dot(q[:n], (x[:n] - mean) ** 2) / whole)
-            return PERIOD * spread + JUMPS * float(x[n - 1] - x[0])
+            variance, widest = 0.0, 0.0
+            for i, count in enumerate(counts.tolist()):
+                own, mass = x[:n][kind[:n] == i], q[:n][kind[:n] == i]
+                if not own.size:
+                    return math.inf
+                whole = float(mass.sum())
+                mean = dot(mass, own) / whole
+                variance += count * dot(mass, (own - mean) ** 2) / whole
+                widest = max(widest, float(own[-1] - own[0]))
+            return PERIOD * math.sqrt(variance) + JUMPS * widest
 
-        for n in range(max(x.size - MOST_LARGE, 2), x.size):
+        for n in range(max(x.size - MOST_LARGE * len(factors), 2), x.size):
             if not x[n] > x[n - 1] * (1.0 + 1e-9):  # not apart
                 continue
             for most in range(1, min(MOST_DRAWN, t) + 1):
                 if comb(x.size - n + most, most) > MOST_CHOICES:
                     break
-                if _log_more(t, most, float(q[n:].sum()), float(p[n:].sum()))[1] < RARE:
-                    finer = period(n) * FINER < period(x.size)
-                    found = cls(x[n:], q[n:], p[n:], most, float(x[n - 1]), log_top)
-                    return found if finer else none
+                found = cls(x[n:], q[n:], p[n:], kind[n:], most, ())
+                if found.log_more(counts, t)[1] < RARE:
+                    if not period(n) * FINER < period(x.size):
+                        return none
+                    others = (float(x[:n][kind[:n] == i].max()) for i in range(len(factors)))
+                    return found._replace(others=tuple(others))
         return none
 
-
-def _log_more(steps: int, most: int, q: float, p: float) -> tuple[float, float]:
-    """Logs of bounds on the masses under Q and P of more than the most."""
-    if not q > 0.0:
-        return -math.inf, -math.inf
-    log_q = (most + 1.0) * math.log(steps * q) - math.lgamma(most + 2.0)
-    return log_q, log_q + math.log1p((most + 1.0) * p / (steps * q))
+    def log_more(self, counts: Floats, steps: int) -> tuple[float, float]:
+        """Logs of bounds on the masses under Q and P of more than the most."""
+        expected, p = (dot(mass, counts[self.kind]) for mass in (self.q, self.p))
+        if not expected > 0.0:
+            return -math.inf, -math.inf
+        log_q = (self.most + 1.0) * math.log(expected) - math.lgamma(self.most + 2.0)
+        return log_q, log_q + math.log1p((self.most + 1.0) * p / steps / expected)
 
 
 class Between:
     """Laws of log W under P above and below one epoch."""
 
-    def __init__(self, shares: Shares, drawn: int = 1) -> None:
-        """Hold the law of one step, and in how many steps a record takes part."""
-        self.shares, self.drawn = shares, drawn
-        self._tolds: list[Told] = []
-        t = float(shares.steps)
-        infinite = shares.law.mass_errors[0]
-        self._error = 2.0 * t * shares.error + infinite, 4.0 * shares.error + 8.0 * U
+    def __init__(self, factors: Factors, drawn: int = 1) -> None:
+        """Hold the laws of steps, which are one if a record takes part in several."""
+        self.factors, self.drawn, self.counts = factors, drawn, [n for _, n in factors]
+        self._shares, self._tolds = [shares for shares, _ in factors], list[Told]()
+        self._laws = [shares.law for shares in self._shares]
+        self.steps = self._shares[0].steps
+        error = 2.0 * sum(n * shares.error for shares, n in factors)
+        error += max(law.mass_errors[0] for law in self._laws)
+        self._error = error, 4.0 * max(shares.error for shares in self._shares) + 8.0 * U
+        # logs of the probabilities that a step of each kind is drawn, and that all X are 0
+        self._chosen = [math.log(n / self.steps) for _, n in factors]
+        self._log_zero = sum(n * shares.law.log_minus_infinite for shares, n in factors)
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats, float, float]:
         """Values of W, and bounds on logs of masses: under Q, and beyond the list under Q and P."""
-        shares = self.shares
-        grid, t = RatioGrid.of(shares, TAIL), shares.steps
-        points = grid.lowest + grid.step * np.arange(float(grid.q.size))
-        up = np.clip((grid.p - points * grid.q) / grid.step, 0.0, grid.q)
-        mass = np.append(grid.q - up, 0.0)
-        mass[1:] += up
-        mass[0] += grid.zero
-        large, by_number = grid.large, {}
-        rows, lost = [], [(grid.log_above + math.log(t) - large.log_top, grid.log_above)]
-        for ratios, log_ways in large.choices(t):
-            m, those = len(ratios), sum(ratios)
+        t, grids = self.steps, RatioGrid.of(self.factors, TAIL)
+        rows, lost, masses, by_counts = [], [], list[Floats](), dict[Counts, Sums]()
+        for grid, n, chosen in zip(grids, self.counts, self._chosen, strict=True):
+            points = grid.lowest + grid.step * np.arange(float(grid.q.size))
+            up = np.clip((grid.p - points * grid.q) / grid.step, 0.0, grid.q)
+            mass = np.append(grid.q - up, 0.0)
+            mass[1:] += up
+            mass[0] += grid.zero
+            masses.append(mass)
+            beyond, (lost_p, lost_q) = grid.log_above + chosen, grid.lost
+            # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or
+            # others
+            others = beyond + math.log(t) - grid.log_top
+            lost += [(others, log_add(beyond, others))]
+            lost += [(lost_q + math.log(n), log_add(lost_p + chosen, lost_q + math.log(n)))]
+        step, large = grids[0].step, grids[0].large
+        for ratios, counts, log_ways in large.choices(self.counts):
+            those = sum(ratios)
             if (log_p := log_ways + math.log1p(those / t)) < DEPTH:
                 lost.append((log_ways, log_p))
                 continue
-            if m not in by_number:
-                by_number[m] = sums([(mass, t - m)], DEPTH - log_ways)
-            found = by_number[m]
-            w = (those + (t - m) * grid.lowest + grid.step * found.indices) / t
+            if counts not in by_counts:
+                by_counts[counts] = sums([*zip(masses, counts, strict=True)], DEPTH - log_ways)
+            found = by_counts[counts]
+            least = sum(n * grid.lowest for grid, n in zip(grids, counts, strict=True))
+            w = (those + least + step * found.indices) / t
             rows.append((w, found.log_mass + log_ways, found.share))
             # W at a tilt has the mean of all X there
-            far = math.log(those / t) + found.rest if m else -math.inf
+            far = math.log(those / t) + found.rest if ratios else -math.inf
             if found.beyond:
                 last = found.highest
-                mean = ((t - m) * grid.lowest + grid.step * last.mean) / t
+                mean = (least + step * last.mean) / t
                 far = log_add(far, last.log_mgf - last.tilt * (found.indices[-1] + 1.0)
                               + math.log(mean))  # fmt: skip
             lost.append((found.rest + log_ways, log_add(far, found.rest) + log_ways))
-        lost_p, lost_q = grid.lost
-        lost.append((lost_q + math.log(t), log_add(lost_p, lost_q + math.log(t))))
-        # beyond the grid, where X > hi, Q has at most 1 / hi of what P has: the chosen X, or others
-        more = _log_more(t, large.most, float(large.q.sum()), float(large.p.sum()))
-        lost += [(lost[0][0], lost[0][0]), more]
+        lost.append(large.log_more(np.array(self.counts, float), t))
         w, log_mass, share = (np.concatenate(each) for each in zip(*rows, strict=True))
         known = (share < BAD) & (log_mass + np.log(np.maximum(w, 1.0)) > DEPTH)
         high = np.exp(log_mass) * (1.0 + share)
         low = np.exp(log_mass[known]) * (1.0 - share[known])
-        left = sum(shares.mean) - dot(low, w[known])
+        means = [n / t * sum(shares.mean) for shares, n in self.factors]
+        left = sum(means) - dot(low, w[known])
         lost.append((
             _least(float(high[~known].sum()), 1.0 - float(low.sum())),
             _least(dot(high, np.where(known, 0.0, w)), left),
@@ -221,14 +254,19 @@ class Between:
         lost_q, lost_p = (float(np.logaddexp.reduce(each)) for each in zip(*lost, strict=True))
         return w[known], log_mass[known] + np.log1p(share[known]), lost_q, lost_p
 
+    @property
+    def _log_infinite(self) -> float:
+        """Log of the mass of an X that is infinite where one step is drawn."""
+        return log_mean([law.log_infinite for law in self._laws], np.exp(self._chosen).tolist())
+
     def above(self, adding: bool = False) -> PrivacyLoss:
         """Return a law that dominates the epoch with one step drawn."""
         w, log_q, lost_q, lost_p = self._spread
-        infinite, zero = self.shares.law.log_infinite, -math.inf
+        infinite, zero = self._log_infinite, -math.inf
         if w.min(initial=1.0) == 0.0:
             zero, w, log_q = float(log_q[w == 0.0][0]), w[w > 0.0], log_q[w > 0.0]
         if not w.size:
-            raise NumericError(f"{self.shares.law.label}: no mass is known on a grid")
+            raise NumericError(f"{self._laws[0].label}: no mass is known on a grid")
         loss = np.log(w)
         if adding:
             return self._law(-loss, log_q, log_add(zero, lost_q), True)
@@ -236,42 +274,55 @@ class Between:
 
     def told(self, log_tail: float) -> Told:
         """Bounds on masses of what is told: large ratios, and the sum of the others' points."""
-        t, k = self.shares.steps, self.drawn
-        grid = RatioGrid.of(self.shares, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
-        q, p = grid.q.copy(), grid.p
-        q[0] += grid.zero
-        filled = [p.copy(), q.copy()]  # what no cell has may be in the first one, or the last
-        if lacks := max(grid.lost) > DEPTH + math.log(U):  # else it is nothing beside what matters
-            for mass, log_lost in zip(filled, grid.lost, strict=True):
-                mass[[0, -1]] += math.exp(log_lost)
-        by_counts: dict[tuple[int, int], tuple[Sums, Sums]] = {}
-        rows = []
-        for ratios, log_ways in grid.large.choices(t):
+        t, k = self.steps, self.drawn
+        grids = RatioGrid.of(self.factors, log_tail, half=True, bend=(k - 1.0) / max(t - k, 1))
+        # what no cell has may be in the first one, or the last; else it is nothing beside the rest
+        lacks = max(max(grid.lost) for grid in grids) > DEPTH + math.log(U)
+        least: list[tuple[Floats, Floats]] = []  # masses under P and Q by kind, and at most
+        most: list[tuple[Floats, Floats]] = []
+        for grid in grids:
+            q = grid.q.copy()
+            q[0] += grid.zero
+            least.append((grid.p, q))
+            both = grid.p.copy(), q.copy()
+            for mass, log_lost in zip(both, grid.lost, strict=True):
+                mass[[0, -1]] += math.exp(log_lost) * lacks
+            most.append(both)
+        large = grids[0].large
+
+        @lru_cache(None)
+        def of(kind: int, under_p: int, counts: Counts, depth: float) -> tuple[Sums, Sums]:
+            """Sums over so many steps, of which so many of a kind are under P."""
+            found = []
+            for masses in (least, most)[: 1 + lacks]:
+                parts = [(q, n) for (_, q), n in zip(masses, counts, strict=True)]
+                parts[kind] = masses[kind][1], counts[kind] - under_p
+                found.append(sums([(masses[kind][0], under_p), *parts], depth))
+            return found[0], found[-1]
+
+        rows, depths = [], dict[Counts, float]()
+        for ratios, counts, log_ways in large.choices(self.counts):
             if log_ways + math.log1p(sum(ratios) / t) < DEPTH:
                 continue
             m, symmetric = len(ratios), np.poly(-np.array(ratios))
-            laws, weights = [], []
-            for i in range(-1, min(k, m) + 1):  # under Q, and under P with i of the m drawn
-                counts = (0, t - m) if i < 0 else (k - i, t - m - k + i)
-                if min(counts) < 0:
+            depth = depths.setdefault(counts, DEPTH - log_ways)
+            laws, weights = [of(0, 0, counts, depth)], [log_ways]
+            for i in range(min(k, m) + 1):  # under P with i of the m drawn
+                if t - m - k + i < 0:
                     continue
-                if counts not in by_counts:
-                    known = sums([(p, counts[0]), (q, counts[1])], DEPTH - log_ways)
-                    by_counts[counts] = known, known
-                    if lacks:
-                        each = [*zip(filled, counts, strict=True)]
-                        by_counts[counts] = known, sums(each, DEPTH - log_ways)
-                laws.append(by_counts[counts])
                 # of the ways to place the large ones, those where i are under P
-                ways = 1.0 if i < 0 else comb(k, i) * comb(t - k, m - i) / comb(t, m)
+                ways = comb(k, i) * comb(t - k, m - i) / comb(t, m)
                 ways *= symmetric[i] / comb(m, i) if i > 0 else 1.0
-                weights.append(log_ways + math.log(ways))
-            first = max(law.first for both in laws for law in both)
-            last = max(min(law.first + law.share.size for both in laws for law in both), first)
+                for kind, n in enumerate(counts if k > i else (t,)):  # of the others one is drawn
+                    if n > 0:
+                        laws.append(of(kind, k - i, counts, depth))
+                        weights.append(log_ways + math.log(ways * n / (t - m if k > i else t)))
+            first = max(law.first for pair in laws for law in pair)
+            last = max(min(law.first + law.share.size for pair in laws for law in pair), first)
             low: list[Floats] = []
             high: list[Floats] = []
-            for both, weight in zip(laws, weights, strict=True):
-                for law, sign, found in zip(both, (-1.0, 1.0), (low, high), strict=True):
+            for pair, weight in zip(laws, weights, strict=True):
+                for law, sign, found in zip(pair, (-1.0, 1.0), (low, high), strict=True):
                     at = slice(first - law.first, last - law.first)
                     log_mass, share = law.log_mass[at] + weight, law.share[at]
                     with np.errstate(divide="ignore", invalid="ignore"):
@@ -280,9 +331,9 @@ class Between:
             under_p = np.logaddexp.reduce(low[1:]), np.logaddexp.reduce(high[1:])
             rows.append((low[0], high[0], *under_p, np.full(last - first, first == 0 and not m)))
             rows[-1][-1][1:] = False
-        apart = q[0] > 0.0 and filled[0][0] == 0.0
-        gap = k * log_complement(self.shares.law.log_infinite)
-        only = t * math.log(q[0]) if apart else -math.inf, log1mexp(gap)
+        apart = all(q[0] > 0.0 for _, q in least) and all(p[0] == 0.0 for p, _ in most)
+        zero = sum(n * log_of(q[0] * apart) for (_, q), n in zip(least, self.counts, strict=True))
+        only = zero, log1mexp(k * log_complement(self._log_infinite))
         low_q, high_q, low_p, high_p, none = map(np.concatenate, zip(*rows, strict=True))
         return Told(low_q, high_q, low_p, high_p, none, *only)
 
@@ -291,7 +342,13 @@ class Between:
         found: list[PrivacyLoss] = []
         for i, log_tail in enumerate(TOLD):
             if i == len(self._tolds):
-                self._tolds.append(self.told(log_tail))
+                try:
+                    with apart():  # whatever was found before
+                        self._tolds.append(self.told(log_tail))
+                except OutOfWorkError:
+                    if not found:
+                        raise
+                    break
             found.append(self._below(adding, self._tolds[i]))
             if found[-1].log_early < TOLD_ENOUGH:
                 break
@@ -303,7 +360,7 @@ class Between:
         if adding:
             log_p, log_q, only_p, only_q = told.low_q, told.high_p, only_q, only_p
         known = (np.maximum(log_p, log_q) > DEPTH) & (log_p > -math.inf) & (log_q < math.inf)
-        if min(max(only_q, only_p), self.shares.law.log_minus_infinite) > -math.inf:
+        if min(max(only_q, only_p), self._log_zero) > -math.inf:
             known &= ~told.none
         if not known.any():  # nothing is told
             return self._law(np.zeros(1), np.zeros(1), -math.inf, False)
@@ -311,9 +368,9 @@ class Between:
 
     def _law(self, loss: Floats, log_p: Floats, log_infinite: float, upper: bool) -> PrivacyLoss:
         """The law with these masses, which are bounds from one side, and so may not sum to one."""
-        label = f"random allocation of {self.shares.law.label}"
+        label = f"random allocation of {self._laws[0].label}"
         made = one_sided(loss, log_p, log_infinite, label, upper, *self._error)
-        return replace(made, of_estimated=self.shares.law.estimated)
+        return replace(made, of_estimated=any(law.estimated for law in self._laws))
 
 
 def _least(masses: float, left: float) -> float:
@@ -331,61 +388,83 @@ class RatioGrid(NamedTuple):
     p: Floats
     zero: float  # Q(p = 0)
     log_above: float  # log of the mass under P beyond the grid and the large ones
+    log_top: float  # log of the largest X of all, beyond which little is left
     large: Large
     lost: tuple[float, float]  # logs of masses under P and Q that are in no cell
 
     @classmethod
     def of(
-        cls, shares: Shares, log_tail: float, half: bool = False, bend: float = 0.0
-    ) -> RatioGrid:
-        """Choose a grid, and cut the law at its points or half way between them."""
+        cls, factors: Factors, log_tail: float, half: bool = False, bend: float = 0.0
+    ) -> list[RatioGrid]:
+        """Choose grids of one step, and cut laws at their points or half way between them."""
         # Points are equally far apart in log(1 + bend X) / bend, or in X.
-        law, t = shares.law, shares.steps
-        ends = [math.exp(min(end, MOST_LOG)) for end in law.support]
-        zero = math.exp(shares.law.log_minus_infinite)
-        lo, hi = (0.0 if zero > 0.0 else ends[0]), ends[1]
-        top, log_above = _highest(shares, lo, hi, LOST)
-        large = Large.of(shares, math.log(top))
-        if large.q.size:
-            hi = large.others
-        else:
-            hi, log_above = _highest(shares, lo, hi, log_tail)
-            large = large._replace(log_top=math.log(hi))
-        beyond = log_above, large, bend
-        if bend:
-            lo, hi = (math.log1p(bend * end) / bend for end in (lo, hi))
-        if not shares.continuous and law.atom_loss.size + (zero > 0.0) <= 2:
-            return cls._cut(shares, lo, hi, 1, half, *beyond)
-        rough = cls._cut(shares, lo, hi, ROUGH, True, *beyond)
-        rough.q[0] += zero
-        spread = _moments(_Points.of([(rough.q, t)]), 0.0).sd * rough.step
-        count = min((hi - lo) / (PERIOD * spread + JUMPS * (hi - lo)) * SIZE, FINEST)
-        count = max(count, min((SIZE - 2.0) / t, FINEST), 1.0)
-        return cls._cut(shares, lo, hi, math.floor(count), half, *beyond)
+        zeros = [math.exp(shares.law.log_minus_infinite) for shares, _ in factors]
+        ranges = []
+        for (shares, _), zero in zip(factors, zeros, strict=True):
+            lo, hi = (math.exp(min(end, MOST_LOG)) for end in shares.law.support)
+            ranges.append((0.0 if zero > 0.0 else lo, hi))
 
-    @classmethod
-    def _cut(
-        cls, shares: Shares, lo: float, hi: float, count: int, half: bool, log_above: float,
-        large: Large, bend: float,
-    ) -> RatioGrid:  # fmt: skip
-        step = (hi - lo) / count
-        x = lo + step * np.arange(count + 1.0)
-        if half:  # what is beyond the grid is told by its last point
-            end = hi * (1.0 + 1e-12) if large.q.size else math.inf
-            x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
-            if bend:
-                x = np.expm1(np.minimum(bend * x, MOST_LOG + math.log(min(bend, 1.0)))) / bend
+        def highest(log: float) -> list[tuple[float, float]]:
+            each = zip(factors, ranges, strict=True)
+            return [_highest(s, lo, hi, log) for (s, _), (lo, hi) in each]
+
+        tops = highest(LOST)
+        large = Large.of(factors, [math.log(top) for top, _ in tops])
+        tops = tops if large.q.size else highest(log_tail)
+
+        def cut(kind: int, count: int, half: bool, hi: float | None = None) -> RatioGrid:
+            """With cells between so many points, or around them; and what they lack."""
+            shares, zero, (lo, end), (top, log_above) = (
+                factors[kind][0],
+                zeros[kind],
+                ranges[kind],
+                tops[kind],
+            )
+            end = end if hi is None else hi
+            step = (end - lo) / count
+            x = lo + step * np.arange(count + 1.0)
+            if half:  # what is beyond the grid is told by its last point
+                end = end * (1.0 + 1e-12) if large.q.size else math.inf
+                x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
+                if bend:
+                    x = np.expm1(np.minimum(bend * x, MOST_LOG + math.log(min(bend, 1.0)))) / bend
+            else:
+                x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
+            with np.errstate(divide="ignore"):  # X may be smaller than any double
+                p, q = shares.law.cell_masses(np.log(x))
+            held = float(q.sum() + large.q[large.kind == kind].sum()) + zero
+            if not held > 1.0 - HELD:  # bounds would lack the rest
+                raise NumericError(
+                    f"{shares.law.label}: cells hold a mass of {held:g} of Q, not one"
+                )
+            both = shares.law, shares.law.reversed()
+            lost_p, lost_q = (log_add(law.log_lost, law.log_unlisted) for law in both)
+            return cls(lo, step, q, p, zero, log_above, math.log(top), large, (lost_p, lost_q))
+
+        if large.q.size:
+            ranges = [(lo, hi) for (lo, _), hi in zip(ranges, large.others, strict=True)]
         else:
-            x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
-        with np.errstate(divide="ignore"):  # X may be smaller than any double
-            p, q = shares.law.cell_masses(np.log(x))
-        zero = math.exp(shares.law.log_minus_infinite)
-        held = float(q.sum() + large.q.sum()) + zero
-        if not held > 1.0 - HELD:  # bounds would lack the rest
-            raise NumericError(f"{shares.law.label}: cells hold a mass of {held:g} of Q, not one")
-        both = shares.law, shares.law.reversed()
-        lost_p, lost_q = (log_add(law.log_lost, law.log_unlisted) for law in both)
-        return cls(lo, step, q, p, zero, log_above, large, (lost_p, lost_q))
+            ranges = [(lo, top) for (lo, _), (top, _) in zip(ranges, tops, strict=True)]
+        if bend:
+            bent = (np.log1p(bend * np.array(ends)) / bend for ends in ranges)
+            ranges = [(float(lo), float(hi)) for lo, hi in bent]
+        few = factors[0][0]
+        if len(factors) == 1 and not few.continuous and len(few.points[0]) <= 2:
+            return [cut(0, 1, half)]
+        variance = 0.0
+        for i, (_, n) in enumerate(factors):
+            rough = cut(i, ROUGH, True)
+            rough.q[0] += rough.zero
+            variance += (_moments(_Points.of([(rough.q, n)]), 0.0).sd * rough.step) ** 2
+        widest, t = max(hi - lo for lo, hi in ranges), factors[0][0].steps
+        count = min(widest / (PERIOD * math.sqrt(variance) + JUMPS * widest) * SIZE, FINEST)
+        most = math.floor(max(count, min((SIZE - 2.0) / t, FINEST), 1.0))
+        step, found = widest / most, []
+        for i, (lo, hi) in enumerate(ranges):
+            fewer = most if hi - lo == widest else min(math.ceil((hi - lo) / step), most)
+            end = hi if fewer == most else lo + fewer * step
+            found.append(cut(i, fewer, half, end)._replace(step=step))
+        return found
 
 
 def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
@@ -397,10 +476,10 @@ def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
     """
     law, t = shares.law, shares.steps
     log_x, log_q = shares.points
-    at = np.exp(log_x)
-    several = shares.continuous or law.log_early > -math.inf
-    if several or comb(t + at.size - 1, t) > LISTED:
+    several = shares.continuous or law.log_early > -math.inf or log_x.max() > MOST_LOG
+    if several or comb(t + log_x.size - 1, t) > LISTED:
         return None
+    at = np.exp(log_x)
     w, mass = draws(at / t, log_q, t)
     if drawn > 1:
         ways = math.log(comb(t, min(drawn, t // 2)))
