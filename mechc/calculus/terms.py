@@ -26,7 +26,7 @@ from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
-from mechc.symbolic.rewrite import MAX_DEGREE, degree, factored, rational_in
+from mechc.symbolic.rewrite import MAX_DEGREE, degree, factored, fraction, rational_in
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
 MAX_TERMS = 200  # that a density is taken apart into
@@ -309,7 +309,11 @@ def _factored(expr: Expr, x: Symbol) -> Expr:
     form = rational_in(expr, x)
     if form is None or form.function is not exp:
         return expr
-    product = factored(sp.together(form.expr))
+    over, under = fraction(form.expr)
+    product = factored(over)
+    if product == over:  # too much work; where terms cancel, they must do so here
+        product = sp.factor_terms(sp.expand(over))
+    product /= factored(under)
     if not isinstance(product, Mul):
         return expr
     return product.xreplace({form.symbol: form.of(x)})
