@@ -716,4 +716,5 @@ def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
     with np.errstate(invalid="ignore"):
         one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
     allowed = MIRRORED + source.loss_error + source.mass_error + 32.0 * EPS * abs(one)
+    allowed += sum(map(source.unresolved, QUARTERS)) if panels else 0.0
     return one == other or abs(one - other) <= allowed
