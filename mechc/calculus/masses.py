@@ -191,6 +191,7 @@ class _CaseChecker:
                         result += weight * np.exp(log(x))
             # rounding may cross the end of the piece, and far out a formula may be inf - inf
             edge = np.minimum(np.abs(x - lo), np.abs(x - hi)) < 1e-9 * (1 + np.abs(x))
+            result[edge & np.isinf(result)] = 0.0
             bad = np.isnan(result) & ~edge & (np.abs(x) < 1e15)
             if bad.any():
                 self._refuse(side, float(x[bad][0]), theta)

@@ -233,6 +233,45 @@ def test_random_allocation_of_natural_declarations(name):
             assert answer.upper - answer.lower <= 5e-5  # least where the ratio has no end
 
 
+SAMPLED = {
+    "uniform and logistic": (
+        noise((1 / (1 + exp(-(x + a) / s)) - 1 / (1 + exp(-(x - a) / s))) / (2 * a), a, s),
+        {"a": 2.0, "s": 0.7},
+        lambda y: special.expit((y + 2) / 0.7) * special.expit((2 - y) / 0.7), (-35, -2, 0, 3, 36)),
+    "bump": (
+        noise(shape(exp(-1 / (1 - (x / a) ** 2))), a, support=(-a, a)), {"a": 3.0},
+        lambda y: np.where(abs(y) < 3, np.exp(-9 / np.maximum(9 - y * y, 1e-9)), 0), (-3, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled_noise(name):
+    """Terms of shifted noise that cancel; rounding that passes the end of shifted noise."""
+    made, values, density, ends = SAMPLED[name]
+    p, q = masses(1.0, density, ends, ())
+    p = 0.05 * p + 0.95 * q
+    event = mechc.poisson(mechc.load(made), sampling_rate=0.05)(**values)
+    for direction, (one, other) in (("remove", (p, q)), ("add", (q, p))):
+        for steps, epsilon in ((1, 0.01), (30, 0.3)):
+            answer = (steps * event).delta(epsilon, direction=direction)
+            least, most = between(one, other, epsilon, steps, mesh=1e-5)
+            assert answer.lower <= most + 1e-9 and answer.upper >= least - 1e-9
+            assert answer.upper - answer.lower <= 1e-6
+
+
+def test_mirrored_poles():
+    """Mass within an ulp of one, where the density of one of the laws has its larger pole."""
+    law = x ** (w - 1) * (1 - x) ** (-w) / (gamma(w) * gamma(1 - w))
+    event = mechc.load(pair(law, law.subs(x, 1 - x), w, support=(0, 1)))(w=0.4)
+    last = special.expit(-5 * 0.3)
+    delta = special.betainc(0.4, 0.6, last) - math.exp(0.3) * special.betainc(0.6, 0.4, last)
+    for direction in ("remove", "add"):
+        answer = event.delta(0.3, direction=direction)
+        assert answer.lower * (1 - 1e-12) <= delta <= answer.upper * (1 + 1e-12)
+        assert answer.upper - answer.lower <= 1e-4
+
+
 @pytest.mark.slow
 def test_weights_that_are_sums():
     """A tail of a Poisson law of rate e^8, whose first terms are no doubles; powers of a rate."""
