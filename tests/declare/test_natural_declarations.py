@@ -255,7 +255,7 @@ def test_sampled_noise(name):
     for direction, (one, other) in (("remove", (p, q)), ("add", (q, p))):
         for steps, epsilon in ((1, 0.01), (30, 0.3)):
             answer = (steps * event).delta(epsilon, direction=direction)
-            least, most = between(one, other, epsilon, steps, mesh=1e-5)
+            least, most = between(one, other, epsilon, steps)
             assert answer.lower <= most + 1e-9 and answer.upper >= least - 1e-9
             assert answer.upper - answer.lower <= 1e-6
 
