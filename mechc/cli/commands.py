@@ -606,6 +606,11 @@ def record(
     if path.name in mechc.available():
         raise DeclarationError(f"record: a run file comes first, as in record run.json {path.name}")
     if what.name.endswith((".json", ".toml")):
+        if what != args.Densities(what.name, count=what.count):
+            raise DeclarationError(
+                f"record: {what.name} is a run file, whose steps have all that they need (expected "
+                "--count alone beside it)"
+            )
         run = mechc.open(what.name, allow_files=allow_files) * what.count
     else:
         run = what.run(what.count)

@@ -160,6 +160,14 @@ def test_what_has_no_kernel_is_kept_by_how_it_was_made(tmp_path):
     assert done.stdout.strip().split(",") == ["same digits"] * len(OPERATIONS), done.stderr
 
 
+def test_steps_of_a_run_file_are_taken_as_they_are(tmp_path, laplace):
+    path, other = tmp_path / "run.json", tmp_path / "other.json"
+    laplace(scale=2.0).save(other)
+    for words in (("--poisson", 0.1), ("--set", "scale=9"), ("--adjacency", "replace")):
+        assert "--count alone" in run_cli("record", path, other, *words, code=2)
+    assert not path.exists()
+
+
 def test_people_write_operations_too(tmp_path):
     path = tmp_path / "run.toml"
     page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text("utf-8")
