@@ -218,7 +218,7 @@ class AllocatedEvent(NumericEvent):
         name = f"{NAME}([{', '.join(f'{n} * {event}' for event, n in parts)}])"
         table: Any = Table(
             name if several else f"{NAME}({base}, steps={steps}{selected})",
-            named(text), False, claim,
+            False, claim, named(text),
             references=() if several else tuple(base.mechanism.references),
         )  # fmt: skip
         Event.__init__(self, table, ())
@@ -353,9 +353,8 @@ def told(parts: tuple[tuple[Event, int], ...], drawn: int) -> NumericEvent:
             laws = {d: _standing_for(parts, law, d) for d, law in laws.items()}
     steps = ", ".join(f"{count} * {event}" for event, count in parts)
     claim = weakest(tuple((str(event), event.claim) for event, _ in parts), Adjacency.ADD_REMOVE)
-    key = named(f"told {[(event.key, count) for event, count in parts]!r} {drawn}")
-    table = Table(f"sums of points in {NAME}([{steps}], selected={drawn})", key, False,
-                  replace(claim, theorem="T9"))  # fmt: skip
+    name = f"sums of points in {NAME}([{steps}], selected={drawn})"
+    table = Table(name, False, replace(claim, theorem="T9"))
     return NumericEvent(table, laws["remove"], laws["add"])
 
 

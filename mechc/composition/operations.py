@@ -27,7 +27,7 @@ from mechc.composition.events import (
 )
 from mechc.composition.inputs import as_array
 from mechc.composition.mechanism import Mechanism, built_in, load
-from mechc.composition.tables import NumericEvent, Table, digest, mixture, sampled
+from mechc.composition.tables import NumericEvent, Table, mixture, sampled
 from mechc.declare import transforms as steps
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, listed, public
 from mechc.loss.discretise import rounded_up
@@ -466,12 +466,10 @@ def _beside_full(event: Event, q: float, replacing: float, full: float) -> Event
     except (NumericError, UnsupportedError):  # of losses that are too large
         return None
     name = f"one record against none, or another, in {event}"
-    key = digest(name, event.claim, *laws)
-    cut = sampled(NumericEvent(Table(name, key, False, event.claim), *laws), q)
+    cut = sampled(NumericEvent(Table(name, False, event.claim), *laws), q)
     # on the grid that the other part is put on: sums of both are few
     laws = [rounded_up(cut.loss(direction), CUT_STEP) for direction in ("remove", "add")]
-    key = digest(name, cut.claim, *laws)
-    return NumericEvent(Table(f"a sample of {name}", key, False, cut.claim), *laws)
+    return NumericEvent(Table(f"a sample of {name}", False, cut.claim), *laws)
 
 
 def _twice_as_far(event: Event) -> Event:

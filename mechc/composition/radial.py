@@ -83,7 +83,7 @@ class RadialEvent(NumericEvent):
         )
         key = named(f"{NAME} {base.key!r} {dimension} {claim}")
         references = tuple(base.mechanism.references)
-        table: Any = Table(name, key, True, claim, references=references,
+        table: Any = Table(name, True, claim, key, references=references,
                            uncertified=UNCERTIFIED)  # fmt: skip
         Event.__init__(self, table, (), base.known_defaults)
         self.base, self.dimension = base, dimension

@@ -11,7 +11,6 @@ mechanisms whose pair is known, their exact K(t) is added.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.composition.description import MadeEvent, described
 from mechc.composition.inputs import LEAST, as_array, as_number, shown
 from mechc.composition.queries.evaluation import Evaluation
-from mechc.composition.tables import Table
+from mechc.composition.tables import Table, named
 from mechc.errors import DeclarationError, NumericError, UnsupportedError, public
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.roots import lowest
@@ -236,7 +235,6 @@ def _bracket(exponent: Callable[[float], float], top: float) -> tuple[float, flo
 
 
 def _table(name: str, adjacency: Adjacency | str, *numbers: float) -> Table:
-    key = hashlib.sha256(np.array(numbers, np.float64).tobytes()).hexdigest()
     claim = Claim("declared", None, Adjacency.of(adjacency), (), (
         "the bound on Rényi divergences holds in both directions",))  # fmt: skip
-    return Table(name, f"curve-{name}-{adjacency}-{key}", True, claim)
+    return Table(name, True, claim, named(f"{name} {claim} {numbers!r}"))

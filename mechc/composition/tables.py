@@ -71,9 +71,9 @@ class Table:
 
     Attributes:
         name: name for people.
-        key: digest of the numbers.
         symmetric: the add direction is the mirror image of remove.
         claim: what the table bounds, and why.
+        key: what tables share only if they are the same; of laws alone a digest of all numbers.
         upper_only: why it bounds the mechanism from above alone; "" where it is exact.
         beneath: then, an event that one use reveals at least, where one is known.
         uncertified: why there are no certified answers.
@@ -81,9 +81,9 @@ class Table:
     """
 
     name: str
-    key: str
     symmetric: bool
     claim: Claim
+    key: str = ""
     parameters: tuple[Any, ...] = ()
     references: tuple[str, ...] = ()
     upper_only: str = ""
@@ -126,6 +126,7 @@ class NumericEvent(MadeEvent):
         """Combine the laws; users call `from_losses` and `from_pmfs` instead."""
         super().__init__(table, (), defaulted)
         self._laws = {"remove": remove, "add": add or remove.reversed()}
+        object.__setattr__(table, "key", digest(table, *self._laws.values()))
 
     def rho_bound(self) -> float:
         """Return nan: numbers have no formula."""
@@ -209,8 +210,7 @@ def from_losses(
     second = _law(f"{name} (add)", *add, step) if add is not None else None
     if symmetric:
         second = first
-    key = digest("losses", claim, *(law for law in (first, second) if law is not None))
-    return NumericEvent(Table(name, key, symmetric, claim), first, second)
+    return NumericEvent(Table(name, symmetric, claim), first, second)
 
 
 @described
@@ -252,9 +252,8 @@ def from_pmfs(
     loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
     law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name)
     other = PrivacyLoss.from_log_atoms(-loss, log_q, other_tells, tells, f"{name} reversed")
-    key = digest("pmfs", claim, law)
     law, other = replace(law, told=(tell, tell_other)), replace(other, told=(tell_other, tell))
-    return NumericEvent(Table(name, key, False, claim), law, other)
+    return NumericEvent(Table(name, False, claim), law, other)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:
@@ -275,9 +274,7 @@ def sampled(event: NumericEvent, rate: float) -> NumericEvent:
     match event.beneath(1) if why else None:
         case [(NumericEvent() as below, 1)]:
             told = sampled(below, rate)
-    key = digest(f"sampled above {told and told.key}", claim, *laws)
-    table = Table(name, key, False, claim, upper_only=why, beneath=told)
-    return NumericEvent(table, *laws)
+    return NumericEvent(Table(name, False, claim, upper_only=why, beneath=told), *laws)
 
 
 def _sampled(law: PrivacyLoss, r: float, adding: bool) -> PrivacyLoss:
@@ -372,9 +369,10 @@ def _check_total(name: str, side: str, total: float) -> None:
         raise DeclarationError(f"{name}: {side} sum to {total!r} (expected 1)")
 
 
-def digest(kind: str, claim: Claim, *laws: PrivacyLoss) -> str:
+def digest(table: Table, *laws: PrivacyLoss) -> str:
     """Return a name that tables share only if numbers and claims are the same."""
-    found = hashlib.sha256(f"{kind} {claim}".encode())
+    about = f"{table.claim} {table.upper_only} {table.beneath and table.beneath.key}"
+    found = hashlib.sha256(about.encode())
     for law in laws:
         errors = [law.tolerance, law.density_error, law.loss_error, *law.mass_errors, *law.early]
         errors.append(float(law.estimated))
@@ -468,11 +466,9 @@ def mixture(
         same = symmetric and up  # rounding down is not the same for both
         laws.append(laws[0] if same else _mixed(used, "add", step, name, revealing, up))
     if lower:
-        table = Table(f"{name} rounded down", digest("mixture", claim, *lower), False, claim)
-        beneath = NumericEvent(table, *lower)
-    key = digest(f"mixture above {beneath and beneath.key}", claim, *upper)
+        beneath = NumericEvent(Table(f"{name} rounded down", False, claim), *lower)
     why = ROUNDED if smooth or beneath is not None else ""
-    table = Table(name, key, symmetric, claim, upper_only=why, beneath=beneath)
+    table = Table(name, symmetric, claim, upper_only=why, beneath=beneath)
     defaulted = frozenset(name for event, _ in used for name in event.known_defaults)
     return NumericEvent(table, *upper, defaulted=defaulted)
 
@@ -588,8 +584,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     ]
     laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
             for law in laws]  # fmt: skip
-    table = Table(name, digest("post_process", claim, laws[0]), False, claim)
-    return NumericEvent(table, *laws, defaulted=event.known_defaults)
+    return NumericEvent(Table(name, False, claim), *laws, defaulted=event.known_defaults)
 
 
 def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:
