@@ -14,7 +14,7 @@ not proved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import sympy as sp
@@ -221,16 +221,18 @@ def _expanded_bases(expr: Expr) -> Expr:
     )
 
 
-def pair_off(masses: Sequence[tuple[Expr, Expr]]) -> bool:
+def _cancels(gap: Expr) -> bool:
+    return bool(sp.cancel(gap) == 0)
+
+
+def pair_off(
+    masses: Sequence[tuple[Expr, Expr]], is_zero: Callable[[Expr], bool] = _cancels
+) -> bool:
     """Whether exchanging P and Q leaves the masses of some points as they are."""
     waiting = list(masses)
     for p, q in masses:
-        twin = next((m for m in waiting if _is_zero(m[0] - q) and _is_zero(m[1] - p)), None)
+        twin = next((m for m in waiting if is_zero(m[0] - q) and is_zero(m[1] - p)), None)
         if twin is None:
             return False
         waiting.remove(twin)
     return True
-
-
-def _is_zero(gap: Expr) -> bool:
-    return bool(sp.cancel(gap) == 0 or gap.equals(0) is True)

@@ -166,7 +166,7 @@ def _additive(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
 def _finite(declaration: Declaration, r: Symbol) -> tuple[Declaration, str]:
     """The pair of T7 for a finite set of outcomes, one of them added for the mass m."""
     rows = [(p, q) for _, p, q in declaration.atoms]
-    if not pair_off(rows):
+    if not pair_off(rows, lambda gap: gap.equals(0) is True):
         raise UnsupportedError(
             f"without_replacement({declaration.name}): T7 needs a pair that is its own reversal, "
             "and swapping P and Q changes these outcomes"
