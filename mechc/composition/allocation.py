@@ -372,7 +372,23 @@ def _standing_for(
     return replace(law, parts=tuple(steps), is_reversed=adding)
 
 
-class AllocationEvaluation(Evaluation):
+class EpochEvaluation(Evaluation):
+    """One epoch, of which nothing is known to the last digit."""
+
+    def told_mass(self) -> float:
+        """Return nan: what an epoch reveals is computed."""
+        return math.nan
+
+    def exact_largest_loss(self, direction: str) -> Fraction | None:
+        """Return that it is not known to the last digit."""
+        return None
+
+    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
+        """Return that nothing is known."""
+        return -math.inf, 0.0
+
+
+class AllocationEvaluation(EpochEvaluation):
     """One epoch, by the exact profile: bounds on both sides."""
 
     is_rough_first = True  # laws on grids are made for the place of the answer alone
@@ -398,10 +414,6 @@ class AllocationEvaluation(Evaluation):
         """Return bounds on the log mass at infinity."""
         masses = [epoch.log_infinite for epoch in self._epochs.values()]
         return max(low for low, _ in masses), max(high for _, high in masses)
-
-    def told_mass(self) -> float:
-        """Return nan: what an epoch reveals is computed."""
-        return math.nan
 
     def inverted(self, direction: str, log_delta: float, near: float) -> Bound | Place | None:
         """Return bounds on epsilon of a contour; they prove nothing here."""
@@ -452,16 +464,8 @@ class AllocationEvaluation(Evaluation):
             return math.inf, 0.0  # some X is 0, others are not
         return super().largest_loss_in(direction)
 
-    def exact_largest_loss(self, direction: str) -> Fraction | None:
-        """Return that it is not known to the last digit."""
-        return None
 
-    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
-        """Return that nothing is known."""
-        return -math.inf, 0.0
-
-
-class FewStepsEvaluation(Evaluation):
+class FewStepsEvaluation(EpochEvaluation):
     """One epoch of few steps, by the law of its loss; by the exact profile where that is wide."""
 
     def __init__(self, event: AllocatedEvent, profile: AllocationEvaluation) -> None:
@@ -474,21 +478,9 @@ class FewStepsEvaluation(Evaluation):
         """Return bounds on the log mass at infinity."""
         return self._profile.log_infinite_range()
 
-    def told_mass(self) -> float:
-        """Return nan, as what is composed of it is computed."""
-        return math.nan
-
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return that of the profile; where the law ends it may only not be resolved."""
         return self._profile.largest_loss_in(direction)
-
-    def exact_largest_loss(self, direction: str) -> Fraction | None:
-        """Return that it is not known to the last digit."""
-        return None
-
-    def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
-        """Return that nothing is known."""
-        return -math.inf, 0.0
 
     def bounded(
         self, direction: str, epsilon: float, level: float, *, best: bool = False

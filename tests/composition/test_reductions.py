@@ -54,6 +54,29 @@ def test_participations_that_are_apart(separation, most):
         assert listed * (1 - 1e-12) <= found <= 1.5 * listed
 
 
+CHAIN = np.array([[1.0, 0, 0, 0], [2, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, -6]])
+DENSE = np.array([[1.0, 0, 0, 0], [2, 1, 0, 0], [0.5, 1, 1, 0], [0.4, 0, 1, -6]])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words", "norm"),
+    [
+        (CHAIN, {}, 6.0), (CHAIN[:3, :3], {}, math.sqrt(5.0)),
+        (CHAIN, {"separation": 2, "most": 1}, 6.0), (CHAIN, {"separation": 2}, math.sqrt(41.0)),
+        (CHAIN, {"separation": 3}, math.sqrt(41.0)),
+        (np.diag([0.0, 3, 0, 1, 2]), {"separation": 2}, math.sqrt(13.0)),
+        (np.diag([0.0, 3, 0, 1, 2]), {"separation": 2, "most": 1}, 3.0),
+        (np.tri(5), {"separation": 5}, math.sqrt(5.0)),
+        (np.tri(16), {"separation": 1}, np.linalg.norm(np.tri(16).sum(axis=1))),
+        (np.eye(16), {"participations": "every", "separation": 4}, 2.0),
+        (DENSE, {"separation": 1}, math.sqrt(np.abs(DENSE.T @ DENSE).sum())),
+    ],
+)  # fmt: skip
+def test_norms_that_jax_privacy_states_for_participation_patterns(matrix, words, norm):
+    found = matrix_mechanism(matrix, 1.0, **words).parameters["sensitivity"]
+    assert norm * (1 - 1e-14) <= found <= norm * (1 + 1e-12)
+
+
 @pytest.mark.parametrize(
     "words",
     [{"separation": 0}, {"most": 1.5}, {"separation": 2, "participations": [[0]]}],

@@ -230,7 +230,9 @@ def test_random_allocation_of_natural_declarations(name):
             answer = epoch.delta(epsilon, direction=direction)
             assert most - least < 1e-4
             assert answer.lower <= most + 1e-9 and answer.upper >= least - 1e-9
-            assert answer.upper - answer.lower <= 5e-5  # least where the ratio has no end
+            assert (
+                answer.upper - answer.lower <= 1e-3
+            )  # most of ripples, whose ratio has many turns
 
 
 SAMPLED = {
