@@ -64,6 +64,7 @@ GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
 NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
 FITS = 4  # refinements of a smoothed payoff
+NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 UNSEEN = math.log(EPS) - 1.0  # share of delta that changes no digit
 LOOSE = 2.0  # nats, width from which on Chernoff's bound may be narrower
 ROUNDED = 1e-9  # blocks that rounding may add to a division
@@ -112,6 +113,9 @@ class Side(Columns):
         at_hand = self._at_hand(epsilon, whole)
         if at_hand is not None:
             return at_hand
+        if self.log_complement(epsilon) < NOTHING:
+            low, high = self._log_mass - 2.0 * math.exp(NOTHING), self._log_mass
+            return None, Answer(low, high, high, {"reason": "all losses are larger"})
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:

@@ -30,6 +30,8 @@ BEFORE_END = 0.9  # of the way to the end of the strip, where lists of integers 
 CLOSE = 0.98  # until no more of it is left
 BOTTOM = -2e5  # log of what is not looked at more closely
 NEWTON, NEAR = 40, 0.02  # steps to the saddle point of a delta, and nats at which they end
+INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
+SURE = 6.0  # standard deviations within which no loss can be ruled out
 LARGEST_TILT = 1e6  # of Chernoff's bound
 BELOW_HIGHEST = np.geomspace(1e-2, 1.0, 24)  # its tilts, as shares of the largest that is covered
 
@@ -168,6 +170,21 @@ class Columns:
         if 1e9 < limit * gap < math.inf:
             return True
         return float(self.law.roughly(limit)[0][0]) - epsilon * limit < BOTTOM
+
+    def log_complement(self, epsilon: float) -> float:
+        """Log of a bound on E_P[min(1, exp(epsilon - L)); L finite], as a share of P(L finite).
+
+        By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
+        """
+        _, mean, variance, _ = map(float, self.law.roughly(0.0)[0])
+        if not mean - epsilon > SURE * math.sqrt(variance) or any(
+            s.loss.apart for s in self._steps
+        ):
+            return 0.0
+        k, _, _, rounding = self.law.roughly(*-INSIDE).T
+        mass = sum(s.count * s.loss.log_finite for s in self._steps)
+        rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
+        return float((k + INSIDE * epsilon + rounding).min()) - mass
 
     def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
