@@ -13,8 +13,13 @@ from sympy.utilities.iterables import partitions
 
 import mechc
 from mechc.accountants.classical import saddlepoint
-from mechc.accountants.classical.berry_esseen import first_order_distance
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
+from mechc.accountants.classical.edgeworth_errors import (
+    Standardised,
+    identical_bound,
+    independent_bound,
+    standardised_moments,
+)
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
@@ -244,18 +249,84 @@ def test_polynomials_beyond_doubles_do_not_turn_an_upper_bound_into_nothing():
     assert bound.upper >= laws.gaussian_log_delta(2e-14, 100.0) > -math.inf
 
 
-@pytest.mark.parametrize("count", [30, 1000])
-@pytest.mark.parametrize("t", [0.0, -1.0, 0.3])
-def test_the_distance_from_the_first_order_holds_for_a_gamma_law(t, count):
-    """Gumbel noise: the tilted loss is a gamma law up to its scale, of skewness 2 / sqrt(count)."""
-    composed = ComposedLoss([Step(mechc.load("gumbel")(scale=1.0).loss(), count)])
-    skewness = float(composed.cumulants(t, 3)[3] / composed.cumulants(t, 2)[2] ** 1.5)
-    x = np.linspace(-5.0, 5.0, 4001)
-    first = stats.norm.cdf(x) - skewness / 6.0 * (x * x - 1.0) * stats.norm.pdf(x)
-    exact = stats.gamma.cdf(count + math.copysign(1.0, skewness) * x * math.sqrt(count), count)
-    exact = exact if skewness > 0.0 else 1.0 - exact
-    assert abs(skewness) == pytest.approx(2.0 / math.sqrt(count), rel=1e-6)
-    assert abs(exact - first).max() < first_order_distance(composed, t, skewness) < 3.0 / count**0.5
+def test_error_bound_reproduces_the_published_value():
+    # README of the authors' package: identical summands, n = 1000, kurtosis 9, with the bounds
+    # K3 <= K4^(3/4), |lambda| <= .621 K3, K3~ <= K3 + 1: 0.1626857. Two terms are larger here.
+    k3 = 9**0.75
+    moments = Standardised(1000.0, 0.621 * k3, k3, 9.0, k3 + 1)
+    assert 0.1626857 < identical_bound(moments, 0.1) < 0.1626857 + 2e-4
+    assert independent_bound(moments, 0.1) < 0.12
+
+
+@pytest.mark.parametrize("e", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("m", [50.0, 1e4, 1e6])
+def test_the_bound_for_independent_summands_is_theorem_a2(m, e):
+    """Every term of the theorem as printed, in high precision; its constants have three digits."""
+    moments = Standardised(m, -1.3, 4.0, 60.0, 5.0)
+    with mpmath.workdps(30):
+        mp, skew, k3, k4, kt = mpmath, mpmath.mpf(1.3), 4, 60, 5
+        e_, r = mp.mpf(e), k4 / mp.mpf(m)
+        d = mp.pi * (1 - 3 * e_) ** 2
+        p1 = 144 + 48 * e_ + 4 * e_**2 + 96 * mp.sqrt(2 * e_) + 32 * e_
+        p1 = (p1 + 16 * mp.sqrt(2) * e_ ** mp.mpf(1.5)) / 576
+        e1 = mp.exp(e_**2 * (mp.mpf(1) / 6 + 2 * p1 / (1 - 3 * e_) ** 2))
+        half = mp.mpf(1) / 24 + p1 / (2 * (1 - 3 * e_) ** 2)
+        c, chi = mp.mpf("1.0253"), mp.mpf("0.09916191")
+        fourth = mp.mpf(1) / 12 + 1 / (4 * (1 - 3 * e_) ** 2)
+        lead = mp.mpf("0.031") * kt**2 + mp.mpf("0.327") * k4 * fourth
+        lead += mp.mpf("0.054") * skew * kt + mp.mpf("0.037") * e1 * skew**2
+        lead = mp.mpf("0.1995") * kt / mp.sqrt(m) + lead / m
+        rest = [
+            mp.mpf("81.2376") * kt**4 / (16 * mp.pi**4 * m**2),
+            mp.mpf("4.3394") * skew * kt**3 / (8 * mp.pi**3 * m**2),
+            c * r**1.5 * 48 / (48 * d),
+            c * r**2 * 384 / (1152 * d),
+            c * r**1.25 * 2**2.5 * mp.gamma(3.5) / (12 * d),
+            c * r**1.5 * 48 / (72 * d),
+            c * r**1.75 * 2**3.5 * mp.gamma(4.5) / (144 * d),
+            c * e1 * r**2 * half**2 * 384 / (2 * mp.pi),
+            c * e1 * skew * k4 * m**-1.5 * half * 384 / (6 * mp.pi),
+        ]
+        g0, g1 = mp.sqrt(2 * e_) * (m / k4) ** 0.25, 2 * mp.sqrt(m) / kt
+        start = min(g0, g1)
+        tail = mp.gammainc(1.5, start) - mp.gammainc(1.5, g1)
+        rest.append(skew / mp.sqrt(m) * tail)
+        bend = (1 - 4 * chi - mp.sqrt(k4 / m)) / 2
+        j = mp.quad(lambda u: u * u * mp.exp(-bend * u * u), mp.linspace(start, g1, 9))
+        rest.append(c * k3 / (6 * mp.pi * mp.sqrt(m)) * j)
+        expected = float(lead + mp.fsum(rest))
+    assert independent_bound(moments, e) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [50, 1000, 20000])
+def test_error_bounds_hold_for_sums_with_known_laws(n):
+    x = np.linspace(-4, 4, 4001)
+    density = stats.norm.pdf(x)
+    examples = [
+        # exponential summands: E|X-1|^3 = 12/e - 2
+        (2.0, 12 / math.e - 2, 9.0, stats.gamma.cdf(n + x * math.sqrt(n), n)),
+        # signs
+        (0.0, 1.0, 1.0, stats.binom.cdf(np.floor((n + x * math.sqrt(n)) / 2), n, 0.5)),
+    ]
+    for skew, k3, k4, exact in examples:
+        first = stats.norm.cdf(x) - skew / (6 * math.sqrt(n)) * (x * x - 1) * density
+        distance = abs(exact - first).max()
+        moments = Standardised(float(n), skew, k3, k4, k3 + 1)
+        assert distance < min(independent_bound(moments, e) for e in (0.03, 0.1, 0.2))
+        assert distance < min(identical_bound(moments, e) for e in (0.03, 0.1, 0.2))
+
+
+def test_moments_of_the_summands(cases):
+    composed = ComposedLoss([Step(cases["SGK"][0], 10000)])
+    moments = standardised_moments(composed, 0.0)
+    loss, log_weight = cases["SGK"][0].nodes()
+    w = np.exp(log_weight)
+    d = loss - w @ loss
+    sd = math.sqrt(w @ d**2)
+    assert moments.k4 == pytest.approx(w @ d**4 / sd**4, rel=1e-10)
+    assert moments.skewness == pytest.approx(w @ d**3 / sd**3, rel=1e-10)
+    assert moments.k3 == pytest.approx(w @ abs(d) ** 3 / sd**3, rel=6e-3)
+    assert independent_bound(moments, 0.1) < 0.0175
 
 
 def test_missing_moments_are_refused():

@@ -1,8 +1,5 @@
 """Distance of the composed tilted loss from a normal law, by the Berry-Esseen theorem.
 
-And from its first-order expansion: E_1 = Phi - lambda (x^2 - 1) phi / 6 is within |lambda| phi(0) /
-6 of Phi, lambda the skewness of the sum.
-
 In: a composed loss and a tilt. Out: a number D with |F(x) - Phi(x)| <= D for all x, F the
 distribution function of the standardised sum. Smallest published constants:
 
@@ -23,7 +20,6 @@ from mechc.accountants.contours.composed import ComposedLoss
 
 _INDEPENDENT = 0.5583  # of the second theorem in the docstring; the next line: of the first
 _IDENTICAL = ((0.4690, 0.0), (0.3322, 0.429), (0.3031, 0.646))  # (c, a) of c (b + a)
-_BEND = 0.3989423 / 6.0  # phi(0) / 6, the largest |(x^2 - 1) phi(x)| / 6
 
 
 def identical_distance(b: float, n: float) -> float:
@@ -40,8 +36,3 @@ def berry_esseen_distance(composed: ComposedLoss, t: float) -> float:
     else:
         distance = _INDEPENDENT * fraction
     return min(1.0, distance * (1 + 1e-9))
-
-
-def first_order_distance(composed: ComposedLoss, t: float, skewness: float) -> float:
-    """Return a bound on sup |F - E_1| for the composed loss tilted by t, of that skewness."""
-    return berry_esseen_distance(composed, t) + _BEND * abs(skewness)

@@ -8,8 +8,8 @@ the log-likelihood ratios of the paper, (3.1) reads in our notation
 both distribution functions replaced by Edgeworth expansions of any order (AEA, Definition 4.1).
 Under P the loss has cumulants K^(r)(0), under Q K^(r)(-1); the masses that are finite there are
 exp K(0) and exp K(-1). With interval=True uniform errors of the expansions turn into an interval
-(EEAI, Definition 4.2; error transfer (3.2)): explicit in three moments for the first order
-(`first_order_distance`), from the characteristic function for every order (`smoothing_error`).
+(EEAI, Definition 4.2; error transfer (3.2)): explicit in the moments for the first order
+(`edgeworth_error`), from the characteristic function for every order (`smoothing_error`).
 
 The two terms cancel when delta is small: the error is absolute, at best that of the expansion and
 at worst 1e-16 exp(eps). `SaddlepointAccountant(variant="edgeworth")` expands the tilted law
@@ -29,7 +29,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum
-from mechc.accountants.classical.berry_esseen import first_order_distance
+from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.classical.smoothing import smoothing_error
@@ -70,8 +70,8 @@ class EdgeworthAccountant(Accountant):
         rtol: for the tilted series, the size above which a growing term counts as divergence.
         order: order of the expansion, 1 to 8 (tilted: 1 to 4); it needs order + 2 cumulants.
         interval: add the proven interval around the expansion (EEAI).
-        error: what proves it: "best", or "moments" for Berry and Esseen's theorem alone, whose
-            constants are explicit in three moments.
+        error: what proves it: "best", or "moments" for the published theorems alone, whose
+            constants are explicit in four moments.
         tilted: expand the tilted loss instead, which is `saddlepoint` with variant="edgeworth";
             its interval is always given.
 
@@ -130,7 +130,7 @@ class EdgeworthAccountant(Accountant):
 
     def _with_interval(self, epsilon: float, estimate: float) -> Bound:
         """EEAI: (3.2) with uniform errors of order 1 and of this order, met with other bounds."""
-        # With error="moments": of order 1, met with what always holds.
+        # With error="moments" it is the published one: order 1, met with what always holds.
         proven = self._composed.outer(epsilon)
         orders = [1]
         if self._best:
@@ -178,9 +178,7 @@ class EdgeworthAccountant(Accountant):
     def _distance(self, t: float, order: int) -> float:
         lambdas = standardise(self._composed.cumulants(t, order + 2))
         coefficients = hermite_coefficients(lambdas, order).sum(axis=0)
-        error = math.inf
-        if order == 1:
-            error = first_order_distance(self._composed, t, float(lambdas[0]))
+        error = edgeworth_error(self._composed, t) if order == 1 else math.inf
         if self._best:
             error = min(error, smoothing_error(self._composed, t, coefficients))
         return error + self._composed.moment_error(t) * (2.0 + abs(float(lambdas[0])))

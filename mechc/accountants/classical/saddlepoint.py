@@ -40,6 +40,7 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum, exponent, maximum_bound
 from mechc.accountants.classical.berry_esseen import berry_esseen_distance
+from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.classical.normal import log_mills
 from mechc.accountants.classical.smoothing import NODES, WEIGHTS, smoothing_error
@@ -152,18 +153,23 @@ class TiltedLaw:
         return self._around(value, distance, lost), distance
 
     def enclosure(self, composed: ComposedLoss, order: int) -> Interval:
-        """Return the better of two proven intervals of the finite part.
+        """Return the best of three proven intervals of the finite part.
 
-        Berry-Esseen around the normal law, and the smoothing bound around the series of `order`.
+        Berry-Esseen around the normal law, the moment bound around the first-order series
+        (`edgeworth_error`) and the smoothing bound around the series of `order`.
         """
         interval, _ = self.berry_esseen(composed)
         noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
-        total = float(self.series(order).sum())
+        terms = self.series(order)
         coefficients = hermite_coefficients(self.lambdas, order).sum(axis=0)
-        distance = smoothing_error(composed, self.t, coefficients)
-        if total > 0.0 and math.isfinite(distance):
-            value = self.log_prefactor + math.log(total)
-            interval = interval.meet(*self._around(value, distance + noise, 1e-12))
+        first = edgeworth_error(composed, self.t)
+        for total, distance in (
+            (float(terms[:2].sum()), first),
+            (float(terms.sum()), smoothing_error(composed, self.t, coefficients)),
+        ):
+            if total > 0.0 and math.isfinite(distance):
+                value = self.log_prefactor + math.log(total)
+                interval = interval.meet(*self._around(value, distance + noise, 1e-12))
         return interval
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:

@@ -7,7 +7,8 @@ the extremal majorants of Beurling and Selberg), for every T > 0,
     sup |F - G| <= (c/pi) int_0^T |f - g|/u du + (1/T) int_0^T |g| du + (1/pi) int_T^inf |g|/u du,
 
 c = 1.0253, with f, g the Fourier transforms of F and G: g(u) = exp(-u^2/2) sum_j c_j (iu)^j. The
-published theorems bound the first integral by moments; here it is evaluated, because f is known:
+theorems behind `edgeworth_error` bound the first integral by moments; here it is evaluated, because
+f is known:
 
 * u < `_START`: Taylor, by moments of the sum (f and g agree to order 3);
 * `_START` < u < `_END`: Cauchy-Schwarz on panels, int |h|/u <= sqrt(r int |h/u|^2), the square by
@@ -15,8 +16,8 @@ published theorems bound the first integral by moments; here it is evaluated, be
   (Trefethen, Approximation Theory and Practice, Theorem 19.3), E exp(b|S|) being known from K;
 * beyond: |f| by the decay proof of `characteristic`, T chosen to balance it against 1/T.
 
-Those for first-order expansions (Derumigny, Girard, Guyonvarch 2024, A.2 to A.5) are estimates of
-the same three integrals for one T by constants, so they are never sharper.
+The published O(1/n) theorems for smooth summands (Derumigny, Girard, Guyonvarch 2024, A.4 and A.5)
+are estimates of the same three integrals for one T by constants, so they are never sharper.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ import math
 
 import numpy as np
 
+from mechc.accountants.classical.edgeworth_errors import PSI, upper_gamma
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
 from mechc.protocol import Floats
 
-_PRAWITZ = 1.0253 / math.pi  # |Psi(t)| <= 1.0253 / (2 pi |t|) for his kernel
+_PRAWITZ = PSI / math.pi
 _START, _END = 0.004, 12.0  # frequencies u, see the docstring
 # of panels: geometric where 1/u counts, then .5 wide
 _EDGES = np.concatenate([[_START, 0.012, 0.036, 0.1, 0.25], np.arange(0.5, _END + 0.25, 0.5)])
@@ -84,18 +86,8 @@ def _gaussian_integral(coefficients: Floats, power: float, start: float) -> floa
     used = coefficients != 0.0
     if start > 0.0:
         a = np.maximum(a, 0.5)  # u^-1 <= u^0 / start for the constant term
-    gammas = [_upper_gamma(each, 0.5 * start * start) for each in a[used].tolist()]
+    gammas = [upper_gamma(each, 0.5 * start * start) for each in a[used].tolist()]
     return float(np.abs(coefficients[used]) @ (2.0 ** (a[used] - 1.0) * gammas))
-
-
-def _upper_gamma(a: float, x: float) -> float:
-    """Int_x^inf v^(a-1) exp(-v) dv for a positive multiple a of 1/2, by parts from the first."""
-    at, found = 0.5, math.sqrt(math.pi) * math.erfc(math.sqrt(x))
-    if a % 1.0 == 0.0:
-        at, found = 1.0, math.exp(-x)
-    while at < a:
-        at, found = at + 1.0, at * found + x**at * math.exp(-x)
-    return found
 
 
 def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -> float:
