@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from sys import float_info
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -392,6 +393,8 @@ class Composition(Queries):
         """
         from mechc.loss.privacy_loss import Step
 
+        if len(self.parts) > 1:
+            bind_together([event for event, _ in self.parts], direction)
         found = []
         for event, count in self.parts:  # no frame of its own
             law = event.loss(direction) if resolved else event.loss_or_stand_in(direction)
@@ -623,24 +626,52 @@ def _fork(law: PrivacyLoss | NumericError) -> PrivacyLoss:
 
 def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericError:
     """The law that every question begins with, or why there is none; it is never asked itself."""
-    return _first.get((kernel, theta)) or _bind(kernel, theta)
+    return _first.get((kernel, theta)) or _bind(kernel, [theta])[0]
 
 
-def _bind(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericError:
-    """Make the first law of a kernel at parameters."""
+def _bind(
+    kernel: Hashable, thetas: list[tuple[float, ...]]
+) -> Sequence[PrivacyLoss | NumericError]:
+    """Make first laws of one kernel, together where all of them have one."""
     from mechc.loss.privacy_loss import bound
 
-    found: PrivacyLoss | NumericError
+    found: Sequence[PrivacyLoss | NumericError]
     try:
         with apart(math.inf):
-            found = bound(cast(Any, kernel), np.array(theta, np.float64))
+            found = bound(cast(Any, kernel), [np.array(theta, np.float64) for theta in thetas])
     except NumericError as why:
-        found = why.with_traceback(None)
+        if len(thetas) > 1:
+            return [_bind(kernel, [theta])[0] for theta in thetas]
+        found = [why.with_traceback(None)]
     with _forgetting:
-        _first[kernel, theta] = found
+        _first.update(zip([(kernel, theta) for theta in thetas], found, strict=True))
         while len(_first) > MOST_FIRST:
             _first.pop(next(iter(_first)))
     return found
+
+
+def bind_together(events: Sequence[Event], direction: str) -> None:
+    """Make first laws of many events, which are the same as those made one by one."""
+    from mechc.loss.quadrature import TOGETHER
+
+    wanted: dict[Hashable, dict[tuple[float, ...], None]] = {}
+    for event in events:
+        m, theta = event.mechanism, event.theta
+        if type(event) is Event and m.tag_kernel is None and m.unsampled(theta) is None:
+            reverse = m.reverse_kernel if direction == "add" else None
+            wanted.setdefault(cast(Hashable, reverse or m.law_kernel), {})[theta] = None
+    known = current().laws  # of a question there may be more than are kept for later ones
+    with suppress(OutOfWorkError):  # then each of the others has none
+        for kernel, thetas in wanted.items():
+            left = [theta for theta in thetas if (kernel, theta) not in known]
+            for i in range(0, len(left), TOGETHER):
+                some = left[i : i + TOGETHER]
+                missing = [theta for theta in some if (kernel, theta) not in _first]
+                made = dict(zip(missing, _bind(kernel, missing) if missing else (), strict=True))
+                for theta in some:
+                    law = made.get(theta) or _first_loss(kernel, theta)
+                    if not isinstance(law, NumericError):
+                        kept((kernel, theta), partial(_fork, law))
 
 
 @lru_cache(maxsize=16)

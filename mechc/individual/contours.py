@@ -41,6 +41,7 @@ from mechc.individual.tilts import (
 )
 from mechc.kernel.cache import text_digest
 from mechc.loss.privacy_loss import Step
+from mechc.loss.quadrature import TOGETHER
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
@@ -131,16 +132,17 @@ class Contour:
         laws: dict[int, _Law] = {}
         at_knots = np.zeros((n + 1, SHELLS))
         needed, far = np.flatnonzero(wanted | fades).tolist(), 1.01 * self.frequency
-        for i in needed:
-            (law,) = members.losses([i])
-            loss = covered(law, -1.0, self.c, self.c, far, FLOOR)
-            if loss is None:  # then there is no answer for those who used the member
-                continue
-            tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
-            lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
-            laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
-            if fades[i]:
-                at_knots[i] = decay.log_sups(tilted, self.frequencies)
+        for begin in range(0, len(needed), TOGETHER):
+            some = needed[begin : begin + TOGETHER]
+            losses = covered(members.losses(some), -1.0, self.c, self.c, far, FLOOR)
+            for i, loss in zip(some, losses, strict=True):
+                if loss is None:  # then there is no answer for those who used the member
+                    continue
+                tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
+                lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
+                laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
+                if fades[i]:
+                    at_knots[i] = decay.log_sups(tilted, self.frequencies)
         return laws, at_knots
 
     @property

@@ -128,8 +128,7 @@ def _member(family: Family, grid: Grid, typical: Floats) -> tuple[float, bool]:
             with limited(WORK, "cost"):
                 laws: list[PrivacyLoss | None] = [*family.losses(values, "remove")]
                 for reach in REACHES:
-                    for i, (law, row) in enumerate(zip(laws, rows, strict=True)):
-                        laws[i], rows[i] = at_tilts(law, row, reach)
+                    at_tilts(laws, rows, reach)
                     if _suffice(rows, counts):
                         break
         except UnsupportedError:

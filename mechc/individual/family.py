@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Claim
+from mechc.composition.events import bind_together
 from mechc.composition.inputs import asked
 from mechc.errors import DeclarationError, UnsupportedError, listed
 from mechc.individual.budget import number
@@ -163,8 +164,10 @@ class Family:
         return self._law(float(value), direction)
 
     def losses(self, values: Sequence[float], direction: str) -> list[PrivacyLoss]:
-        """Return those of many members."""
+        """Return those of many members, which are made together."""
         with asked():
+            if isinstance(self._law, _Laws):
+                self._law.prepare(values, direction)
             return [self.loss(value, direction) for value in values]
 
     def _check(self, members: Floats) -> str:
@@ -210,6 +213,11 @@ class _Laws:
     def __call__(self, value: float, direction: str) -> PrivacyLoss:
         found: PrivacyLoss = self.mechanism(**{self.parameter: value}).loss(direction)
         return found
+
+    def prepare(self, values: Sequence[float], direction: str) -> None:
+        """Bind what the losses of many values begin with, together, for the question at hand."""
+        events = [self.mechanism(**{self.parameter: value}) for value in values]
+        bind_together(events, direction)
 
 
 def _profile(loss: PrivacyLoss, epsilons: Floats) -> Floats:

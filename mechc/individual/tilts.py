@@ -24,7 +24,8 @@ from mechc.errors import NumericError
 from mechc.individual.family import Family
 from mechc.individual.splines import SHARE, Brackets, Grid, spline_coefficients, subdivision
 from mechc.individual.storage import NOWHERE, Shelf
-from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.privacy_loss import PrivacyLoss, covering
+from mechc.loss.quadrature import TOGETHER
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
@@ -80,10 +81,15 @@ class Members:
         near = 0.0
         for far in (*(far for far in REACHES if far < reach), reach):
             missing = [i for i in indices if (i, far) not in self._rows]
-            for i in missing:
-                law = self._widened.get(i) if near else self.losses([i])[0]
-                row = self._rows.get((i, near), np.empty((3, 0)))
-                self._widened[i], self._rows[i, far] = at_tilts(law, row, far)
+            for begin in range(0, len(missing), TOGETHER):
+                some = missing[begin : begin + TOGETHER]
+                rows = [self._rows.get((i, near), np.empty((3, 0))) for i in some]
+                laws = [self._widened.get(i) for i in some]
+                if not near:
+                    laws = [*self.losses(some)]
+                at_tilts(laws, rows, far)
+                self._rows.update(zip([(i, far) for i in some], rows, strict=True))
+                self._widened.update(zip(some, laws, strict=True))
             near = far
         return [self._rows[i, reach] for i in indices]
 
@@ -233,38 +239,57 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-def covered(law: PrivacyLoss, *about: float) -> PrivacyLoss | None:
-    """Return what `covering` makes of a law; None where the quadrature gives up."""
-    try:
-        return law.covering(*about)
-    except NumericError:
-        return None
+def covered(laws: list[PrivacyLoss], *about: float) -> list[PrivacyLoss | None]:
+    """Return what `covering` makes of many laws; None of those for which the quadrature gives up.
 
-
-def at_tilts(
-    law: PrivacyLoss | None, row: Floats, reach: float
-) -> tuple[PrivacyLoss | None, Floats]:
-    """Extend a row of K, its error and K'' at the tilts of the strip of a law up to `reach`.
-
-    It ends before K exceeds `TOO_FAR`; None stands for the law then. The law is widened in strides;
-    where the quadrature gives up a stride is halved.
+    Each is what it would be alone.
     """
-    most, stride = int(TILTS.searchsorted(reach, side="right")), _STRIDE
-    while law is not None:
-        begin, size = row.shape[1], int(TILTS.searchsorted(law.strip[1] * (1.0 - 1e-6)))
-        if begin >= min(size, most):
-            return (law if size > most else None), row
-        far = max(stride * float(TILTS[begin]), _NEAR)
-        end = max(int(TILTS.searchsorted(far, side="right")), begin + 1)
-        t = TILTS[begin : min(end, size, most)].copy()
-        wider = covered(law, -1.0, float(t[-1]))
-        if wider is None and stride > _LEAST and begin:
-            stride = math.sqrt(stride)
-            continue
-        law, stride = wider, _STRIDE
-        if law is not None:
-            k, _, bend, error = law.generating_function.at(t)
-            useful = int(np.argmax(np.append(k, math.inf) >= TOO_FAR))
-            row = np.append(row, np.stack([k, error + law.tolerance, bend])[:, :useful], axis=1)
-            law = law if useful == t.size else None
-    return None, row
+    try:
+        return [*covering(laws, *about)]
+    except NumericError:
+        if len(laws) == 1:
+            return [None]
+        return [covered([law], *about)[0] for law in laws]
+
+
+def at_tilts(laws: list[PrivacyLoss | None], rows: list[Floats], reach: float) -> None:
+    """Extend rows of K, its error and K'' of members at the tilts of their strips up to `reach`.
+
+    They end before K exceeds `TOO_FAR`; None stands for their laws then. Laws are widened in
+    strides, all that are as far together; where the quadrature gives up a stride is halved.
+    """
+    most, strides = int(TILTS.searchsorted(reach, side="right")), [_STRIDE for _ in laws]
+    open_ = [i for i, law in enumerate(laws) if law]
+    while open_:
+        alike: dict[tuple[int, int], list[tuple[int, PrivacyLoss]]] = {}
+        for i in open_:
+            law, begin = laws[i], rows[i].shape[1]
+            if law is None:
+                continue
+            size = int(TILTS.searchsorted(law.strip[1] * (1.0 - 1e-6)))
+            if begin >= min(size, most):
+                laws[i] = law if size > most else None
+                continue
+            far = max(strides[i] * float(TILTS[begin]), _NEAR)
+            end = max(int(TILTS.searchsorted(far, side="right")), begin + 1)
+            alike.setdefault((begin, min(end, size, most)), []).append((i, law))
+        open_ = []
+        for (begin, end), some in alike.items():
+            t = TILTS[begin:end].copy()
+            wider = covered([law for _, law in some], -1.0, float(t[-1]))
+            for (i, _), law in zip(some, wider, strict=True):
+                if law is None and strides[i] > _LEAST and begin:
+                    strides[i] = math.sqrt(strides[i])
+                    open_.append(i)
+                    continue
+                laws[i], strides[i] = law, _STRIDE
+                if law is None:
+                    continue
+                k, _, bend, error = law.generating_function.at(t)
+                useful = int(np.argmax(np.append(k, math.inf) >= TOO_FAR))
+                part = np.stack([k, error + law.tolerance, bend])[:, :useful]
+                rows[i] = np.append(rows[i], part, axis=1)
+                if useful < t.size:
+                    laws[i] = None
+                else:
+                    open_.append(i)

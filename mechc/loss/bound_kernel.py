@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import InternalError, NumericError
-from mechc.loss import unresolved
+from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
 from mechc.loss.identity import exact_losses, told_masses
 from mechc.loss.infinite_mass import (
@@ -25,7 +26,6 @@ from mechc.loss.infinite_mass import (
     total,
 )
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature, mass_and_error
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
@@ -73,10 +73,12 @@ class KernelSource:
     Threads may share it: panels, and atoms with their tilts, are replaced in one assignment.
     """
 
-    def __init__(
-        self, kernel: Kernel, theta: Floats, *, checked: bool = True, estimated: bool = False
-    ) -> None:
-        """Bind a kernel to parameters.
+    @classmethod
+    def many(
+        cls, kernel: Kernel, thetas: Sequence[Floats], *, checked: bool = True,
+        estimated: bool = False,
+    ) -> list[KernelSource]:  # fmt: skip
+        """Bind a kernel to parameters, many at once, each as if it were alone.
 
         Without `checked` no nodes are made, and the masses need not add up to one. What a density
         lacks that is `estimated` is its caller's to count.
@@ -84,6 +86,20 @@ class KernelSource:
         Raises:
             NumericError: the masses of P and Q do not add up to one.
         """
+        sources = [cls(kernel, theta, estimated) for theta in thetas]
+        smooth = [s for s in sources if s.continuous]
+        ends = [s.rows[:, :2] for s in smooth]
+        panels = quadrature.laid(kernel, [s.theta for s in smooth], ends)
+        if checked:
+            panels = quadrature.covering(panels, -1.0, 0.0)
+        for source, found in zip(smooth, panels, strict=True):
+            source._panels = found
+        for source in sources:
+            source._complete(checked)
+        return sources
+
+    def __init__(self, kernel: Kernel, theta: Floats, estimated: bool) -> None:
+        """Read branches, atoms and masses, as far as they take no panels."""
         self.kernel, self.theta = kernel, theta
         self.symmetric = bool(kernel.SYMMETRIC)
         strip, table, closed, declared = _constants(kernel, theta)
@@ -124,7 +140,7 @@ class KernelSource:
             self.told = told_masses(kernel, theta)
         for log, told in zip(atoms[0][2:], self.told, strict=True):
             found.append([self._by_formula(log, told)] if log > -math.inf else [])
-        self._panels: Quadrature | None = None
+        self._panels: quadrature.Quadrature | None = None
         if on_lattice:
             x, reaches = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x, first=True))
@@ -152,8 +168,11 @@ class KernelSource:
         self.above: tuple[Any, ...] = ()  # steps of which one has no smaller Rényi divergence
         self._atom_error = 0.0
         self._find_ends()
-        if self.continuous:
-            self._panels = Quadrature(kernel, theta, self.rows[:, :2])
+        self._table = rows  # of the kernel, until first panels are there
+
+    def _complete(self, checked: bool) -> None:
+        """Find the masses that the kernel leaves open, by first panels if there are any."""
+        kernel, rows = self.kernel, self._table
         if checked:
             self._check_masses()
         if kernel.MEASURE != Measure.LATTICE and not 0 < len(kernel.BRANCHES) <= len(rows):
@@ -182,7 +201,7 @@ class KernelSource:
         other._panels, other._atoms = self._first
         return other
 
-    def cut_to(self, rows: Floats, panels: Quadrature) -> None:
+    def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
         self.rows, self._panels, self._missing, self.followed = rows, panels, {}, {}
         self.strip = (-math.inf, math.inf)
@@ -214,7 +233,7 @@ class KernelSource:
         if ends:
             self.strip = unresolved.resolved_strip(ends, self.strip, self._log_finite)
 
-    def _error(self, panels: Quadrature) -> float:
+    def _error(self, panels: quadrature.Quadrature) -> float:
         """Error of the sums over nodes at every tilt covered, but for `unresolved`."""
         # Panels next to an end are all that is left unresolved, at the largest tilts.
         error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
@@ -226,7 +245,7 @@ class KernelSource:
 
     def mass_on(self, lo: float, hi: float, law: str) -> LogMass:
         """Return the mass of one law on a branch, by quadrature."""
-        log_mass, error = mass_and_error(self.kernel, self.theta, lo, hi, law)
+        log_mass, error = quadrature.mass_and_error(self.kernel, self.theta, lo, hi, law)
         if log_mass == -math.inf:
             return LogMass()
         return LogMass(log_mass, error + self._rounded_ends(lo, hi, law, log_mass))
@@ -287,7 +306,7 @@ class KernelSource:
         return p, q
 
     @property
-    def panels(self) -> Quadrature:
+    def panels(self) -> quadrature.Quadrature:
         """The panels of the continuous part."""
         if self._panels is None:
             raise InternalError(f"{self.label} has no continuous part")
@@ -312,7 +331,7 @@ class KernelSource:
         """Real tilts covered so far, in the orientation of the kernel."""
         return self._atoms[2] if self._panels is None else self._panels.tilts
 
-    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
+    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> quadrature.Quadrature:
         """Return panels that resolve these tilts, see `Quadrature.covering`, and keep them.
 
         Raises:
@@ -324,18 +343,8 @@ class KernelSource:
     def nodes(
         self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
     ) -> Nodes:
-        """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour.
-
-        Raises:
-            NumericError: they did not settle; panels of before are kept.
-        """
-        if self._panels is None:
-            return self._nodes_of_atoms(lo, hi)
-        # for waves not kept, so that later questions do not pay for this one's
-        panels = self.cover(lo, hi, *((contour,) if frequency > 0 else ()))
-        return self.nodes_on(
-            panels.with_waves(contour, frequency, floor) if frequency > 0 else panels
-        )
+        """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
+        return nodes([self], lo, hi, contour, frequency, floor)[0]
 
     def _nodes_of_atoms(self, lo: float, hi: float) -> Nodes:
         """Nodes of a law without a density."""
@@ -346,7 +355,7 @@ class KernelSource:
         found = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
         return found._replace(support=self.support) if len(self._lattice_rows) else found
 
-    def nodes_on(self, panels: Quadrature) -> Nodes:
+    def nodes_on(self, panels: quadrature.Quadrature) -> Nodes:
         """Nodes of panels, and atoms."""
         log_weight, spacing = panels.spread()
         return Nodes(
@@ -710,6 +719,34 @@ class KernelSource:
             return
         self.early = total([self.early[0], p]), total([self.early[1], q])
         self.infinite = total([self.infinite[0], p]), total([self.infinite[1], q])
+
+
+def nodes(
+    sources: Sequence[KernelSource], lo: float, hi: float, contour: float = 0.0,
+    frequency: float = 0.0, floor: float = 0.0,
+) -> list[Nodes]:  # fmt: skip
+    """Return what `KernelSource.nodes` does for each of many, whose panels are made together.
+
+    Raises:
+        NumericError: some did not settle; panels of before are kept.
+    """
+    smooth, panels = [], []
+    for source in sources:
+        if source._panels is not None:
+            smooth.append(source)
+            panels.append(source._panels)
+    # for waves not kept, so that later questions do not pay for this one's
+    points = (contour,) if frequency > 0 else ()
+    panels = quadrature.covering(panels, lo, hi, *points)
+    for source, kept in zip(smooth, panels, strict=True):
+        source._panels = kept
+    if frequency > 0:
+        panels = quadrature.with_waves(panels, contour, frequency, floor)
+    found, made = [], iter(panels)
+    for source in sources:
+        smooth_one = source._panels is not None
+        found.append(source.nodes_on(next(made)) if smooth_one else source._nodes_of_atoms(lo, hi))
+    return found
 
 
 def _constants(kernel: Kernel, theta: Floats) -> list[Any]:

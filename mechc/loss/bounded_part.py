@@ -24,7 +24,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.branches import Branch, above, between_modes, branches_of, extrema, inverse
 from mechc.loss.infinite_mass import LogMass, rounded, total
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature
+from mechc.loss.quadrature import laid
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import MASS_TOLERANCE
 from mechc.protocol import Floats
@@ -71,7 +71,7 @@ def within(source: KernelSource, bound: float) -> KernelSource:
     other = copy(source)
     other.infinite = _with_masses(source, source.infinite, beyond)
     other.early = _with_masses(source, source.early, early)
-    other.cut_to(rows, Quadrature(source.kernel, source.theta, rows[:, :2]))
+    other.cut_to(rows, laid(source.kernel, [source.theta], [rows[:, :2]])[0])
     return other
 
 

@@ -10,6 +10,7 @@ its densities (`require_consistent`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -593,7 +594,7 @@ CONTRADICTIONS = (
 )
 
 
-def require_consistent(source: KernelSource) -> None:
+def require_consistent(sources: Sequence[KernelSource]) -> None:
     """Hold what a kernel says of its branches against its densities, whenever laws are bound.
 
     Branches answer one step, nodes answer many, so that a sign that a compilation got wrong at some
@@ -608,16 +609,20 @@ def require_consistent(source: KernelSource) -> None:
         NumericError: the loss of a right formula has lost its digits.
     """
     # point masses are answered by themselves, one direction for both
-    if source.continuous:
+    smooth = [source for source in sources if source.continuous]
+    parts = []
+    for source in smooth:
         x, region = source.panels.x, source.panels.region
-        parts = [x.ravel()]
+        parts.append([x.ravel()])
         # deep tails, where one of two formulas alone may have lost its digits
         starts = region.searchsorted(np.arange(len(source.rows) + 1)).tolist()
         for row, a, b in zip(source.rows, starts, starts[1:], strict=False):
-            parts.append(_beside(row, x[a:b]))
+            parts[-1].append(_beside(row, x[a:b]))
         source.untried = {"inverses"}
-        _hold_formulas(source, parts, region.repeat(ORDER))
-    _hold_symmetry(source)
+    if smooth:
+        _hold_formulas(smooth, parts, [s.panels.region.repeat(ORDER) for s in smooth])
+    for source in sources:
+        _hold_symmetry(source)
 
 
 def formulas_agree(source: KernelSource) -> bool:
@@ -630,34 +635,42 @@ def formulas_agree(source: KernelSource) -> bool:
         return True
     beside = [_beside(row, x) for row, x in zip(source.rows, inner, strict=True)]
     try:
-        _hold_formulas(source, inner + beside, np.empty(0, np.int64))
+        _hold_formulas([source], [inner + beside], [np.empty(0, np.int64)])
     except (NumericError, VerificationError):
         return False
     return True
 
 
 @np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
-def _hold_formulas(source: KernelSource, parts: list[Floats], known: NDArray[np.int64]) -> None:
+def _hold_formulas(
+    sources: Sequence[KernelSource], parts: list[list[Floats]], regions: list[NDArray[np.int64]]
+) -> None:
     """Hold losses against log densities at outputs; the first are in order on known branches."""
-    x = np.concatenate(parts)
-    loss = losses(source.kernel, source.theta, x)
-    log_p, log_q = log_densities(source.kernel, source.theta, x)
-    region = np.append(known, np.full(x.size - known.size, -1))
+    x = np.concatenate([some for own in parts for some in own])
+    loss, (log_p, log_q) = np.empty(x.size), np.empty((2, x.size))
+    region = np.zeros(x.size, np.int64) - 1
+    a = branch = 0
+    for source, own, known in zip(sources, parts, regions, strict=True):
+        b = a + sum([some.size for some in own])
+        losses(source.kernel, source.theta, x[a:b], loss[a:b])
+        log_p[a:b], log_q[a:b] = log_densities(source.kernel, source.theta, x[a:b])
+        region[a : a + known.size] = known + branch
+        a, branch = b, branch + len(source.rows)
     off = np.abs(log_p - log_q - loss)
     seen = (np.maximum(log_p, log_q) > -MOST_LOG) & np.isfinite(loss)
     if not np.logical_and.reduce(seen):
         x, loss, log_p, log_q, off = [v[seen] for v in (x, loss, log_p, log_q, off)]
         region = region[seen]
-    rows = np.concatenate([source.rows[:, 2:5], NO_BRANCH])
+    rows = np.concatenate([*[source.rows[:, 2:5] for source in sources], NO_BRANCH])
     kind, left, right = rows.take(region, axis=0).T
     size = 1.0 + np.abs(log_p) + np.abs(log_q)
     # where one of the two has no mass, as of exp(-1/(x - a)): a log is as exact as x - a is
     pole = (np.minimum(log_p, log_q) < -MOST_LOG) * (DIGITS * EPS * size)
     slack = np.maximum(CONSISTENT, pole) * size
     apart = np.isfinite(slack) & ~(off <= slack)
-    if np.logical_or.reduce(apart):
+    if len(sources) == 1 and np.logical_or.reduce(apart):
         # a formula such as 1 - x^2 is as exact next to its zero as x is, whatever the loss's is
-        logs = np.stack([log_p, log_q])[:, apart]
+        logs, source = np.stack([log_p, log_q])[:, apart], sources[0]
         near = x[apart] * (1.0 + DIGITS * EPS * np.array([[-1.0], [1.0]]))
         moved = log_densities(source.kernel, source.theta, near.ravel()).reshape(2, *near.shape)
         moved = np.abs(moved - logs[:, None])
@@ -672,6 +685,11 @@ def _hold_formulas(source: KernelSource, parts: list[Floats], known: NDArray[np.
     ):
         if not np.logical_or.reduce(found):
             continue
+        if len(sources) > 1:
+            for one, own, known in zip(sources, parts, regions, strict=True):
+                _hold_formulas([one], [own], [known])
+            return
+        source = sources[0]
         worst = int(np.where(np.isfinite(off), off, 0.0).argmax())
         lost = DIGITS * loss_jitter(source.kernel, source.theta, float(x[worst]))
         at = float(x[found.argmax()])

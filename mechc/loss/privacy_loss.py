@@ -23,6 +23,7 @@ from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import atoms, bounded_part, branches, hockey_stick, moments, unresolved
 from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
+from mechc.loss.bound_kernel import nodes as nodes_of
 from mechc.loss.bounded_part import within
 from mechc.loss.infinite_mass import log_complement
 from mechc.numeric.rounding import EPS
@@ -163,28 +164,10 @@ class PrivacyLoss:
 
     @classmethod
     def of_source(
-        cls, source: KernelSource, reverse: bool = False, lo: float = -1.0, hi: float = 0.0,
-        contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0,
-    ) -> PrivacyLoss:  # fmt: skip
+        cls, source: KernelSource, reverse: bool = False, lo: float = -1.0, hi: float = 0.0
+    ) -> PrivacyLoss:
         """Return the law of a kernel that is bound already, with nodes as `covering` makes them."""
-        own, at = (mirrored(lo, hi), -1.0 - contour) if reverse else ((lo, hi), contour)
-        nodes = source.nodes(*own, at, frequency, floor)
-        infinite, early, strip = source.infinite, source.early, source.strip
-        if reverse:
-            nodes = nodes.reversed(source.atom_log_masses(True))
-            infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
-        law = object.__new__(PrivacyLoss)  # `__init__` takes ten times as long: laws are made often
-        vars(law).update(
-            zip(Nodes._fields, nodes, strict=True), log_infinite=infinite[0].log,
-            log_minus_infinite=infinite[1].log, strip=strip, contour=contour,
-            frequency=frequency if source.continuous else math.inf,
-            label=source.label + (" reversed" if reverse else ""),
-            mass_errors=(infinite[0].error, infinite[1].error),
-            early=(early[0].log + early[0].error, early[1].log + early[1].error),
-            density_error=source.density_error, loss_error=source.loss_error, digits=source.digits,
-            told=source.told[:: -1 if reverse else 1], source=source, is_reversed=reverse, _memo={},
-        )  # fmt: skip
-        return law
+        return _of_sources([source], reverse, lo, hi)[0]
 
     @property
     def log_early(self) -> float:
@@ -252,20 +235,7 @@ class PrivacyLoss:
             UnsupportedError: a tilt is outside the strip of convergence.
             NumericError: the quadrature does not settle.
         """
-        contour = tilt_hi if contour is None else contour
-        source, (lo, hi), (least, most) = self.source, self.tilts, self.strip
-        waves = frequency <= 0 or math.isinf(self.frequency)
-        waves = waves or (frequency <= self.frequency and contour == self.contour)
-        if source is None or (lo <= tilt_lo and tilt_hi <= hi and waves):
-            return self
-        for t in (tilt_lo, tilt_hi):
-            if t not in (-1.0, 0.0) and not least < t < most:
-                raise UnsupportedError(
-                    f"{self.label}: tilt {t:g} is outside the strip of convergence ({least:g}, "
-                    f"{most:g}), E[exp(tL)] is not known to be finite there"
-                )
-        tilts = min(tilt_lo, lo), max(tilt_hi, hi)
-        return self.of_source(source, self.is_reversed, *tilts, contour, frequency, floor)
+        return covering([self], tilt_lo, tilt_hi, contour, frequency, floor)[0]
 
     @property
     def has_moments(self) -> bool:
@@ -536,21 +506,83 @@ class PrivacyLoss:
         )  # fmt: skip
 
 
-def bound(kernel: Kernel, theta: Floats) -> PrivacyLoss:
-    """Bind a kernel to parameters.
+def bound(kernel: Kernel, thetas: Sequence[Floats]) -> list[PrivacyLoss]:
+    """Bind a kernel to many parameter vectors, all at once.
 
     Args:
         kernel: an emitted kernel.
-        theta: parameter values in the order of kernel.PARAMETERS, already validated.
+        thetas: parameter values in the order of kernel.PARAMETERS, already validated.
 
     Raises:
         NumericError: the masses of P or Q found numerically are not one, or the quadrature does
             not settle.
         VerificationError: the branches of the kernel contradict its densities.
     """
-    source = KernelSource(kernel, np.ascontiguousarray(theta, np.float64))
-    branches.require_consistent(source)
-    return PrivacyLoss.of_source(source)
+    theta = [np.ascontiguousarray(values, dtype=np.float64) for values in thetas]
+    sources = KernelSource.many(kernel, theta)
+    branches.require_consistent(sources)
+    return _of_sources(sources, False, -1.0, 0.0)
+
+
+def covering(
+    laws: Sequence[PrivacyLoss], tilt_lo: float, tilt_hi: float, contour: float | None = None,
+    frequency: float = 0.0, floor: float = 0.0,
+) -> list[PrivacyLoss]:  # fmt: skip
+    """Return what `PrivacyLoss.covering` does for each of many laws, whose nodes are made together.
+
+    Raises what that does.
+    """
+    contour = tilt_hi if contour is None else contour
+    found = list(laws)
+    groups: dict[tuple[Any, ...], list[tuple[int, KernelSource]]] = {}
+    for i, law in enumerate(laws):
+        source, (lo, hi), (least, most) = law.source, law.tilts, law.strip
+        waves = frequency <= 0 or math.isinf(law.frequency)
+        waves = waves or (frequency <= law.frequency and contour == law.contour)
+        if source is None or (lo <= tilt_lo and tilt_hi <= hi and waves):
+            continue
+        for t in (tilt_lo, tilt_hi):
+            if t not in (-1.0, 0.0) and not least < t < most:
+                raise UnsupportedError(
+                    f"{law.label}: tilt {t:g} is outside the strip of convergence ({least:g}, "
+                    f"{most:g}), E[exp(tL)] is not known to be finite there"
+                )
+        key = law.is_reversed, min(tilt_lo, lo), max(tilt_hi, hi), id(source.kernel)
+        groups.setdefault(key, []).append((i, source))
+    for (reverse, lo, hi, _), members in groups.items():
+        made = _of_sources(
+            [source for _, source in members], reverse, lo, hi, contour, frequency, floor
+        )
+        for (i, _), law in zip(members, made, strict=True):
+            found[i] = law
+    return found
+
+
+def _of_sources(
+    sources: list[KernelSource], reverse: bool, lo: float, hi: float, contour: float = 0.0,
+    frequency: float = 0.0, floor: float = 0.0,
+) -> list[PrivacyLoss]:  # fmt: skip
+    """The laws of kernels that are bound already, all in the same direction."""
+    own, at = (mirrored(lo, hi), -1.0 - contour) if reverse else ((lo, hi), contour)
+    found = []
+    for source, nodes in zip(sources, nodes_of(sources, *own, at, frequency, floor), strict=True):
+        infinite, early, strip = source.infinite, source.early, source.strip
+        if reverse:
+            nodes = nodes.reversed(source.atom_log_masses(True))
+            infinite, early, strip = infinite[::-1], early[::-1], (-1.0 - strip[1], -1.0 - strip[0])
+        law = object.__new__(PrivacyLoss)  # `__init__` takes ten times as long: laws are made often
+        vars(law).update(
+            zip(Nodes._fields, nodes, strict=True), log_infinite=infinite[0].log,
+            log_minus_infinite=infinite[1].log, strip=strip, contour=contour,
+            frequency=frequency if source.continuous else math.inf,
+            label=source.label + (" reversed" if reverse else ""),
+            mass_errors=(infinite[0].error, infinite[1].error),
+            early=(early[0].log + early[0].error, early[1].log + early[1].error),
+            density_error=source.density_error, loss_error=source.loss_error, digits=source.digits,
+            told=source.told[:: -1 if reverse else 1], source=source, is_reversed=reverse, _memo={},
+        )  # fmt: skip
+        found.append(law)
+    return found
 
 
 SMALL = 1e-10  # share of the mass at a tilt that may be unresolved where an answer is to be sharp

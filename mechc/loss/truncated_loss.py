@@ -25,7 +25,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bounded_part import log_shares, within
 from mechc.loss.branches import formulas_agree
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.quadrature import Quadrature
+from mechc.loss.quadrature import Quadrature, with_waves
 from mechc.loss.quadrature.rule import ORDER
 from mechc.protocol import Floats, Kernel
 
@@ -104,7 +104,7 @@ class Band:
         if self._panels is None:
             return self
         at = -1.0 - contour if self._reverse else contour
-        return self._with(self._panels.with_waves(at, frequency, floor))
+        return self._with(with_waves([self._panels], at, frequency, floor)[0])
 
     @property
     def monotone(self) -> bool:
@@ -262,7 +262,7 @@ class UnresolvedLoss:
         if self._kernel is None:
             return None
         try:
-            source = KernelSource(self._kernel, self._theta, checked=False)
+            source = KernelSource.many(self._kernel, [self._theta], checked=False)[0]
         except NumericError:
             return None
         return source if formulas_agree(source) else None

@@ -131,7 +131,7 @@ def test_a_direction_of_the_loss_that_two_equal_parameters_erase(rates):
 def test_atoms_that_another_question_added(rates):
     """Both directions share one list of outcomes; it may grow while one of them is answered."""
     event = mechc.poisson(rates, sampling_rate=0.1)(s=4.3, t=3.0)
-    loss = bound(event.mechanism.kernel, np.array(event.theta))
+    loss = bound(event.mechanism.kernel, [np.array(event.theta)])[0]
     accountant = ContourAccountant([Step(loss, 2)], rtol=1e-10)
     accountant.log_delta(0.1)
     loss.covering(-1.0, 20.0)

@@ -55,9 +55,9 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_contradiction_is_an_error(fault):
     kernel, theta = mechc.load("student_t").kernel, np.array([3.0, 1.0, 1.0])
-    bound(kernel, theta)
+    bound(kernel, [theta])
     with pytest.raises(VerificationError, match="contradict"):
-        bound(FAULTS[fault](kernel), theta)
+        bound(FAULTS[fault](kernel), [theta])
 
 
 @pytest.mark.parametrize("what, theta", [
@@ -67,7 +67,7 @@ def test_a_contradiction_is_an_error(fault):
 def test_a_symmetry_that_is_none_is_an_error(what, theta):
     kernel, theta = what.kernel, np.array(theta)
     with pytest.raises(VerificationError, match="mirror"):
-        bound(Edited(kernel, SYMMETRIC=True), theta)
+        bound(Edited(kernel, SYMMETRIC=True), [theta])
 
 
 def level_below(kernel, x_least):
@@ -93,7 +93,7 @@ def test_a_law_without_nodes_says_nothing_where_its_formulas_contradict_each_oth
 
 def test_inverses_that_miss_are_replaced_by_searching():
     kernel, theta = mechc.load("gaussian").kernel, np.array([1.0, 1.0])
-    sound, wrong = (bound(k, theta) for k in (kernel, mirrored(kernel)))
+    sound, wrong = (bound(k, [theta])[0] for k in (kernel, mirrored(kernel)))
     assert wrong.hockey_stick_log(0.3)[1] == pytest.approx(
         sound.hockey_stick_log(0.3)[1], abs=1e-12
     )
@@ -118,7 +118,7 @@ def test_losses_of_integers_that_are_not_those_of_their_masses_widen_answers(
     p, q = p / p.sum(), q / q.sum()
     if reverse:
         p, q = q, p
-    law = bound(off_by(kernel, share), np.array([1.3, 2.0]))
+    (law,) = bound(off_by(kernel, share), [np.array([1.3, 2.0])])
     law = law.reversed() if reverse else law
     answers = [law.hockey_stick_log(epsilon)]
     found = ContourAccountant([Step(law, 2)]).log_delta(epsilon)
@@ -132,7 +132,7 @@ def test_losses_of_integers_that_are_not_those_of_their_masses_widen_answers(
 def test_losses_of_integers_that_contradict_their_masses_are_an_error():
     kernel, theta = mechc.load("discrete_gaussian").kernel, np.array([1.3, 2.0])
     with pytest.raises(VerificationError, match="contradict"):
-        bound(off_by(kernel, 1e-3), theta)
+        bound(off_by(kernel, 1e-3), [theta])
 
 
 @pytest.mark.parametrize("method", ["auto", "pld"])

@@ -1,11 +1,13 @@
-"""Laws beside others in a question are those that each would be alone."""
+"""Laws that are bound and refined together are those that each would be alone, in every digit."""
 
 import numpy as np
+import pytest
 
 import mechc
 from mechc.composition import events as bindings
 from mechc.composition.events import forget_losses
 from mechc.composition.inputs import asked
+from mechc.loss.privacy_loss import bound, covering
 
 SEED = 20261128
 SCALES = {"gaussian": "sigma", "laplace": "scale", "logistic": "scale", "discrete_laplace": "a"}
@@ -23,6 +25,30 @@ def settings(run, count=12):
         values["sampling_rate"] = np.exp(rng.uniform(np.log(1e-6), np.log(0.9), count))
     rows = zip(*values.values(), strict=True)
     return mechanism, [mechanism(**dict(zip(values, row, strict=True))) for row in rows]
+
+
+def same(one, other):
+    """Whether two laws have the same digits everywhere."""
+    arrays = ("loss", "log_weight", "spacing", "region", "atom_loss", "atom_log_mass")
+    numbers = ("tilts", "strip", "support", "tolerance", "mass_errors", "early", "label")
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in arrays
+    ) and all(getattr(one, name) == getattr(other, name) for name in numbers)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("run", RUNS)
+def test_laws_alone_and_beside_others(run, reverse):
+    mechanism, events = settings(run)
+    kernel, thetas = mechanism.law_kernel, [np.array(event.theta) for event in events]
+    laws, alone = bound(kernel, thetas), [bound(kernel, [theta])[0] for theta in thetas]
+    if reverse:
+        laws, alone = ([law.reversed() for law in some] for some in (laws, alone))
+    assert all(map(same, laws, alone))
+    top = 0.5 * min(8.0, *(min(law.strip[1], -1.0 - law.strip[0]) for law in laws))
+    for question in (-1.0, top), (-1.0 - top, top, top, 20.0, 1e-18), (-1.0, 0.5 * top, 1.0, 9.0):
+        laws, alone = covering(laws, *question), [law.covering(*question) for law in alone]
+        assert all(map(same, laws, alone))
 
 
 def test_many_kernels_and_a_law_that_does_not_settle():

@@ -88,7 +88,7 @@ class Shifted:
 
     def law(self, reverse=False):
         """Bind: there are no parameters left."""
-        law = bound(self, np.empty(0))
+        (law,) = bound(self, [np.empty(0)])
         return law.reversed() if reverse else law
 
 

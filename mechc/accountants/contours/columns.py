@@ -14,7 +14,7 @@ import numpy as np
 from mechc.accountants.contours.characteristic import Law
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, covering
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
@@ -195,7 +195,7 @@ class Columns:
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         before = [s.loss for s in self._steps]
-        laws = [law.covering(low, tilt, contour, frequency, floor) for law in before]
+        laws = covering(before, low, tilt, contour, frequency, floor)
         if laws != before:
             self._steps = tuple(map(Step, laws, self._counts))
             self._law = self._peaks = None

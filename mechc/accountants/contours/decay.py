@@ -22,7 +22,7 @@ from mechc.accountants.contours.characteristic import (
 )
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, covering
 from mechc.numeric.jit import compiled
 from mechc.protocol import Floats
 
@@ -150,4 +150,5 @@ def by_farther_nodes(
 
 def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
     """Return steps with nodes for high frequencies, which nobody keeps."""
-    return Law.of([Step(s.loss.covering(-1.0, c, c, reach, floor), s.count) for s in steps])
+    laws = covering([s.loss for s in steps], -1.0, c, c, reach, floor)
+    return Law.of(tuple(Step(law, s.count) for law, s in zip(laws, steps, strict=True)))

@@ -15,6 +15,11 @@ from here alone.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +27,19 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, Verdict
+from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, Verdict, joined
 from mechc.loss.quadrature.rule import (
     DERIVATIVE,
     NEARBY,
     ORDER,
     WEIGHTS,
-    log_densities,
+    finite_losses,
     losses,
     misplaced,
     nodes,
     off_lines,
 )
-from mechc.numeric.allowance import spend
+from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
@@ -54,6 +59,7 @@ SUMMED = 10.0  # the same for a panel, in every round
 AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line
 WIDE = 2.0**-6  # least share of its place that its panel is wide where parameters move too
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
+TOGETHER = 64  # laws that are refined together: their panels stay in the processor's cache
 
 
 class Quadrature:
@@ -79,18 +85,12 @@ class Quadrature:
         points: those of these that were asked for.
     """
 
-    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, mass_of: str = "") -> None:
-        """Lay first panels on branches, of which `rows` begin with lo and hi; no adaptation yet.
-
-        With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0:
-        for plateaus and for outputs that only one of the two laws produces.
-
-        Raises:
-            NumericError: neither density was found anywhere on a branch.
-        """
-        self._kernel, self._theta, self._mass_of = kernel, theta, mass_of
+    def __init__(self, kernel: Kernel, theta: Floats, rows: Floats, mass_of: str) -> None:
+        """Be a quadrature without panels, see `laid`."""
+        self._kernel = kernel
+        self._theta = theta
         self._rows = np.ascontiguousarray(rows, np.float64)
-        self._has_ends = bool(np.logical_or.reduce(np.isfinite(self._rows), axis=None))
+        self._mass_of = mass_of
         self.tilts = (0.0, 0.0)
         self.logs: dict[float, float] = {}
         self.log_masses = -math.inf, -math.inf
@@ -102,13 +102,6 @@ class Quadrature:
         # to where parameters are moved to see rounding; beside a weight of one another tail begins
         about = zip(theta.tolist(), kernel.PARAMETERS, strict=False)
         self._moved = NEARBY * theta * [not row[5] and value < row[2] for value, row in about]
-        edges = [first_edges(kernel, theta, lo, hi) for lo, hi in self._rows[:, :2].tolist()]
-        region = np.arange(len(edges)).repeat([e.size - 1 for e in edges])
-        starts, ends = (np.concatenate([e[part] for e in edges])
-                        for part in (slice(-1), slice(1, None)))  # fmt: skip
-        x = nodes(starts, ends)
-        log_p, loss = self._at(x.ravel())
-        self._hold(Panels(region, starts, ends, x, log_p.reshape(x.shape), loss.reshape(x.shape)))
 
     def copied(self) -> Quadrature:
         """Return a copy of references, as `copy` does, without its protocol, which costs more."""
@@ -143,28 +136,7 @@ class Quadrature:
         Raises:
             NumericError: the panels did not settle, with the branch where they did not.
         """
-        inside = self.tilts[0] <= tilt_lo and tilt_hi <= self.tilts[1]
-        if self.error < math.inf and inside and {*points} <= {*self.points}:
-            return self
-        other = self.copied()
-        other._cover(tilt_lo, tilt_hi, points)
-        return other
-
-    @SILENT
-    def with_waves(self, contour: float, frequency: float, floor: float) -> Quadrature:
-        """Return a copy that resolves exp(iyL), |y| <= frequency, in the law tilted at `contour`.
-
-        That is a point that was covered, if panels are to be fine enough for the amplitude.
-        Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law
-        has less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate
-        a wave of TURN radians to 1e-17.
-        """
-        total = self.logs.get(contour)
-        if total is None:  # of panels that are a part of those that were tested
-            total = float(self._log_totals(np.array([contour]))[0])
-        found = self.cut(panels.waved(self._panels, contour, total, frequency / TURN, floor))
-        found.error = found.latest
-        return found
+        return covering([self], tilt_lo, tilt_hi, *points)[0]
 
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
@@ -172,11 +144,8 @@ class Quadrature:
         Raises:
             NumericError: these are too many.
         """
-        other = self.copied()
-        if np.add.reduce(parts) > parts.size:
-            with np.errstate(all="ignore"):
-                other._hold(other._laid(self._panels, parts, None, {})[0])
-        return other
+        with np.errstate(all="ignore"):
+            return _Batch([self]).cut(parts)[0]
 
     def misplaced(self, log_mass: float) -> float:
         """Return the share of a mass, of P or the one law integrated, that rounded nodes move."""
@@ -198,182 +167,29 @@ class Quadrature:
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = self.copied()
+        region, lo, hi, *values = self._panels
         other.logs = {}
-        region, *others = self._panels
-        other._hold(Panels(region[panels], *(column[panels] for column in others)))
+        at_nodes = (column[panels] for column in values)
+        other._hold(Panels(region[panels], lo[panels], hi[panels], *at_nodes))
         return other
 
-    def _at(self, x: Floats) -> tuple[Floats, Floats]:
-        """Log density and loss at outputs, -inf and 0 without an answer."""
-        (log_p,) = log_densities(self._kernel, self._theta, x, self._mass_of or "p")
-        loss = np.zeros(x.size) if self._mass_of else losses(self._kernel, self._theta, x)
-        sound = np.isfinite(log_p) & np.isfinite(loss)
-        if not np.logical_and.reduce(sound):
-            log_p[~sound], loss[~sound] = -np.inf, 0.0
-        return log_p, loss
 
-    def _log_totals(self, tilts: Floats) -> Floats:
-        """Logs of the integrals of p exp(zL) over all panels."""
-        return resolution.log_totals(self.spread()[0], self.loss, tilts)
+def laid(
+    kernel: Kernel, thetas: Sequence[Floats], rows: Sequence[Floats], mass_of: str = ""
+) -> list[Quadrature]:
+    """Return first panels on the branches (lo, hi) of many parameter vectors; no adaptation yet.
 
-    @SILENT
-    def _cover(self, tilt_lo: float, tilt_hi: float, points: tuple[float, ...]) -> None:
-        """Refine a copy of one's own."""
-        (low, high), known = self.tilts, self.error < math.inf
-        wide = (min(tilt_lo, low), max(tilt_hi, high))
-        widened = not known or wide != (low, high)
-        fresh = {*points, *wide, low, high} if widened else {*points}
-        if not known:
-            fresh |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
-        for far, near in ((wide[0], low), (wide[1], high)):
-            if far != near and abs(far - near) > LONG:
-                fresh |= {near + share * (far - near) for share in BETWEEN}
-        tilts = tested = sorted(fresh)
-        self.latest = 0.0
-        while True:
-            affinity = self._settle(np.array(tilts))
-            if not known:
-                q, half, p = self._log_totals(np.array([-1.0, -0.5, 0.0])).tolist()
-                self.log_masses, self.apart = (p, q), half < FARTHEST
-            new = _between(tilts, affinity, fresh) if widened else []
-            if known:  # what was covered before needs no further tests
-                new = [t for t in new if not low <= t <= high]
-            if self.apart:
-                new = [t for t in new if not -1.0 <= t <= 0.0]
-            if not new:
-                break
-            longer, fresh = sorted([*tested, *new]), {*new}
-            # between some no doubles are
-            if len(longer) * self.lo.size > MAX_TESTS or fresh.intersection(tested):
-                raise NumericError(
-                    f"{self._kernel.NAME}: tilts {wide} at parameters {self._theta.tolist()} span "
-                    "too many scales"
-                )
-            ends = zip([None, *longer], longer, [*longer[1:], None], strict=False)
-            tilts, tested = [t for a, t, b in ends if fresh & {a, t, b}], longer
-        self._shake(np.array(tested))
-        # what is not tested again has become no worse
-        self.tilts, self.points = wide, points
-        self.error = max(self.latest, self.error if known else 0.0)
+    With `mass_of` "p" or "q" the integrand is that density alone and the loss is taken as 0: for
+    plateaus and for outputs that only one of the two laws produces.
 
-    def _settle(self, tilts: Floats) -> Floats:
-        """Split and grow until the tilts given are resolved.
-
-        Returns the affinity of the laws at neighbouring tilts: tilts in between are covered by
-        their neighbours only if these overlap.
-        """
-        now, count, work = self._panels, tilts.size, 0
-        branches = np.arange(len(self._rows) + 1)
-        goal, report = MASS_GOALS if self._mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
-        report[:, 0, 0, 0] = -1.0
-        unit = self._log_totals(tilts)
-        spend(SUMMED * now.lo.size * count)
-        for _ in range(ROUNDS):
-            starts = now.region.searchsorted(branches)
-            work += now.lo.size
-            found = resolution.judge(now, starts, self._rows, tilts, goal, unit, report)
-            if found is None or work > MAX_WORK:
-                break
-            if found.settled and not found.edges:
-                logs = unit + np.log(found.totals)
-                if not self._lacks_modes(now, found, tilts, logs):
-                    narrow, (error, affinity) = 0.0, resolution.finish(report)
-                    if found.has_fine:
-                        narrow, more = resolution.fine_panels(now, tilts, logs, report)
-                        error += more
-                    if narrow > resolution.MOST_NARROW:
-                        break
-                    if now is not self._panels:
-                        self._hold(now)
-                    self.logs = self.logs | dict(zip(tilts.tolist(), logs.tolist(), strict=True))
-                    self.latest = max(self.latest, error)
-                    return affinity
-            if any(math.isinf(outward[-1]) for outward in found.edges.values()):
-                raise NumericError(
-                    f"{self._kernel.NAME}: the tail still matters at the end of all numbers; at "
-                    f"parameters {self._theta.tolist()}"
-                )
-            towards = None
-            if self._has_ends:
-                towards = resolution.towards_ends(now, self._rows, found.parts)
-            now, origin, new = self._laid(now, found.parts, towards, found.edges)
-            spend(JUDGED * ORDER * count * new.size + SUMMED * now.lo.size * count)
-            report = report.take(origin, axis=0)
-            report[new, 0, 0, 0] = -1.0
-        raise NumericError(
-            f"{self._kernel.NAME}: quadrature did not settle with {now.lo.size} panels at "
-            f"parameters {self._theta.tolist()}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
-        )
-
-    def _lacks_modes(self, now: Panels, found: Verdict, tilts: Floats, logs: Floats) -> bool:
-        """Whether modes may lie beyond panels that seem to suffice, or between their nodes."""
-        if not self._mass_of:
-            far = self._look_beyond(found.reached, tilts.size)
-            for branch, side, outward in resolution.far_modes(tilts, logs, far):
-                found.edges[branch, side] = outward
-            if found.edges:
-                return True
-            near = self._near
-            if near and resolution.near_ends(now, tilts, logs, near, found.parts):
-                return True
-        return resolution.summits(now, tilts, logs, found.parts)
-
-    def _look_beyond(self, reached: Floats, tilts: int) -> Far:
-        """Look at points beyond panels, and next to ends, if they reach farther now."""
-        if self._far is None or self._far.reached.tobytes() != reached.tobytes():
-            spend(SEARCHED * ORDER * self.lo.size * tilts)
-            x, gap = panels.beyond(reached, self._rows)
-            there = ~np.isnan(x)
-            log_size, loss = np.zeros(x.shape) - np.inf, np.zeros(x.shape)
-            log_p, loss[there] = self._at(x[there])
-            log_size[there] = log_p + np.log(gap[there])
-            self._far = Far(reached, x, log_size, loss)
-            if self._has_ends:
-                offsets, near, off = panels.inside(reached, self._rows)
-                log_p, at = self._at(near)
-                self._near = Near(offsets, near, off, log_p + np.log(off), at)
-        return self._far
-
-    def _laid(
-        self, old: Panels, parts: Integers, towards: Integers | None, edges: Edges
-    ) -> tuple[Panels, Integers, Integers]:
-        """Cut panels and add others, with values; see `resolution.lay`.
-
-        Raises:
-            NumericError: these are too many.
-        """
-        wanted = int(np.add.reduce(parts))
-        if wanted > resolution.MAX_PANELS:
-            raise NumericError(
-                f"{self._kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
-                f"panels at parameters {self._theta.tolist()}"
-            )
-        now, origin, new = resolution.lay(old, parts, towards, edges)
-        x = nodes(now.lo.take(new), now.hi.take(new))
-        log_p, loss = self._at(x.ravel())
-        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
-        return now, origin, new
-
-    def _shake(self, tilts: Floats) -> None:
-        """Add to the error of sums that of losses off by more than their ulps, at a place a panel.
-
-        The loss of a mixture loses digits where its terms cancel in first order.
-        """
-        if self._mass_of:
-            return
-        if self._noise is None:
-            x, loss = self.x[:, AMID].copy(), self.loss[:, AMID].copy()
-            noise = off_lines(
-                lambda x, sign: losses(self._kernel, self._theta + sign * self._moved, x),
-                x, loss, self.lo, self.hi,
-            )  # fmt: skip
-            noise[self.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-            # next to an end that moves it is no straight line
-            noise[~(self.half > WIDE * np.maximum(-self.lo, self.hi))] = 0.0
-            self._noise = noise
-        if np.logical_or.reduce(self._noise):
-            totals = self._log_totals(tilts)
-            self.latest += resolution.shaken(self._panels, self._noise, tilts, totals)
+    Raises:
+        NumericError: neither density was found anywhere on a branch.
+    """
+    each = zip(thetas, rows, strict=True)
+    members = [Quadrature(kernel, theta, own, mass_of) for theta, own in each]
+    for i in range(0, len(members), TOGETHER):
+        _lay(members[i : i + TOGETHER])
+    return members
 
 
 def of_mass(kernel: Kernel, theta: Floats, rows: Floats, law: str) -> Quadrature:
@@ -382,7 +198,405 @@ def of_mass(kernel: Kernel, theta: Floats, rows: Floats, law: str) -> Quadrature
     Raises:
         NumericError: they did not settle.
     """
-    return Quadrature(kernel, theta, rows, law).covering(0.0, 0.0)
+    return laid(kernel, [theta], [rows], law)[0].covering(0.0, 0.0)
+
+
+def _lay(members: list[Quadrature]) -> None:
+    """Lay the first panels; edges of branches with the same ends are found together."""
+    batch, alike = _Batch(members), defaultdict(list)
+    edges: dict[int, Floats] = {}
+    for branch, (lo, hi) in enumerate(batch.rows[:, :2].tolist()):
+        alike[lo, hi].append(branch)
+    for (lo, hi), some in alike.items():
+        thetas = np.array([members[batch.member(branch)]._theta for branch in some])
+        edges.update(zip(some, first_edges(batch.kernel, thetas, lo, hi), strict=True))
+    each = [edges[branch] for branch in range(len(batch.rows))]
+    region = np.arange(len(each)).repeat([e.size - 1 for e in each])
+    ends = joined(each)
+    inner = np.arange(region.size) + region  # where the panels' lower ends are among these
+    starts, ends = ends.take(inner), ends.take(inner + 1)
+    x = nodes(starts, ends)
+    first = ORDER * region.searchsorted(batch.branches)
+    log_p, loss = batch.at(x.ravel(), first.tolist())
+    values = log_p.reshape(x.shape), loss.reshape(x.shape)
+    batch.hold(Panels(region, starts, ends, x, *values), members)
+
+
+def covering(
+    members: Sequence[Quadrature], tilt_lo: float, tilt_hi: float, *points: float
+) -> list[Quadrature]:
+    """Return for each the panels that resolve real tilts in [tilt_lo, tilt_hi], `points` exactly.
+
+    They are what each of them would be alone.
+
+    Raises:
+        NumericError: some panels did not settle, with the branch where they did not.
+    """
+    found = list(members)
+    groups: dict[tuple[Any, ...], list[Quadrature]] = {}
+    for i, q in enumerate(members):
+        known = q.error < math.inf
+        inside = q.tilts[0] <= tilt_lo and tilt_hi <= q.tilts[1]
+        if not (known and inside and {*points} <= {*q.points}):
+            found[i] = q.copied()
+            groups.setdefault((id(q._kernel), q._mass_of, q.tilts, known), []).append(found[i])
+    for some in groups.values():
+        for i in range(0, len(some), TOGETHER):
+            _cover(some[i : i + TOGETHER], tilt_lo, tilt_hi, points)
+    return found
+
+
+def with_waves(
+    members: Sequence[Quadrature], contour: float, frequency: float, floor: float
+) -> list[Quadrature]:
+    """Return copies that resolve exp(iyL), |y| <= frequency, in the laws tilted at `contour`.
+
+    That is a point that was covered, if panels are to be fine enough for the amplitude.
+    Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law has
+    less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
+    of TURN radians to 1e-17.
+    """
+    found = []
+    for i in range(0, len(members), TOGETHER):
+        found += _Batch(members[i : i + TOGETHER]).with_waves(contour, frequency / TURN, floor)
+    for q in found:
+        q.error = q.latest
+    return found
+
+
+@SILENT
+def _cover(
+    members: list[Quadrature], tilt_lo: float, tilt_hi: float, points: tuple[float, ...]
+) -> None:
+    """Refine copies of one's own, which cover the same tilts so far."""
+    (low, high), known = members[0].tilts, members[0].error < math.inf
+    wide = (min(tilt_lo, low), max(tilt_hi, high))
+    widened = not known or wide != (low, high)
+    wanted = {*points, *wide, low, high} if widened else {*points}
+    if not known:
+        wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
+    for far, near in ((wide[0], low), (wide[1], high)):
+        if far != near and abs(far - near) > LONG:
+            wanted |= {near + share * (far - near) for share in BETWEEN}
+    first = sorted(wanted)
+    for q in members:
+        q.latest = 0.0
+    waiting = [(members, first, first, wanted)]
+    while waiting:
+        some, tilts, tested, fresh = waiting.pop()
+        batch = _Batch(some)
+        unlike: dict[tuple[float, ...], list[Quadrature]] = defaultdict(list)
+        affinity = batch.settle(np.array(tilts))
+        if not known:
+            batch.find_masses()
+        for q, overlaps in zip(some, affinity, strict=True):
+            new = _between(tilts, overlaps, fresh) if widened else []
+            if known:  # what was covered before needs no further tests
+                new = [t for t in new if not low <= t <= high]
+            if q.apart:
+                new = [t for t in new if not -1.0 <= t <= 0.0]
+            unlike[tuple(new)].append(q)
+        for fresh_tilts, others in unlike.items():
+            if not fresh_tilts:
+                (batch if len(others) == len(some) else _Batch(others)).shake(tested)
+                for q in others:
+                    # what is not tested again has become no worse
+                    q.tilts, q.points = wide, points
+                    q.error = max(q.latest, q.error if known else 0.0)
+                continue
+            longer, fresh = sorted([*tested, *fresh_tilts]), {*fresh_tilts}
+            tests = len(longer) * max(q.lo.size for q in others)
+            if tests > MAX_TESTS or fresh.intersection(tested):  # no doubles are between them
+                raise NumericError(
+                    f"{batch.kernel.NAME}: tilts {wide} at parameters "
+                    f"{others[0]._theta.tolist()} span too many scales"
+                )
+            ends = zip([None, *longer], longer, [*longer[1:], None], strict=False)
+            beside = [t for a, t, b in ends if fresh & {a, t, b}]
+            waiting.append((others, beside, longer, fresh))
+
+
+class _Batch:
+    """Quadratures of one kernel that are worked on together, each as if it were alone.
+
+    Their panels stand one after the other, and their branches are numbered through.
+    """
+
+    def __init__(self, members: Sequence[Quadrature]) -> None:
+        """Keep the members."""
+        self.members, self.rows = members, members[0]._rows
+        self.kernel, self.mass_of = members[0]._kernel, members[0]._mass_of
+        self.branches = [0, len(self.rows)]
+        if len(members) > 1:
+            self.rows = np.concatenate([q._rows for q in members])
+            self.branches = [0, *accumulate([len(q._rows) for q in members])]
+        self.has_ends = bool(np.logical_or.reduce(np.isfinite(self.rows), axis=None))
+        self._bounds, self._every = np.array(self.branches), np.arange(self.branches[-1] + 1)
+
+    def panels(self) -> Panels:
+        """The panels of all members."""
+        if len(self.members) == 1:
+            return self.members[0]._panels
+        now = Panels(*map(np.concatenate, zip(*(q._panels for q in self.members), strict=True)))
+        region = [q.region + a for q, a in zip(self.members, self.branches, strict=False)]
+        return now._replace(region=np.concatenate(region))
+
+    def first(self, now: Panels) -> Integers:
+        """Where the panels of every member begin, and where the last ones end."""
+        found: Integers = now.region.searchsorted(self._bounds)
+        return found
+
+    def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
+        """Give members, or copies of them, their panels."""
+        if len(members) == 1:
+            return members[0]._hold(now)
+        first = self.first(now).tolist()
+        for q, branch, a, b in zip(members, self.branches, first, first[1:], strict=False):
+            q._hold(Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:])))
+
+    def at(self, x: Floats, ends: list[int]) -> tuple[Floats, Floats]:
+        """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`."""
+        spend(DENSITY * x.size * (1.0 if self.mass_of else 2.0))
+        kernel, both = self.kernel, not self.mass_of
+        density = kernel.log_q_many if self.mass_of == "q" else kernel.log_p_many
+        # machine code that is there is called without what makes it
+        density = getattr(density, "made", None) or density
+        losses_at = getattr(kernel.loss_many, "made", None) or kernel.loss_many
+        log_p, loss = np.empty(x.size), np.zeros(x.size)
+        for q, a, b in zip(self.members, ends, ends[1:], strict=False):
+            if a < b:
+                density(x[a:b], q._theta, log_p[a:b])
+                if both:
+                    losses_at(x[a:b], q._theta, loss[a:b])
+        sound = np.isfinite(log_p) & np.isfinite(loss)
+        if not np.logical_and.reduce(sound):
+            if both:  # the formula of a loss may have none where the densities have
+                for q, a, b in zip(self.members, ends, ends[1:], strict=False):
+                    finite_losses(kernel, q._theta, x[a:b], loss[a:b])
+                sound = np.isfinite(log_p) & np.isfinite(loss)
+            log_p[~sound], loss[~sound] = -np.inf, 0.0
+        return log_p, loss
+
+    def log_totals(self, tilts: Floats) -> Floats:
+        """Logs of the integrals of p exp(zL) over all panels, shape (members, tilts)."""
+        now, log_weight = self.panels(), self.members[0].spread()[0]
+        if len(self.members) > 1:
+            log_weight = np.concatenate([q.spread()[0] for q in self.members])
+        return resolution.log_totals(self.first(now), log_weight, now.loss, tilts)
+
+    def find_masses(self) -> None:
+        """Find the masses of P and of Q, and whether these are far apart."""
+        totals = self.log_totals(np.array([-1.0, -0.5, 0.0])).tolist()
+        for member, (q, half, p) in zip(self.members, totals, strict=True):
+            member.log_masses, member.apart = (p, q), half < FARTHEST
+
+    def settle(self, tilts: Floats) -> Floats:
+        """Split and grow until the tilts given are resolved.
+
+        Returns for each member the affinity of its laws at neighbouring tilts: tilts in between are
+        covered by their neighbours only if these overlap.
+        """
+        now, count, size = self.panels(), tilts.size, len(self.members)
+        before, work, open_ = now, np.zeros(size + 1), set(range(size))
+        goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
+        report[:, 0, 0, 0] = -1.0
+        unit = self.log_totals(tilts)
+        spend(SUMMED * now.lo.size * count)
+        for _ in range(ROUNDS):
+            starts = now.region.searchsorted(self._every)
+            first = starts[self._bounds]
+            work += first  # sums over rounds, of which the differences are those of members
+            found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
+            if found is None or (
+                work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
+            ):
+                break
+            look = open_.intersection(found.settled)
+            if found.edges:
+                look -= {self.member(b) for b, _ in found.edges}
+            if look:
+                logs = unit + np.log(found.totals)
+                open_ -= look - self._lacks_modes(now, first, found, tilts, logs, sorted(look))
+                if not open_:
+                    narrow, (errors, affinity) = 0.0, resolution.finish(first, report)
+                    if found.has_fine:
+                        narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
+                        errors += more
+                    if narrow > resolution.MOST_NARROW:
+                        break
+                    if now is not before:
+                        self.hold(now, self.members)
+                    at = tilts.tolist()
+                    found_each = zip(self.members, logs.tolist(), errors.tolist(), strict=True)
+                    for q, own, error in found_each:
+                        q.logs = q.logs | dict(zip(at, own, strict=True))
+                        q.latest = max(q.latest, error)
+                    return affinity
+            for (branch, _), outward in found.edges.items():
+                if math.isinf(outward[-1]):
+                    raise NumericError(
+                        f"{self.kernel.NAME}: the tail still matters at the end of all numbers; "
+                        f"{self._at_parameters(self.member(branch))}"
+                    )
+            towards = None
+            if self.has_ends:
+                towards = resolution.towards_ends(now, self.rows, found.parts)
+            now, origin, new = self.laid(now, found.parts, towards, found.edges)
+            spend(JUDGED * ORDER * count * new.size + SUMMED * now.lo.size * count)
+            report = report.take(origin, axis=0)
+            report[new, 0, 0, 0] = -1.0
+        one = min(open_, default=0)
+        raise NumericError(
+            f"{self.kernel.NAME}: quadrature did not settle with {first[one + 1] - first[one]} "
+            f"panels {self._at_parameters(one)}, tilts ({tilts[0]:g}, {tilts[-1]:g})"
+        )
+
+    def member(self, branch: int) -> int:
+        """The member that has a branch."""
+        return bisect_right(self.branches, branch) - 1
+
+    def _at_parameters(self, member: int) -> str:
+        return f"at parameters {self.members[member]._theta.tolist()}"
+
+    def _lacks_modes(
+        self, now: Panels, first: Integers, found: Verdict, tilts: Floats, logs: Floats,
+        look: list[int],
+    ) -> set[int]:  # fmt: skip
+        """Those that may have modes beyond panels that seem to suffice, or between their nodes."""
+        lacks: set[int] = set()
+        if not self.mass_of:
+            group, own, owners = self, list(range(self.branches[-1])), [0]
+            if len(self.members) > 1:
+                group = _Batch([self.members[i] for i in look])
+                own = [b for i in look for b in range(*self.branches[i : i + 2])]
+                owners = [self.member(b) for b in own]
+            far = group.look_beyond(found.reached[own], tilts.size)
+            for branch, side, outward in resolution.far_modes(tilts, logs[owners], far):
+                found.edges[own[branch], side] = outward
+                lacks.add(self.member(own[branch]))
+            for i, q in zip(look, group.members, strict=True) if self.has_ends else ():
+                if q._near is not None and i not in lacks:
+                    at = logs[i], q._near, self.branches[i]
+                    if resolution.near_ends(now, tilts, *at, found.parts):
+                        lacks.add(i)
+        laws = [i for i in look if i not in lacks] if lacks else look
+        cut = resolution.summits(now, first, tilts, logs, laws, found.parts)
+        if cut.size:
+            lacks.update((first.searchsorted(cut, side="right") - 1).tolist())
+        return lacks
+
+    def look_beyond(self, reached: Floats, tilts: int) -> Far:
+        """Look at points beyond panels, and next to ends, of those that reach farther now."""
+        stale = []
+        for q, a, b in zip(self.members, self.branches, self.branches[1:], strict=False):
+            if q._far is None or q._far.reached.tobytes() != reached[a:b].tobytes():
+                stale.append((q, reached[a:b]))
+        if stale:
+            whole = len(stale) == len(self.members)
+            group = self if whole else _Batch([q for q, _ in stale])
+            group._look_beyond([r for _, r in stale], tilts)
+        only = self.members[0]._far
+        if len(self.members) == 1 and only is not None:
+            return only
+        found = [q._far for q in self.members if q._far is not None]
+        return Far(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _look_beyond(self, reached: list[Floats], tilts: int) -> None:
+        """Look there for all members."""
+        spend(SEARCHED * ORDER * sum(q.lo.size for q in self.members) * tilts)
+        x, gap = panels.beyond(joined(reached), self.rows)
+        there = ~np.isnan(x)
+        ends = [0, *np.add.reduce(there, axis=(1, 2)).cumsum().tolist()]
+        log_size, loss = np.zeros(x.shape) - np.inf, np.zeros(x.shape)
+        log_p, loss[there] = self.at(x[there], [ends[b] for b in self.branches])
+        log_size[there] = log_p + np.log(gap[there])
+        each = zip(self.members, reached, self.branches, self.branches[1:], strict=False)
+        for q, r, a, b in each:
+            q._far = Far(r, x[a:b], log_size[a:b], loss[a:b])
+            if self.has_ends:
+                offsets, near, off = panels.inside(r, q._rows)
+                log_p, at = _Batch([q]).at(near, [0, near.size])
+                q._near = Near(offsets, near, off, log_p + np.log(off), at)
+
+    @SILENT
+    def with_waves(self, contour: float, turns: float, floor: float) -> list[Quadrature]:
+        """See `with_waves`; so many parts for a unit of loss."""
+        now = self.panels()
+        first = self.first(now)
+        known = [q.logs[contour] for q in self.members if contour in q.logs]
+        if len(known) == len(self.members):
+            totals = np.array(known)
+        else:  # of panels that are a part of those that were tested
+            totals = self.log_totals(np.array([contour]))[:, 0]
+        totals = totals.repeat(first[1:] - first[:-1])
+        return self.cut(panels.waved(now, contour, totals, turns, floor))
+
+    def cut(self, parts: Integers) -> list[Quadrature]:
+        """Return copies of which every panel is cut into so many; see `laid`."""
+        found = [q.copied() for q in self.members]
+        if np.add.reduce(parts) > parts.size:
+            self.hold(self.laid(self.panels(), parts, None, {})[0], found)
+        return found
+
+    def laid(
+        self, old: Panels, parts: Integers, towards: Integers | None, edges: Edges
+    ) -> tuple[Panels, Integers, Integers]:
+        """Cut panels and add others, with values; see `resolution.lay`.
+
+        Raises:
+            NumericError: these are too many of one member.
+        """
+        if np.add.reduce(parts) > resolution.MAX_PANELS:
+            wanted = np.add.reduceat(parts, self.first(old)[:-1])
+            if wanted.max() > resolution.MAX_PANELS:
+                raise NumericError(
+                    f"{self.kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
+                    f"panels {self._at_parameters(int(wanted.argmax()))}"
+                )
+        now, origin, new = resolution.lay(old, parts, towards, edges)
+        x = nodes(now.lo.take(new), now.hi.take(new))
+        ends = [0, x.size]
+        if len(self.members) > 1:
+            ends = (ORDER * new.searchsorted(self.first(now))).tolist()
+        log_p, loss = self.at(x.ravel(), ends)
+        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
+        return now, origin, new
+
+    def shake(self, tilts: list[float]) -> None:
+        """Add to errors of sums that of losses off by more than their ulps, at one place a panel.
+
+        The loss of a mixture loses digits where its terms cancel in first order.
+        """
+        if self.mass_of:
+            return
+        self._find_noise()
+        for q in self.members:
+            if q._noise is not None and np.logical_or.reduce(q._noise):
+                totals = _Batch([q]).log_totals(np.array(tilts))[0]
+                q.latest += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
+
+    def _find_noise(self) -> None:
+        """Find how far losses are off by more than their ulps, where that is not known."""
+        if not [q for q in self.members if q._noise is None]:
+            return
+        now = self.panels()
+        first = self.first(now).tolist()
+        x, loss = now.x[:, AMID].copy(), now.loss[:, AMID].copy()
+
+        def beside(x: Floats, sign: float) -> Floats:
+            out = np.empty(x.size)
+            for q, a, b in zip(self.members, first, first[1:], strict=False):
+                losses(self.kernel, q._theta + sign * q._moved, x[a:b], out[a:b])
+            return out
+
+        noise = off_lines(beside, x, loss, now.lo, now.hi)
+        if np.logical_or.reduce(noise):
+            noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
+            # next to an end that moves it is no straight line
+            half = 0.5 * (now.hi - now.lo)
+            noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
+        for q, a, b in zip(self.members, first, first[1:], strict=False):
+            q._noise = noise[a:b]
 
 
 def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[float]:

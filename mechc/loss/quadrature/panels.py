@@ -65,19 +65,19 @@ def inside(reached: Floats, rows: Floats) -> tuple[Integers, Floats, Floats]:
     return offsets, np.concatenate(points), np.concatenate(gaps)
 
 
-def waved(panels: Panels, contour: float, total: float, turns: float, floor: float) -> Integers:
+def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: float) -> Integers:
     """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
         panels: with values.
         contour: real part of the contour.
-        total: log of the tilted mass.
+        total: log of the tilted mass, for every panel.
         turns: parts per unit of loss.
         floor: share of the tilted mass below which a panel need not be cut.
     """
     _, lo, hi, _, log_p, loss = panels
     wanted = (np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)) * turns
-    mass = np.exp(np.minimum(log_p + contour * loss - total, 300.0)) @ WEIGHTS
+    mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
     parts = np.ones(cut.size, np.int64)
     parts[cut] = np.ceil(np.minimum(wanted[cut], 1e6))
@@ -103,37 +103,42 @@ FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its 
 CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
-@SILENT
-def first_edges(kernel: Kernel, theta: Floats, lo: float, hi: float) -> Floats:
-    """Return increasing edges inside [lo, hi] of the first panels on a branch.
+@SILENT  # a place that is none is no number
+def first_edges(kernel: Kernel, thetas: Floats, lo: float, hi: float) -> list[Floats]:
+    """Return increasing edges inside [lo, hi] of the first panels on a branch, for each law.
 
     Args:
         kernel: for its densities.
-        theta: parameters.
+        thetas: parameters of every law, shape (laws, parameters).
         lo: lower end, may be -inf.
         hi: upper end, may be inf.
 
     Raises:
         NumericError: neither density was found anywhere.
     """
-    points = _places(lo, hi, False)[0]
-    places = _distinct(np.concatenate([[0.0], theta, -theta]))
-    places = places[(lo < places) & (places < hi)]
-    x = places[:, None, None] + SIDES * DISTANCES
-    logs = log_densities(kernel, theta, np.concatenate([points, x.ravel()]))
+    points, places = _places(lo, hi, False)[0], _near_parameters(thetas, lo, hi)
+    x = places[:, :, None, None] + SIDES * DISTANCES
+    logs = np.empty((len(thetas), 2, points.size + x[0].size))
+    for theta, own, out in zip(thetas, x.reshape(len(thetas), -1), logs, strict=True):
+        out[:] = log_densities(kernel, theta, np.concatenate([points, own]))
     logs[np.isnan(logs)] = -np.inf
-    edges = _around_modes(kernel, theta, lo, hi, logs[:, : points.size])
-    size = logs[:, points.size :].reshape(2, *x.shape) + LOG_DISTANCES
-    size[:, ~((lo < x) & (x < hi))] = -np.inf
-    more = _beside(places, size, edges)
-    found = np.concatenate([edges, *more])
-    found = _distinct(found[(lo <= found) & (found <= hi)])
-    if found.size < 2:
-        raise NumericError(
-            f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at parameters "
-            f"{theta.tolist()}"
-        )
-    return _graded(found) if more else found
+    edges = []
+    for theta, some in zip(thetas, logs[:, :, : points.size], strict=True):
+        edges.append(_around_modes(kernel, theta, lo, hi, some))
+    size = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:]) + LOG_DISTANCES
+    outside = ~((lo < x) & (x < hi))
+    size[:, 0][outside] = size[:, 1][outside] = -np.inf
+    found = []
+    for theta, known, more in zip(thetas, edges, _beside(places, size, edges), strict=True):
+        some = np.concatenate([known, *more]) if more else known
+        some = _distinct(some[(lo <= some) & (some <= hi)])
+        if some.size < 2:
+            raise NumericError(
+                f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at "
+                f"parameters {theta.tolist()}"
+            )
+        found.append(_graded(some) if more else some)
+    return found
 
 
 def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: Floats) -> Floats:
@@ -192,24 +197,42 @@ def _nearest_scale(
     return found
 
 
-def _beside(places: Floats, size: Floats, known: Floats) -> list[Floats]:
+def _near_parameters(thetas: Floats, lo: float, hi: float) -> Floats:
+    """0 and parameters of either sign on a branch, for each law; nan in place of others."""
+    laws, count = thetas.shape
+    places = np.zeros((laws, 1 + 2 * count))
+    places[:, 1 : 1 + count], places[:, 1 + count :] = thetas, -thetas
+    places.sort(axis=1)
+    kept = (lo < places) & (places < hi)
+    kept[:, 1:] &= places[:, 1:] != places[:, :-1]
+    places[~kept] = np.nan
+    return places
+
+
+def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floats]]:
     """Edges around mass next to a parameter, or to 0, that panels are too long to find.
 
     Args:
-        places: these.
+        places: for each law.
         size: log of what P and Q have there on both sides at some distances, if it is as wide.
-        known: edges.
+        edges: known, for each law.
     """
     before, middle, after = size[..., :-2], size[..., 1:-1], size[..., 2:]
     peak = (middle > before) & (middle >= after) & np.isfinite(after)  # not at an end
-    peak &= middle > np.maximum.reduce(size, axis=None, initial=-np.inf) - COUNTED
-    _, place, side, scale = peak.nonzero()
-    width, middle = DISTANCES[1 + scale], places[place]
-    panel = known.searchsorted(middle + SIDES[side, 0] * width)
-    ends = np.concatenate([[-np.inf], known, [np.inf]])
-    missed = ends[panel + 1] - ends[panel] > ALIKE * width
-    some = {*zip(middle[missed].tolist(), width[missed].tolist(), strict=True)}
-    return [p + w * AROUND for p, w in sorted(some)]
+    most = np.maximum.reduce(size.reshape(len(size), -1), axis=1, initial=-np.inf)
+    peak &= middle > (most - COUNTED)[:, None, None, None, None]
+    law, _, place, side, scale = peak.nonzero()
+    if not law.size:
+        return [[] for _ in edges]
+    width, middle = DISTANCES[1 + scale], places[law, place]
+    at, found = middle + SIDES[side, 0] * width, []
+    bounds = law.searchsorted(np.arange(len(edges) + 1)).tolist()
+    for known, a, b in zip(edges, bounds, bounds[1:], strict=False):
+        panel, ends = known.searchsorted(at[a:b]), np.concatenate([[-np.inf], known, [np.inf]])
+        missed = ends[panel + 1] - ends[panel] > ALIKE * width[a:b]
+        some = {*zip(middle[a:b][missed].tolist(), width[a:b][missed].tolist(), strict=True)}
+        found.append([p + w * AROUND for p, w in sorted(some)])
+    return found
 
 
 @np.errstate(over="ignore")  # a panel as long as doubles reach

@@ -11,6 +11,7 @@ it calls.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,11 @@ class Near(NamedTuple):
     loss: Floats
 
 
+def joined(columns: Sequence[Floats]) -> Floats:
+    """Arrays one after the other; one alone as it is."""
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
 def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
     """Log weights of all nodes; a panel may be narrower than twice the smallest double."""
     out: Floats = np.add.outer(np.log(0.5 * (hi - lo)), LOG_WEIGHTS)
@@ -83,24 +89,25 @@ def log_weights(lo: Floats, hi: Floats, log_p: Floats) -> Floats:
     return out.ravel()
 
 
-def log_totals(log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
-    """Log of the integral of p exp(z L) over all panels, shape (tilts,)."""
-    out, work = np.empty((tilts.size, 1, 4)), np.empty((2, loss.size))
-    sum_tilted(np.array([0, loss.size]), loss.ravel(), log_weight, tilts, work, out)
-    return out[:, 0, 0].copy()
+def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats) -> Floats:
+    """Log of the integral of p exp(z L) over the panels of every law, shape (laws, tilts)."""
+    out = np.empty((tilts.size, first.size - 1, 4))
+    work = np.empty((2, ORDER * int(np.maximum.reduce(first[1:] - first[:-1]))))
+    sum_tilted(ORDER * first, loss.ravel(), log_weight, tilts, work, out)
+    return np.ascontiguousarray(out[:, :, 0].T)
 
 
 DRIFTED, EARLY, ROUNDED = 1, 2, 4  # what `_judge` has seen, added up
 
 
 @compiled(
-    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[::1], float64[:,::1],"
-    " float64[:,:,:,::1], float64[:,::1], float64[::1], int64[::1], float64[:,::1])"
+    "int64(int64[::1], int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,:,:,::1], float64[:,:,::1], float64[::1], int64[::1], int64[::1], float64[:,::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    starts, lo, hi, log_p, loss, rows, tilts, goal, log_total, work, out, sums, share, parts,
-    reached
+    first, starts, lo, hi, log_p, loss, rows, tilts, goal, log_total, work, out, sums, share,
+    parts, wanted, reached
 ):  # fmt: skip
     """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
 
@@ -114,15 +121,18 @@ def _judge(  # type: ignore[no-untyped-def]
     integrand, as a share of the total; its largest share of integrand 0 at any tilt goes to
     `share`.
 
-    Panels of branches begin at `starts`; `work` is room for the values at the nodes of one, shape
-    (4, 16). The totals of both integrands for every tilt go to `sums`; where these have left their
-    units, which have to be set anew, nothing else is said. From where to where each branch reaches
-    goes to `reached`.
+    Panels of laws begin at `first`, those of branches at `starts`; `work` is room for the values at
+    the nodes of one, shape (4, 16). Of every law, how many panels it will have goes to `wanted`,
+    -1 where sums have left their units, which have to be set anew, and to `sums`, for every tilt,
+    the totals of both integrands. From where to where each branch reaches goes to `reached`.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
+    m = 0
     for i in range(lo.size):
         if out[i, 0, 0, 0] >= 0.0:
             continue
+        while i >= first[m + 1]:
+            m += 1
         for a in range(tilts.size):
             for b in range(2):
                 out[i, a, b, 0] = out[i, a, b, 1] = out[i, a, b, 2] = 0.0
@@ -144,7 +154,7 @@ def _judge(  # type: ignore[no-untyped-def]
         by = 0.25 * place / half
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
         for a in range(tilts.size):
-            z, total = tilts[a], log_total[a]
+            z, total = tilts[a], log_total[m, a]
             # P and Q nearly disjoint: M(z) is no small change of M(0) but far below it
             apart = total < -1.0
             peak = -math.inf if apart else highest + math.log1p(abs(z))
@@ -197,28 +207,31 @@ def _judge(  # type: ignore[no-untyped-def]
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
     found = 0
-    for a in range(tilts.size):
-        for b in range(2):
-            total = 0.0
-            for i in range(lo.size):
-                total += out[i, a, b, 0]
-            sums[a, b] = total
-        if not 1.0 / DRIFT < sums[a, 0] < DRIFT:
-            found = DRIFTED
-    if found:
-        return found
-    for i in range(lo.size):
-        short, most = 0.0, 0.0
+    for m in range(wanted.size):
+        wanted[m] = 0
         for a in range(tilts.size):
-            most = max(most, out[i, a, 0, 0] / sums[a, 0])
             for b in range(2):
-                short = max(short, out[i, a, b, 1] / (goal[b] * sums[a, b] + 1e-300))
-        width, place = hi[i] - lo[i], max(abs(lo[i]), abs(hi[i]))
-        thin = width <= max(FINEST * place, LEAST_WIDTH)
-        share[i] = most
-        parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
-        if width <= 2.0 * FINE * place:
-            found |= ROUNDED
+                total = 0.0
+                for i in range(first[m], first[m + 1]):
+                    total += out[i, a, b, 0]
+                sums[m, a, b] = total
+            if not 1.0 / DRIFT < sums[m, a, 0] < DRIFT:
+                wanted[m], found = -1, DRIFTED
+        if wanted[m] < 0:
+            continue
+        for i in range(first[m], first[m + 1]):
+            short, most = 0.0, 0.0
+            for a in range(tilts.size):
+                most = max(most, out[i, a, 0, 0] / sums[m, a, 0])
+                for b in range(2):
+                    short = max(short, out[i, a, b, 1] / (goal[b] * sums[m, a, b] + 1e-300))
+            width, place = hi[i] - lo[i], max(abs(lo[i]), abs(hi[i]))
+            thin = width <= max(FINEST * place, LEAST_WIDTH)
+            share[i] = most
+            parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
+            wanted[m] += parts[i]
+            if width <= 2.0 * FINE * place:
+                found |= ROUNDED
     for r in range(len(reached)):
         i, k = starts[r], starts[r + 1] - 1
         reached[r, 0], reached[r, 1] = lo[i], hi[k]
@@ -232,8 +245,8 @@ def _judge(  # type: ignore[no-untyped-def]
 class Verdict(NamedTuple):
     """What panels lack."""
 
-    settled: bool  # no panel is to be cut, as far as nodes show
-    totals: Floats  # at the tilts, in units
+    settled: list[int]  # laws of which nothing, as far as nodes show
+    totals: Floats  # of every law at the tilts, in units
     parts: Integers  # into how many each panel is to be cut
     reached: Floats  # from where to where branches reach, shape (branches, 2)
     edges: Edges  # outwards from ends of branches that end too early
@@ -241,37 +254,40 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    panels: Panels, starts: Integers, rows: Floats, tilts: Floats, goal: Floats, unit: Floats,
-    report: Floats,
+    panels: Panels, starts: Integers, first: Integers, rows: Floats, tilts: Floats, goal: Floats,
+    unit: Floats, report: Floats,
 ) -> Verdict | None:  # fmt: skip
     """Judge the panels that have not been judged.
 
     Args:
         panels: all of them, with values.
         starts: where those of every branch begin, and where the last ones end.
+        first: the same of every law.
         rows: ends of the branches.
         tilts: where sums have to be good.
         goal: see `_judge`.
-        unit: the log totals in whose units the report is; written.
+        unit: the log totals of every law in whose units the report is; written.
         report: see `_judge`, -1 for panels that it has not seen; written.
 
     Returns:
-        What they lack; None where there are no sums.
+        What they lack; None where a law has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
     share, parts, work = np.empty(lo.size), np.empty(lo.size, np.int64), np.empty((4, ORDER))
-    sums, reached = np.empty((tilts.size, 2)), np.empty((len(rows), 2))
-    about = starts, lo, hi, log_p, loss, rows, tilts, goal, unit, work, report, sums, share, parts
-    found = _judge(*about, reached)
+    sums, reached = np.empty((*unit.shape, 2)), np.empty((len(rows), 2))
+    wanted = np.empty(first.size - 1, np.int64)
+    about = lo, hi, log_p, loss, rows, tilts, goal, unit, work, report, sums, share, parts
+    found = _judge(first, starts, *about, wanted, reached)
     if found & DRIFTED:
-        unit[:] = log_totals(log_weights(lo, hi, log_p), loss, tilts)
-        report[:, 0, 0, 0] = -1.0
-        found = _judge(*about, reached)
+        anew = wanted < 0
+        unit[anew] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[anew]
+        report[anew.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
+        found = _judge(first, starts, *about, wanted, reached)
         if found & DRIFTED:
             return None
-    settled = bool(np.add.reduce(parts) == lo.size)
+    settled = (wanted == first[1:] - first[:-1]).nonzero()[0].tolist()
     edges = _grow(starts, lo, hi, rows, reached, share) if found & EARLY else {}
-    return Verdict(settled, sums[:, 0], parts, reached, edges, bool(found & ROUNDED))
+    return Verdict(settled, sums[:, :, 0], parts, reached, edges, bool(found & ROUNDED))
 
 
 def _outward(
@@ -317,8 +333,13 @@ def _grow(
     return grown
 
 
-def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Near, parts: Integers) -> bool:
-    """Whether a mode lies between an end and the first node there; written to `parts`."""
+def near_ends(
+    panels: Panels, tilts: Floats, logs: Floats, near: Near, branch: int, parts: Integers
+) -> bool:
+    """Whether a mode lies between an end and the first node there; written to `parts`.
+
+    Of one law, whose branches are numbered from `branch` on.
+    """
     if not near.x.size:
         return False
     exponents = np.multiply.outer(tilts, near.loss)
@@ -331,7 +352,7 @@ def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Near, parts: In
     found = False
     for m in rises.nonzero()[0].tolist():
         k = int(np.searchsorted(near.offsets, m, side="right")) - 1
-        (here,) = (panels.region == k // 2).nonzero()
+        (here,) = (panels.region == branch + k // 2).nonzero()
         i = here[-(k % 2)]
         if near.gap[m] < FIRST_NODE * (panels.hi[i] - panels.lo[i]):
             parts[i], found = 2, True
@@ -339,10 +360,13 @@ def near_ends(panels: Panels, tilts: Floats, logs: Floats, near: Near, parts: In
 
 
 def far_modes(tilts: Floats, logs: Floats, far: Far) -> list[tuple[int, int, list[float]]]:
-    """Branches and sides beyond which points have mass at a tilt, and edges outwards there."""
+    """Branches and sides beyond which points have mass at a tilt, and edges outwards there.
+
+    `logs` are the log totals of the law of every branch.
+    """
     exponents = np.multiply.outer(tilts, far.loss)
     exponents += far.log_size
-    exponents -= logs[:, None, None, None]
+    exponents -= logs.T[:, :, None, None]
     found: list[tuple[int, int, list[float]]] = []
     if not np.maximum.reduce(exponents, axis=None) > LOG_NEGLIGIBLE:
         return found
@@ -356,32 +380,34 @@ def far_modes(tilts: Floats, logs: Floats, far: Far) -> list[tuple[int, int, lis
 
 
 @compiled(
-    "void(float64[::1], float64[:,::1], float64[:,::1], int64[::1], float64[::1], float64[::1],"
-    " int64[::1])"
+    "void(float64[::1], float64[:,::1], float64[:,::1], int64[::1], int64[::1], float64[::1],"
+    " float64[:,::1], boolean[::1], int64[::1])"
 )
-def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore
+def _summits(xs, log_p, loss, region, first, tilts, totals, look, parts):  # type: ignore
     """Cut panels where slopes around a local maximum point to a higher summit that matters.
 
     A narrow mode between two nodes shows as a local maximum whose neighbours' secants meet far
     above it; for a log-concave mode they bound its height. A mode that ends at an edge of its panel
     shows as a cliff: what the next panel has of it lies before that panel's first node.
 
-    Writes two to `parts` where a panel is to be halved.
+    Writes two to `parts` where a panel is to be halved, of those to be looked at.
     """
     for a in range(tilts.size):
-        z = tilts[a]
+        z, m = tilts[a], 0
         before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
         for i in range(region.size):
+            while i >= first[m + 1]:
+                m += 1
             for j in range(ORDER):
                 # four nodes in a row, the last of them node j of panel i; two and three between
                 p3 = log_p[i, j] + z * loss[i, j]
                 k = i * ORDER + j
-                if k >= 3 and region[before] == region[i]:
+                if k >= 3 and region[before] == region[i] and look[i]:
                     cliff = abs(p2 - p1) > CLIFF
                     if cliff or (p1 > p0 and p3 < p2):
                         gap = xs[k - 1] - xs[k - 2]
                         known = max(p1, p2)
-                        floor = totals[a] + LOG_NEGLIGIBLE - math.log(gap)
+                        floor = totals[m, a] + LOG_NEGLIGIBLE - math.log(gap)
                         if cliff and known > floor:
                             parts[after if p1 > p2 else here] = 2
                         left = (p1 - p0) / (xs[k - 2] - xs[k - 3])
@@ -394,43 +420,57 @@ def _summits(xs, log_p, loss, region, tilts, totals, parts):  # type: ignore
                 p0, p1, p2 = p1, p2, p3
 
 
-def summits(panels: Panels, tilts: Floats, logs: Floats, parts: Integers) -> bool:
-    """Whether `_summits` cuts panels; written to `parts`."""
+def summits(
+    panels: Panels, first: Integers, tilts: Floats, logs: Floats, laws: list[int], parts: Integers
+) -> Integers:
+    """The panels of some laws that `_summits` cuts; written to `parts`."""
     region, lo, hi, x, log_p, loss = panels
-    _summits(x.ravel(), log_p, loss, region, tilts, logs, parts)
-    found = (parts > 1).nonzero()[0]
-    # the rounding of x and of the loss looks like summits too, never resolved
-    grains = (hi - lo)[found] <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))[found]
-    parts[found[grains]] = 1
-    return not bool(np.logical_and.reduce(grains))
+    look = np.zeros(region.size, np.bool_)
+    for m in laws:
+        look[first[m] : first[m + 1]] = True
+    _summits(x.ravel(), log_p, loss, region, first, tilts, logs, look, parts)
+    found: Integers = (look & (parts > 1)).nonzero()[0]
+    if found.size:  # the rounding of x and of the loss looks like summits too, never resolved
+        grains = (hi - lo)[found] <= GRAIN * np.maximum(np.abs(lo), np.abs(hi))[found]
+        parts[found[grains]] = 1
+        found = found[~grains]
+    return found
 
 
-def finish(report: Floats) -> tuple[float, Floats]:
+def finish(first: Integers, report: Floats) -> tuple[Floats, Floats]:
     """Judge panels that are to stay.
 
-    Returns the error of the sums, as a share of the mass at the tilt where it is largest, and the
-    affinity at neighbouring tilts.
+    Returns for every law the error of the sums, as a share of the mass at the tilt where it is
+    largest, and the affinity at neighbouring tilts.
     """
-    mass = report[:, :, 0, 0]
-    total, roots = np.add.reduce(mass), np.sqrt(mass)
-    alike = np.add.reduce(roots[:, :-1] * roots[:, 1:])
-    off = np.add.reduce(report[:, :, 1, 1] + report[:, :, 1, 2]) / total
+    starts, mass = first[:-1], report[:, :, 0, 0]
+    total, roots = np.add.reduceat(mass, starts), np.sqrt(mass)
+    alike = np.add.reduceat(roots[:, :-1] * roots[:, 1:], starts)
+    off = np.add.reduceat(report[:, :, 1, 1] + report[:, :, 1, 2], starts) / total
     roots = np.sqrt(total)
-    return float(np.maximum.reduce(off)), alike / (roots[:-1] * roots[1:])
+    return np.maximum.reduce(off, axis=1), alike / (roots[:, :-1] * roots[:, 1:])
 
 
-def fine_panels(panels: Panels, tilts: Floats, logs: Floats, report: Floats) -> tuple[float, float]:
+def fine_panels(
+    panels: Panels, first: Integers, tilts: Floats, logs: Floats, report: Floats
+) -> tuple[float, Floats]:
     """Judge panels that are to stay where nodes are rounded noticeably.
 
-    Returns the largest share of panels whose nodes are hardly distinct doubles, and what misplaced
-    nodes add to the error of the sums.
+    Returns the largest share of panels whose nodes are hardly distinct doubles, and for every law
+    what misplaced nodes add to the error of its sums.
     """
+    sizes = first[1:] - first[:-1]
+    shares = report[:, :, 0, 0]
+    shares = shares / np.add.reduceat(shares, first[:-1]).repeat(sizes, axis=0)
     _, lo, hi, _, log_p, loss = panels
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
-    fine, mass = width <= 2.0 * FINE * place, report[:, :, 0, 0]
-    error = _misplaced(tilts, logs, log_p[fine], loss[fine], place[fine], width[fine])
-    narrow = fine & (width <= FINEST * place)
-    return float((mass[narrow] / np.add.reduce(mass)).max(initial=0.0)), error
+    fine, narrow, errors = (width <= 2.0 * FINE * place).nonzero()[0], 0.0, np.zeros(sizes.size)
+    for m, here in enumerate(np.split(fine, fine.searchsorted(first[1:-1]))):
+        if here.size:
+            about = log_p[here], loss[here], place[here], width[here]
+            errors[m] = _misplaced(tilts, logs[m], *about)
+            narrow = max(narrow, shares[here[about[3] <= FINEST * about[2]]].max(initial=0.0))
+    return float(narrow), errors
 
 
 def _misplaced(
