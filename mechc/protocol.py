@@ -107,7 +107,7 @@ class Kernel(Protocol):
     branches: Callable[[Floats], Floats]  # (rows, 6), see the module docstring
     breakpoints: Callable[[Floats], Floats]  # sorted distinct ends of branches
     atoms: Callable[[Floats], Floats]  # (rows, 3): x, log mass under P, log mass under Q
-    atom_errors: Callable[[Floats], Floats]  # (rows, 2): of these masses, in roundings; or none
+    weights: Callable[[Floats], Floats]  # (rows, 1), of the words in CAPABILITIES["weights"]
     log_infinite_mass: Callable[[Floats], float]  # log P(q = 0); nan: only quadrature gives it
     strip: Callable[[Floats], Floats]  # (t_minus, t_plus)
     lattice: Callable[[Floats], Floats]  # (offset, step) of the loss; (nan, nan) when it is none

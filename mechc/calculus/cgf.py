@@ -35,6 +35,7 @@ from mechc.symbolic.facts import Facts, is_certain, sampled
 from mechc.symbolic.functions import sinhc
 from mechc.symbolic.rewrite import (
     affine_in,
+    cancelled,
     expanded_log,
     factored,
     merge_constant_logs,
@@ -135,8 +136,8 @@ def _anchored(part: Expr, z: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     if None in signs:
         return S.One, _log_positive(part, z, facts)
     if signs[0] == signs[1] or 0 in signs:
-        return end**power, power * log(1 + (z + 1) * sp.cancel(slope / end))
-    return sp.factor(start) ** power, power * log(1 + z * sp.cancel(slope / start))
+        return end**power, power * log(1 + (z + 1) * cancelled(slope / end))
+    return sp.factor(start) ** power, power * log(1 + z * cancelled(slope / start))
 
 
 def _log_positive(part: Expr, z: Symbol, facts: Facts) -> Expr:
@@ -198,7 +199,7 @@ def _constant(ratio: Expr, x: Symbol) -> Expr | None:
     rational = rational_in(ratio, x)
     if rational is None:
         return None
-    value = sp.cancel(rational.expr)
+    value = cancelled(rational.expr)
     return None if value.has(x, rational.symbol) else value
 
 
@@ -211,7 +212,7 @@ def _inner_point(region: Region) -> Expr:
 def _collect_exp(expr: Expr) -> Expr:
     """Merge exponentials and cancel what is algebraic."""
     rest, exponent = split_exponent(factored(expr.powsimp()))
-    return sp.cancel(rest) * exp(sp.factor(exponent))
+    return cancelled(rest) * exp(sp.factor(exponent))
 
 
 def _exponential_moment(rate: Expr, bottom: Expr, top: Expr) -> Expr:
@@ -240,7 +241,7 @@ def _gaussian_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr
     if proved(coefficients[0][2], facts) != -1:
         return None
     c, b, a = ((1 + z) * m - z * n for m, n in zip(*coefficients, strict=True))
-    spread = sp.cancel(a / coefficients[0][2])  # 1 at z = 0
+    spread = cancelled(a / coefficients[0][2])  # 1 at z = 0
     weight = p.weight * sp.sqrt(sp.pi / -coefficients[0][2])
     exponent = sp.factor(sp.expand(c - b**2 / (4 * a)))
     ratio = z * log(quotient(p.weight, q.weight))
@@ -286,7 +287,7 @@ def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | 
     linear = polynomial_in(sp.expand(exponent - power * log(x)), x, 1)
     if linear is None or len(linear) < 2 or sp.factor(power).has(z):
         return None
-    shape, scale = sp.factor(power) + 1, sp.cancel(linear[1].subs(z, 0) / linear[1])
+    shape, scale = sp.factor(power) + 1, cancelled(linear[1].subs(z, 0) / linear[1])
     first = sp.factor(-linear[1].subs(z, 0))
     return weight * sp.gamma(shape) * first**-shape * exp(linear[0]) * scale**shape
 

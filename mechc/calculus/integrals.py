@@ -21,7 +21,7 @@ from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region, Unavailab
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import Facts, exact_end
 from mechc.symbolic.functions import expm1c
-from mechc.symbolic.rewrite import affine_in, polynomial_in, rational_in, tidy
+from mechc.symbolic.rewrite import affine_in, cancelled, polynomial_in, rational_in, tidy
 from mechc.symbolic.signs import proved
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def integral_to(terms: tuple[Term, ...], x: Symbol, lo: Expr, facts: Facts) -> E
         start = None if primitive is None else _at(primitive, x, lo)
         if primitive is None or start is None:
             return None
-        total += sp.expand_mul(sp.cancel(term.weight) * (primitive - start))
+        total += sp.expand_mul(cancelled(term.weight) * (primitive - start))
     return total
 
 
@@ -226,7 +226,7 @@ def _rational_exponential(exponent: Expr, x: Symbol, facts: Facts) -> Expr | Non
     if rational is None or rational.function is not exp or rational.expr.has(x):
         return None
     generator = rational.symbol
-    integrand = sp.apart(sp.cancel(sp.together(rational.expr / generator)), generator)
+    integrand = sp.apart(cancelled(sp.together(rational.expr / generator)), generator)
     total = S.Zero
     for part in Add.make_args(integrand):
         numerator, denominator = sp.fraction(sp.factor(part))

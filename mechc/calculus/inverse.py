@@ -19,7 +19,7 @@ from sympy import Add, Dummy, Expr, Pow, S, Symbol, exp, log
 from mechc.calculus.checks import Checker
 from mechc.calculus.types import Closed, Entry, Kind, Numeric, Region
 from mechc.symbolic.functions import log_mix
-from mechc.symbolic.rewrite import fraction, rational_in
+from mechc.symbolic.rewrite import cancelled, fraction, rational_in
 
 _OPPOSITE = {
     exp: log,
@@ -87,10 +87,10 @@ def _peel(loss: Expr, x: Symbol, value: Expr) -> tuple[Expr, Expr]:
 
 def _divided(value: Expr, coefficient: Expr) -> Expr:
     """value/coefficient, algebraic parts cancelled, transcendental ones left whole."""
-    inverse = sp.cancel(1 / coefficient)
+    inverse = cancelled(1 / coefficient)
     whole = [a for a in Add.make_args(value) if a.has(exp, log)]
     algebraic = Add(*(a for a in Add.make_args(value) if not a.has(exp, log)))
-    return Add(*(a * inverse for a in whole)) + sp.expand(sp.cancel(algebraic * inverse))
+    return Add(*(a * inverse for a in whole)) + sp.expand(cancelled(algebraic * inverse))
 
 
 def _last_layer(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
@@ -143,7 +143,7 @@ def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, st
 def _roots(coefficients: list[Expr]) -> Iterator[Expr]:
     """Roots in both of their algebraic forms: one of the two has no cancellation."""
     if len(coefficients) == 2:
-        yield sp.cancel(-coefficients[0] / coefficients[1])
+        yield cancelled(-coefficients[0] / coefficients[1])
         return
     c, b, a = coefficients
     if b == 0:

@@ -8,12 +8,12 @@ produces (Zhu, Dong, Wang 2022, Theorem 11: L_remove = log(1 - q + q e^l)).
 
 from __future__ import annotations
 
-from sympy import Add, Expr, S, Symbol, cancel, exp, expand_log, factor, log
+from sympy import Add, Expr, S, Symbol, exp, expand_log, factor, log
 
 from mechc.calculus.terms import Term, total
 from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import log_mix
-from mechc.symbolic.rewrite import quotient, tidy
+from mechc.symbolic.rewrite import cancelled, quotient, tidy
 from mechc.symbolic.signs import exceeds_zero
 
 Terms = tuple[Term, ...]
@@ -54,7 +54,7 @@ def _log(weight: Expr) -> Expr:
 def _proportion(one: tuple[Expr, Expr], two: tuple[Expr, Expr], x: Symbol) -> Expr | None:
     """The constant ratio of two terms, or None."""
     difference = tidy(one[1] - two[1], x)
-    return None if difference.has(x) else cancel(one[0] / two[0] * exp(difference))
+    return None if difference.has(x) else cancelled(one[0] / two[0] * exp(difference))
 
 
 def _as_mixture(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
@@ -92,7 +92,7 @@ def _shared_part(p: _Pairs, q: _Pairs, x: Symbol, facts: Facts) -> Expr | None:
     sides = []
     for rest in (rest_p, rest_q):
         mass = Add(*(w for w, _ in rest))
-        weight = cancel(mass / (mass + Add(*(w for w, _ in common))))
+        weight = cancelled(mass / (mass + Add(*(w for w, _ in common))))
         if not exceeds_zero(weight, facts):
             return None
         base = [(quotient(w, 1 - weight), a) for w, a in common]

@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sympy import Sum
+from sympy import Add, Expr, Mul, S, Sum, Symbol
 
 from mechc.calculus.cases import Case, Piece
-from mechc.calculus.terms import Term
+from mechc.calculus.terms import Term, total
 from mechc.declare.declaration import Declaration, Shift
 from mechc.errors import DeclarationError
 from mechc.numeric.rounding import MASS_TOLERANCE
 from mechc.protocol import Floats, Measure
 from mechc.symbolic import evaluate, quadrature
 from mechc.symbolic.evaluate import Evaluator, Theta
+from mechc.symbolic.facts import facts_of
 from mechc.symbolic.parameters import Parameter
+from mechc.symbolic.signs import weak_sign
 
 VECTORS = 4  # parameter vectors at which the masses of a case are summed
 TRIED = 64  # vectors among which those of a case are looked for
@@ -68,6 +70,38 @@ def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str
     notes.insert(0, f"P and Q have mass one at {count} typical parameter vectors, "
                     f"to {max(worst, 1e-15):.0e}")  # fmt: skip
     return tuple(notes)
+
+
+def weights_of(case: Case, variable: Symbol, parameters: tuple[Parameter, ...]) -> list[Expr]:
+    """Weights of the summands of both laws that may be negative at some parameters, or rounded.
+
+    Not those of differences, and none that is negative at typical parameters.
+    """
+    domain, found = facts_of(parameters, case.condition), dict[Expr, None]()
+    sums = [(total(side.of(atom)), domain) for atom in case.atoms for side in SIDES]
+    for piece in case.pieces:
+        here = domain.within(variable, piece.lo, piece.hi)
+        sums += [(total(side.of(piece)), here) for side in SIDES]
+    while sums:
+        expr, facts = sums.pop()
+        weights = dict[Expr, Expr]()
+        for part in Add.make_args(expr):
+            weight, rest = part.as_independent(variable, as_Add=False)
+            weights[rest] = weights.get(rest, S.Zero) + weight
+        signs = {rest: weak_sign(weight, facts) for rest, weight in weights.items()}
+        if -1 in signs.values() or not all(weak_sign(rest, facts) == 1 for rest in weights):
+            continue
+        first, *others = weights.values()  # a normaliser that all share has the same rounding
+        ratios = [other / first for other in others if first != 0]
+        rounded = not all(r.is_rational_function(*r.free_symbols) for r in ratios)
+        for rest, weight in weights.items():
+            sums += [(a, facts) for a in Mul.make_args(rest) if isinstance(a, Add)]
+            if signs[rest] is None:
+                found[Mul(*(a for a in Mul.make_args(weight) if not weak_sign(a, facts)))] = None
+            elif rounded:
+                found[weight] = None
+    (typical,) = _vectors(parameters, (case,))
+    return [w for w in found if all(evaluate.value(w, parameters, t) >= 0 for t in typical)]
 
 
 def _vectors(parameters: tuple[Parameter, ...], cases: tuple[Case, ...]) -> list[list[Theta]]:

@@ -46,7 +46,8 @@ from mechc.errors import (
 )
 from mechc.loss.atoms import goes_on
 from mechc.loss.discretise import rounded_down, rounded_up
-from mechc.loss.infinite_mass import FEW, log_complement
+from mechc.loss.identity import known_masses
+from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.truncated_loss import UnresolvedLoss
@@ -593,7 +594,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     column = 1 if side == "p" else 2
     atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
-    error = FEW * EPS * float(kernel.atom_errors(theta).max(initial=0.0)) if atoms.size else 0.0
+    error = float(known_masses(kernel, theta)[0].max(initial=0.0)) if atoms.size else 0.0
     other = protocol.Q_ONLY if side == "p" else protocol.P_ONLY
     rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
     for lo, hi in rows[rows[:, 2] != other, :2]:

@@ -43,7 +43,8 @@ SELECTED_ARRAY = "void(int64, float64[::1], float64[::1], float64[::1])"
 TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
 
-# of a long sum the first terms may be too small for doubles, so that nothing but zeros says nothing
+# of a long sum the first terms may be too small for doubles: nothing but zeros says nothing,
+# and where they are again, further out, there is another mode
 SERIES = """\
 n = lo
 total = 0.0
@@ -51,21 +52,31 @@ while n <= hi:
     here = {term}(n, theta)
     total += here
     if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (65536.0 if total else 1e7):
+        while n < min(hi, 1e16):
+            n = math.floor(1.03 * n) + 1.0
+            if math.fabs({term}(n, theta)) > 1e-18 * math.fabs(total) and n <= hi:
+                return math.nan
         return total if total else math.nan
     n += 1.0
 return total"""
 
 # where terms fall like powers, by Euler and Maclaurin, if twice as many terms change nothing
 ENDLESS_SERIES = """\
-n, look, total, before = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan
-while n < 1e9:
+n, look, total, before, last = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan, 0.0
+while n < 1e8:
     here = {term}(n, theta)
     total += here
     if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (1000.0 if total else 1e7):
+        while 0.0 < n < 1e16:
+            n = math.floor(1.03 * n) + 1.0
+            if math.fabs({term}(n, theta)) > 1e-18 * math.fabs(total):
+                return math.nan
         return total if total else math.nan
     n += 1.0
     if n == look:
-        look *= 2.0
+        if here == last != 0.0:
+            return math.nan
+        look, last = 2.0 * look, here
         if 0.0 < n * (here - {term}(n, theta)) < 64.0 * here:
             whole = total + {tail}(n, theta)
             if math.fabs(whole - before) <= 1e-14 * whole:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.ir import Block, Expr
+from mechc.numeric.rounding import SHORT
 
 MATH_FUNCTIONS = frozenset({
     "exp", "log", "log1p", "expm1", "sqrt", "pow", "fabs", "sin", "cos", "tan", "asin", "acos",
@@ -46,7 +47,12 @@ class Printer:
 
     def _print(self, expr: Expr) -> tuple[str, int]:
         match expr:
-            case ir.Number() | ir.Constant():
+            case ir.Number(exact):
+                text, precedence = literal(expr.value)
+                # so short a literal would be taken as exact
+                seems = exact != expr.value and (SHORT * math.frexp(expr.value)[0]).is_integer()
+                return (f"math.fabs({text})", ATOM) if seems else (text, precedence)
+            case ir.Constant():
                 return literal(expr.value)
             case ir.Param(name) | ir.Var(name) | ir.Local(name):
                 return name, ATOM

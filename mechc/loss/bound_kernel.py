@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc import protocol
-from mechc.errors import InternalError, NumericError
+from mechc.errors import DeclarationError, InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
-from mechc.loss.identity import exact_losses, told_masses
+from mechc.loss.identity import exact_losses, known_masses, known_weights
 from mechc.loss.infinite_mass import (
     CERTAIN,
     FEW,
@@ -54,6 +54,7 @@ PLAIN = 6.0  # ulps by which those of parameters move quotients of them
 SHOWN, SEEN_OF = 3.0, 2.0
 AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known beforehand
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
+SEEN = 1e-13  # relative rounding of weights beyond which it is counted
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
@@ -134,10 +135,9 @@ class KernelSource:
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
         self.estimated = estimated  # that error, or losses far out: not proven
-        atoms, found = [self._declared_atoms(declared)], []
+        self._hold_weights()
         self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
-        if max(atoms[0][2:]) > -math.inf:
-            self.told = told_masses(kernel, theta)
+        atoms, found = [self._declared_atoms(declared)], []
         for log, told in zip(atoms[0][2:], self.told, strict=True):
             found.append([self._by_formula(log, told)] if log > -math.inf else [])
         self._panels: quadrature.Quadrature | None = None
@@ -375,6 +375,24 @@ class KernelSource:
         # P and Q may share no outcome
         return (min(limits), max(limits)) if limits else (0.0, 0.0)
 
+    def _hold_weights(self) -> None:
+        """Refuse weights below zero, and count what rounding makes of others."""
+        for words, (value, error) in known_weights(self.kernel, self.theta).items():
+            if value < 0.0:
+                rows = zip(self.kernel.PARAMETERS, self.theta.tolist(), strict=True)
+                at = ", ".join(f"{row[0]}={v!r}" for row, v in rows)
+                raise DeclarationError(
+                    f"{self.kernel.NAME}: the weight {words} is {value!r} at {at} (expected "
+                    "a weight that is not negative)"
+                )
+            if value > 0.0 and error > SEEN * value:
+                self._lose(min(error / value, 1.0))
+
+    def _lose(self, share: float) -> None:
+        """Count a relative error of p and q, and so of their quotient."""
+        self.defect += 2.0 * share
+        self.loss_error += 2.0 * share
+
     def _declared_atoms(self, declared: Floats) -> Atoms:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         rows = np.asarray(declared, np.float64).reshape(-1, 3)
@@ -382,8 +400,9 @@ class KernelSource:
             return NO_ATOMS
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
-        errors = FEW * EPS * self.kernel.atom_errors(self.theta)
-        if (lost := ~(errors < MOST_LOST).all(axis=1)).any():  # nan: 0/0
+        errors, self.told = known_masses(self.kernel, self.theta)
+        errors[errors <= FEW * EPS * (1.0 + np.abs(rows[:, 1:]))] = 0.0  # counted with their logs
+        if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
             raise NumericError(
                 f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
                 " a difference of numbers that nearly cancel here; declare it as a tail, such as "
@@ -433,7 +452,7 @@ class KernelSource:
         exact[exact] = exact_losses(self.kernel, self.theta, x[exact])
         with np.errstate(invalid="ignore"):
             apart = np.abs(formula - loss)
-            good = ~(apart > rounding)  # nan: infinite, and the same
+            good = (apart <= rounding) | (formula == loss)  # or both infinite
         error = np.where(good, np.where(exact, 0.0, apart + rounding), rounding)
         return np.where(good, formula, loss), error
 
@@ -706,8 +725,7 @@ class KernelSource:
                 if whole < 1.0 and self.continuous and not (self.estimated or expected > 0.0):
                     # or a mode was missed
                     revealed[-1] = LogMass(math.log(defect + known))
-                self.defect += 2.0 * defect
-                self.loss_error += 2.0 * defect
+                self._lose(defect)
                 p, q = (LogMass(m.log, m.error + 2.0 * defect) for m in self.infinite)
                 self.infinite = p, q
         self._reveal(*revealed)

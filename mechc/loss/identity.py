@@ -1,14 +1,17 @@
-"""What numbers of a kernel are exactly: rational functions of parameters, and literals such as 0.
+"""What numbers of a kernel are exactly, and how far rounding may have moved those that are not.
 
 Nearness proves nothing: epsilon + 1e-30 is epsilon in doubles at all parameters. So the emitted
 functions are run as Python on parameters that know what they are. A `Known` has its exact value
 beside what doubles make of it, and sums, products and quotients of such are `Known` as well;
-whatever else is computed is a `Computed`; what is neither stands in the text of the kernel.
+whatever else is computed is a `Computed` with its error, in first order: what errors of operands
+make of it, and a rounding. What is neither stands in the text of the kernel.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from types import FunctionType, SimpleNamespace
@@ -17,26 +20,37 @@ from typing import Any
 import numpy as np
 
 from mechc.errors import MechcError
+from mechc.numeric.rounding import EPS, SHORT, U
 from mechc.protocol import Floats, Kernel
 
 FAILING = AttributeError, TypeError, ValueError, ArithmeticError, MechcError
 """What is raised by kernels that are no emitted text, or that do not run as Python."""
 NEAR = 1e-9  # relative distance within which an end that is rounded may be the largest
-SHORT = 2.0**24  # integers that a literal may be a multiple of a power of two by, to be exact
+LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
+OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
+OF_SUM = 1e-11  # and of series and roots that depend on parameters
 
 
 class Computed(float):
-    """A number that may be rounded."""
+    """A number as it is computed, and how far rounding may have moved it."""
+
+    def __new__(cls, value: float, error: float = 0.0) -> Computed:
+        """Keep both."""
+        made = super().__new__(cls, value)
+        made.error = error
+        return made
+
+    error: float
 
 
 class Known(Computed):
-    """A number as it is computed, and its exact value."""
+    """A number of which the exact value is known."""
 
     def __new__(cls, value: float, exact: Fraction | None = None) -> Known:
         """Keep both; a parameter is what it is."""
-        made = super().__new__(cls, value)
+        made: Any = super().__new__(cls, value, 0.0 if exact is None else math.nan)
         made.exact = Fraction(value) if exact is None else exact
-        return made
+        return made  # type: ignore[no-any-return]
 
     exact: Fraction
 
@@ -54,46 +68,124 @@ def exact_value(number: float) -> Fraction | None:
     return Fraction(number) if (SHORT * mantissa).is_integer() else None  # of inf and nan it is no
 
 
-def _operator(name: str) -> Any:
+def error_of(number: float) -> float:
+    """Return how far a number may be from what it stands for."""
+    if isinstance(number, Computed):
+        if math.isnan(number.error):  # of one that is known
+            number.error = float(abs(Fraction(float(number)) - number.exact))  # type: ignore[attr-defined]
+        return number.error
+    return 0.0 if exact_value(number) is not None else _share(U, number)
+
+
+def _share(factor: float, size: float) -> float:
+    """A multiple of a size, nothing of an infinite one: that is no rounded number."""
+    return abs(factor * size) if math.isfinite(size) and factor else 0.0
+
+
+def _total(function: Any, *arguments: Any) -> float:
+    """The value, where Python raises what machine code has it for: an infinity, or nan."""
+    try:
+        return float(function(*arguments))
+    except OverflowError:
+        return math.inf
+    except ZeroDivisionError:
+        return math.copysign(math.inf, arguments[0]) if arguments[0] else math.nan
+    except ValueError:
+        least = {math.log: 0.0, math.log1p: -1.0}.get(function)
+        return -math.inf if arguments[0] == least else math.nan
+
+
+def _operator(word: str) -> Any:
     """What arithmetic does, exactly too where that is known."""
+    plain = getattr(operator, word.removeprefix("r") if word in REFLECTED else word)
 
     def operated(*operands: Any) -> Computed:
-        value = getattr(float, name)(*map(float, operands))
+        operands = operands[::-1] if word in REFLECTED else operands
         exact = [exact_value(operand) for operand in operands]
-        if name.strip("_") not in RATIONAL or None in exact:
-            return Computed(value)
-        return Known(value, getattr(Fraction, name)(*exact))
+        value = _total(plain, *map(float, operands))
+        if plain in ERRORS and None not in exact and math.isfinite(value):
+            known = plain(*exact)
+            if known.denominator.bit_length() <= LONG:
+                return Known(value, known)
+        if plain not in ERRORS:
+            return computing(plain)(*operands)  # type: ignore[no-any-return]
+        sizes = (v for number in operands for v in (abs(float(number)), error_of(number)))
+        moved = ERRORS[plain](abs(value), *sizes) + _share(U, value)
+        return Computed(value, _nan_last(moved))
 
     return operated
 
 
-RATIONAL = {"neg", "pos", "abs"} | {
-    f"{r}{w}" for r in ("", "r") for w in ("add", "sub", "mul", "truediv")
+def _of_quotient(value: float, _a: float, da: float, b: float, db: float) -> float:
+    if db == 0.0:
+        return da / b if da and b else 0.0
+    return (da + _share(value, db)) / (b - db) if db < b else math.inf
+
+
+# by the operator: how far the errors of operands move it; its size, theirs and their errors
+ERRORS: dict[Any, Any] = {
+    operator.neg: lambda _, a, da: da,
+    operator.pos: lambda _, a, da: da,
+    operator.abs: lambda _, a, da: da,
+    operator.add: lambda _, a, da, b, db: da + db,
+    operator.sub: lambda _, a, da, b, db: da + db,
+    operator.mul: lambda _, a, da, b, db: _share(db, a) + _share(da, b) + _share(da, db),
+    operator.truediv: _of_quotient,
 }
-OTHER = {f"{r}{w}" for r in ("", "r") for w in ("pow", "mod", "floordiv")}
-for _word in sorted(RATIONAL | OTHER):
-    setattr(Computed, f"__{_word}__", _operator(f"__{_word}__"))
+BINARY = ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv")
+REFLECTED = {f"r{word}" for word in BINARY}
+for _word in ("neg", "pos", "abs", *BINARY, *REFLECTED):
+    setattr(Computed, f"__{_word}__", _operator(_word))
 
 
 class LogOfKnown(Computed):
     """The log of a parameter."""
 
-    def __new__(cls, parameter: float) -> LogOfKnown:
-        """Take the log, and keep what it is of."""
-        made = super().__new__(cls, math.log(parameter) if parameter > 0.0 else -math.inf)
-        made.parameter = float(parameter)
-        return made
-
     parameter: float
 
 
-def _computing(function: Any) -> Any:
+def computing(function: Any) -> Any:
+    """A function that also tells how far the errors of its arguments, or ulps of theta, move it."""
+
     def computed(*arguments: Any) -> Computed:
+        plain = [_plain(argument) for argument in arguments]
+        value = _total(function, *plain)
+        of_theta = any(isinstance(argument, list) for argument in arguments)
+        error = _share(OF_SUM if of_theta else OF_FUNCTION, value)
+        for i, argument in enumerate(arguments if value == value else ()):
+            most = 0.0
+            for moved in _moved(argument):
+                there = _total(function, *plain[:i], moved, *plain[i + 1 :])
+                most = max(most, 0.0 if there == value else abs(there - value), key=_nan_last)
+            error += most
+        made = Computed(value, _nan_last(error) if value == value else math.inf)
         if function is math.log and isinstance(arguments[0], Known) and not arguments[0].is_rounded:
-            return LogOfKnown(arguments[0])
-        return Computed(function(*map(float, arguments)))
+            made = LogOfKnown(value, error)
+            made.parameter = float(arguments[0])
+        return made
 
     return computed
+
+
+def _plain(argument: Any) -> Any:
+    return np.array(argument, np.float64) if isinstance(argument, list) else float(argument)
+
+
+def _moved(argument: Any) -> Iterator[Any]:
+    """An argument at the ends of its error, if there is one."""
+    if isinstance(argument, list):
+        for i, at in enumerate(argument):
+            for end in (-math.inf, math.inf):
+                plain = _plain(argument)
+                plain[i] = math.nextafter(at, end)
+                yield plain
+    elif error := error_of(argument):
+        yield min(argument.real - error, math.nextafter(argument, -math.inf))
+        yield max(argument.real + error, math.nextafter(argument, math.inf))
+
+
+def _nan_last(number: float) -> float:
+    return math.inf if math.isnan(number) else number
 
 
 def _run(function: Any, *arguments: Any) -> Any:
@@ -108,8 +200,8 @@ def _keeping(plain: FunctionType) -> FunctionType:
     space = dict[str, Any]()
     for name, value in plain.__globals__.items():
         numbers = hasattr(value, "py_func") and name != "add_branch"
-        space[name] = _computing(value) if numbers else value
-    functions = {n: _computing(v) if callable(v) else v for n, v in vars(math).items()}
+        space[name] = computing(value) if numbers else value
+    functions = {n: computing(v) if callable(v) else v for n, v in vars(math).items()}
     keeping = SimpleNamespace(
         empty=lambda shape: np.empty(shape, dtype=object),
         array=lambda rows: np.array(rows, dtype=object),
@@ -128,18 +220,30 @@ def exact_losses(kernel: Kernel, theta: Floats, x: Floats) -> list[bool]:
     return [e is not None and e == float(loss) for e, loss in zip(exact, found, strict=True)]
 
 
-def told_masses(kernel: Kernel, theta: Floats) -> tuple[float, float]:
-    """Return the one parameter that is the mass of an atom of P alone, and of Q; nan for none."""
+def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, float]]:
+    """Return what is known of the masses of atoms beside their logs.
+
+    Returns:
+        Relative errors of those of P and of Q, shape (atoms, 2), zero where nothing can be told;
+        and the one parameter that is the mass of an atom of P alone, and of Q; nan for none.
+    """
     try:
         rows = _run(kernel.atoms, list(map(Known, theta.tolist())))
     except FAILING:
-        return math.nan, math.nan
-    found = []
+        return np.zeros((len(kernel.atoms(theta)), 2)), (math.nan, math.nan)
+    told = []
     for own, other in ((1, 2), (2, 1)):
         alone = [row[own] for row in rows if row[other] == -math.inf < row[own]]
-        told = len(alone) == 1 and isinstance(alone[0], LogOfKnown)
-        found.append(alone[0].parameter if told else math.nan)
-    return found[0], found[1]
+        is_told = len(alone) == 1 and isinstance(alone[0], LogOfKnown)
+        told.append(alone[0].parameter if is_told else math.nan)
+    return np.array([[*map(error_of, row[1:])] for row in rows]).reshape(-1, 2), (told[0], told[1])
+
+
+def known_weights(kernel: Kernel, theta: Floats) -> dict[str, tuple[float, float]]:
+    """Return weights of summands that may be negative or rounded, and errors, by their words."""
+    words = kernel.CAPABILITIES.get("weights", "")
+    rows = _run(kernel.weights, list(map(Known, theta.tolist()))) if words else []
+    return {w: (float(v), error_of(v)) for w, (v,) in zip(words.split("; "), rows, strict=False)}
 
 
 def exact_largest(top: float, kernel: Kernel, theta: Floats, sign: float) -> Fraction | None:

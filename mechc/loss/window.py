@@ -50,10 +50,6 @@ class Offered:
         """Return none."""
         return np.empty((0, 3))
 
-    def atom_errors(self, theta: Floats) -> Floats:
-        """Return ones: masses are as good as their logs."""
-        return np.ones((len(self.atoms(theta)), 2))
-
     def log_infinite_mass(self, theta: Floats) -> float:
         """Return nan: it is found by quadrature."""
         return math.nan

@@ -16,3 +16,6 @@ MOST_LOG = 700.0
 
 MASS_TOLERANCE = 1e-9
 """By which masses of a law may miss one, lest they are refused; the miss widens every answer."""
+
+SHORT = 2.0**24
+"""A literal in emitted text is exact if it is a multiple of a power of two by no more than this."""

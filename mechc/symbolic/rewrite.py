@@ -19,6 +19,7 @@ from math import comb, lcm, prod
 
 import sympy as sp
 from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
+from sympy.polys.polyerrors import BasePolynomialError
 
 from mechc.symbolic.functions import spell_out
 
@@ -156,10 +157,18 @@ def _is_algebraic_log(f: Expr, x: Symbol) -> bool:
     return isinstance(f, log) and f.args[0].is_rational_function(x)
 
 
+def cancelled(ratio: Expr) -> Expr:
+    """A ratio without common factors; as it is where that is beyond SymPy."""
+    try:  # exp(a (1 + 1e-30)) is a power of exp(1e-30 a), of degree 1e30
+        return ratio if degree(ratio) > MOST_CANCELLED else sp.cancel(ratio)
+    except BasePolynomialError:
+        return ratio
+
+
 def quotient(over: Expr, under: Expr) -> Expr:
     """over/under for constants, cancelled or factored where that makes it shorter."""
     ratio = over / under
-    return min((ratio, sp.cancel(ratio), sp.factor(ratio)), key=sp.count_ops)
+    return min((ratio, cancelled(ratio), factored(ratio)), key=sp.count_ops)
 
 
 _INVERSE = {exp: log, log: exp, sp.tan: sp.atan}
@@ -275,7 +284,7 @@ def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
             rates[node] = (factor, *sp.expand(exponent).as_coeff_Add())
     rate = next((rest for _, _, rest in rates.values()), S.Zero)
     rate = rate.as_coeff_Mul()[1]
-    ratios = {node: sp.cancel(rest / rate) for node, (*_, rest) in rates.items() if rate != 0}
+    ratios = {node: sp.cancel(rest / rate) for node, (*_, rest) in rates.items()}
     whole = all(n.is_Integer and ratios[node].is_Integer for node, (_, n, _) in rates.items())
     if not ratios or not whole or not rate.is_positive:
         return None
@@ -311,7 +320,7 @@ def polynomial_in(expr: Expr, x: Symbol, degree: int) -> tuple[Expr, ...] | None
     return tuple(sp.factor(c) for c in reversed(poly.all_coeffs()))
 
 
-MAX_DEGREE = 40  # of a polynomial that is factored
+MAX_DEGREE, MOST_CANCELLED = 40, 400  # of polynomials that are factored, and cancelled
 MOST_FACTORED = 300
 """Monomials; no sign or root is known to need those of more, which take seconds to be found."""
 EASY = 5

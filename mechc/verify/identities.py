@@ -13,6 +13,7 @@ from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
 from mechc.errors import MechcError
+from mechc.loss.identity import known_masses
 from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import (
     DECREASING,
@@ -103,13 +104,9 @@ def one_sided(kernel: Any, oracle: Oracle, check: Check) -> None:
 
 
 def atoms(kernel: Any, oracle: Oracle, check: Check) -> None:
-    """Atoms are those declared, each mass up to what the kernel says that sums of it lose."""
+    """Atoms are those declared, each mass up to what rounding may make of its formula."""
     theta, check.tolerance = np.array(oracle.theta), tolerance(oracle.declaration, check)
-    rows, lost = np.asarray(kernel.atoms(theta)), np.asarray(kernel.atom_errors(theta))
-    lost = lost if len(lost) else np.zeros((len(rows), 2))
-    if len(lost) != len(rows) or (lost < 0.0).any():
-        check.fail(f"{len(lost)} rows for {len(rows)} atoms, or one that is negative, at {theta}")
-        return
+    rows, (lost, _) = np.asarray(kernel.atoms(theta)), known_masses(kernel, theta)
     declared = {float(x.mid()): masses for x, *masses in oracle.atoms}
     empty = {x for x, masses in declared.items() if all(map(_vanishes, masses))}
     left = sorted(tuple(map(float, (*row, *loss))) for row, loss in zip(rows, lost, strict=True)
@@ -139,7 +136,7 @@ def _atom_error(
     with ctx.workprec(ATOM_BITS):
         if not _vanishes(mass(oracle)):
             truth = mass(oracle).log()
-            excess = abs(truth - found) - ROUNDED * (0.0 if math.isnan(loss) else loss)
+            excess = abs(truth - found) - loss
             error = float((excess / abs(truth).max(arb(1))).upper())
             return truth, max(error, 0.0) if math.isfinite(found) else math.inf
         sensitivity, rest = oracle.integral_sensitivity(mass, NUDGE), math.exp(found)

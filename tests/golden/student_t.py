@@ -42,7 +42,7 @@ COMPILE = {
     "no_cfunc_wrapper": True,
 }
 
-DIGEST = "67967f4ee59b5cc9"
+DIGEST = "cc24f7c91e9e7754"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -306,11 +306,6 @@ def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     return np.empty((0, 3))
 
-@compiled("float64[:, ::1](float64[::1])", plain=True)
-def atom_errors(theta):
-    """Relative errors of the masses of atoms, in roundings, where sums in them may cancel."""
-    return np.empty((0, 2))
-
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
     """The open interval of real t in which E_P[exp(t L); L finite] is finite."""
@@ -320,6 +315,11 @@ def strip(theta):
 def lattice(theta):
     """All losses are offset + step * integer; nan: no."""
     return np.array([math.nan, math.nan])
+
+@compiled("float64[:, ::1](float64[::1])", plain=True)
+def weights(theta):
+    """Weights that are not negative; one for those of other cases."""
+    return np.empty((0, 1))
 
 # theta; x, log_p, log_q, loss, index of an inverse and the x that has this loss;
 # computed from the declaration to 50 digits, None where infinite or unknown
@@ -354,4 +354,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 07c757bd87058278d2a0803603c2dc068abcba269b60af43d4389c93ebbfaff3
+# sha256 of the text above: 281f7d3aca1c5b190d75a007a36e8bbf0e19fe3bea749cbb2a5c2b377d12039e

@@ -9,7 +9,6 @@ from mpmath import mp
 
 from mechc.kernel import ir
 from mechc.kernel.passes import finish, finish_expression
-from mechc.kernel.passes.cancellation import lost_digits
 from mechc.kernel.passes.sharing import hoist, share
 from mechc.kernel.printer import Printer
 from mechc.kernel.run import runnable
@@ -88,44 +87,6 @@ def text(expr):
 )  # fmt: skip
 def test_stable_and_printable_forms(expr, expected):
     assert text(expr) == expected
-
-
-REST = ir.add(ir.ONE, ir.negate(S), ir.negate(Y), ir.mul(S, Y))  # (1 - s)(1 - y)
-
-
-@pytest.mark.parametrize(
-    "mass",
-    [
-        REST,
-        ir.add(ir.mul(REST, exp(X)), Y),
-        ir.mul(ir.number(2), ir.add(ir.mul(REST, exp(ir.negate(X))), ir.mul(Y, exp(X)))),
-    ],
-)
-def test_digits_that_sums_inside_of_masses_lose(mass):
-    """Also in the arms of a case, in weights of exponentials, and in terms of other sums."""
-    logs = ir.Select(ir.Compare("<", X, ir.ONE), log(mass), ir.call("log_ratio", mass, X, X))
-    function, lost = (runnable(finish_expression(e), NAMES) for e in (logs, lost_digits(logs)))
-    for x in (0.7, 1.3):
-        for s in (0.3, 1.0 - 1.1e-10, 1.0 - 1.2e-15):
-            with mp.workdps(40):
-                theta = {X: mp.mpf(x), Y: mp.mpf(1e-3), S: mp.mpf(s)}
-                wanted = mp.log(exact(mass, theta) / (1 if x < 1 else theta[X]))
-                off = abs(mp.expm1(function(x, 1e-3, s) - wanted))
-            assert off <= 2.0**-53 * (4.0 + 2.0 * lost(x, 1e-3, s))
-
-
-def exact(expr, values):
-    """An expression of sums, products and exponentials in many digits."""
-    match expr:
-        case ir.Add(terms):
-            return mp.fsum(exact(term, values) for term in terms)
-        case ir.Mul(factors):
-            return mp.fprod(exact(factor, values) for factor in factors)
-        case ir.Call("exp", (power,)):
-            return mp.exp(exact(power, values))
-        case ir.Number(number):
-            return mp.mpf(number.numerator) / number.denominator
-    return values[expr]
 
 
 def weighted(*terms):

@@ -71,9 +71,6 @@ class Shifted:
     def atoms(self, theta):
         return np.empty((0, 3))
 
-    def atom_errors(self, theta):
-        return np.empty((0, 2))
-
     def log_infinite_mass(self, theta):
         return math.nan if any(row[2] == P_ONLY for row in self._rows) else -math.inf
 

@@ -32,7 +32,7 @@ from mechc.kernel.lower.functions import (
     loss,
 )
 from mechc.kernel.lower.samples import checks
-from mechc.kernel.lower.tables import log_infinite_mass, tables
+from mechc.kernel.lower.tables import log_infinite_mass, tables, weights
 
 __all__ = ["lower"]
 
@@ -67,7 +67,7 @@ def lower(calculus: Calculus) -> Module:
         formulas=formulas(calculus),
         functions=tuple(functions),
         inverses=found,
-        tables=tables(chooser, inverse_of),
+        tables=(*tables(chooser, inverse_of), weights(room, capabilities)),
         helpers=tuple(room.constant.helpers.found),
         checks=checks(calculus, inverse_of),
     )

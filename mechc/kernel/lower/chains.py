@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from sympy import Expr, cancel, expand, log, oo
+from sympy import Expr, expand, log, oo
 
 from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term, total
@@ -19,7 +19,7 @@ from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import log_of_terms
 from mechc.protocol import Measure
-from mechc.symbolic.rewrite import expanded_log
+from mechc.symbolic.rewrite import cancelled, expanded_log
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
@@ -120,7 +120,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
         if not atom.p or not atom.q:
             yield atom.x, ir.INF if atom.p else ir.MINUS_INF
             continue
-        loss = expanded_log(log(cancel(total(atom.p) / total(atom.q))))
+        loss = expanded_log(log(cancelled(total(atom.p) / total(atom.q))))
         yield atom.x, chooser.constant(loss, case, chooser.context.constant, far=True)
 
 

@@ -25,7 +25,7 @@ RESERVED = frozenset({
 GENERATED = re.compile(
     r"[tcsuv]\d+|(root|sum|residual|solve|loss_inverse|((one|term|tail)_of_)?series)_\d+"
     r"|(log_[pq]|loss|loss_inverse)(_many)?"
-    r"|branches|breakpoints|atoms|atom_errors|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
+    r"|branches|breakpoints|atoms|weights|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
 )
 
 

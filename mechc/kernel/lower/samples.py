@@ -116,7 +116,7 @@ class Sample:
         """
         step = mpf(10) ** (-DIGITS // 3) * max(abs(x), mpf(1) / 1000)
         slope = (self.loss(region, x + step) - self.loss(region, x - step)) / (2 * step)
-        if not mpmath.isfinite(slope) or abs(slope * x) < abs(ell) * mpf("1e-3"):
+        if not mpmath.isfinite(slope) or not abs(slope * x) > abs(ell) * mpf("1e-3"):
             return None
         return x - (self.loss(region, x) - mpf(ell)) / slope
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from sympy import Basic, Expr, nan
+from sympy import Basic, Expr, S, nan
 from sympy import Tuple as SymTuple
 
+from mechc.calculus.masses import weights_of
 from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
@@ -17,7 +18,6 @@ from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.functions import describe
 from mechc.kernel.passes import finish_expression
-from mechc.kernel.passes.cancellation import lost_digits
 
 
 def tables(chooser: Chooser, inverse_of: dict[int, int]) -> tuple[Table, ...]:
@@ -29,7 +29,7 @@ def tables(chooser: Chooser, inverse_of: dict[int, int]) -> tuple[Table, ...]:
     steps = tuple(found) if isinstance(found, SymTuple) else (nan, nan)
     strip = _vector(context, "strip", inside, calculus.strip)
     lattice = _vector(context, "lattice", whole, steps)
-    return (_branches(chooser, inverse_of), *_atoms(chooser), strip, lattice)
+    return (_branches(chooser, inverse_of), _atoms(chooser), strip, lattice)
 
 
 def log_infinite_mass(chooser: Chooser, capabilities: dict[str, str]) -> Function:
@@ -56,9 +56,10 @@ def _log_total(case: CalculusCase, chooser: Chooser) -> ir.Expr:
 
 
 def _table(
-    context: Context, name: str, doc: str, columns: int, rows: Sequence[tuple[Row, ...]]
-) -> Table:
-    conditions = [case.condition for case in context.calculus.cases]
+    context: Context, name: str, doc: str, columns: int, rows: Sequence[tuple[Row, ...]],
+    cases: Sequence[Basic] = (),
+) -> Table:  # fmt: skip
+    conditions = cases or [case.condition for case in context.calculus.cases]
     if all(r == rows[0] for r in rows):
         conditions, rows = conditions[:1], rows[:1]
     guards: list[ir.Expr | None] = [
@@ -96,26 +97,30 @@ def _branch(region: Region, index: int, case: CalculusCase, chooser: Chooser) ->
     return _row(doc, freeze(region.lo), freeze(region.hi), kind, *limits, position)
 
 
-def _atoms(chooser: Chooser) -> tuple[Table, Table]:
-    """Point masses, and what sums in their formulas lose of them."""
+def _atoms(chooser: Chooser) -> Table:
     context = chooser.context
-    masses, errors = [], []
-    for case in context.calculus.cases:
-        found = [
-            (f"at {atom.x}", context.constant(atom.x), p, q)
+    masses = [
+        tuple(
+            _row(f"at {atom.x}", context.constant(atom.x),
+                 *(log_mass(terms, case, chooser) for terms in (atom.p, atom.q)))
             for atom in case.atoms
-            for p, q in [[log_mass(terms, case, chooser) for terms in (atom.p, atom.q)]]
-        ]
-        masses.append(tuple(_row(doc, *values) for doc, *values in found))
-        errors.append(tuple(_row(doc, *map(lost_digits, logs)) for doc, _, *logs in found))
-    doc = "Atoms: x, log mass under P, log mass under Q."
-    lost = "Relative errors of the masses of atoms, in roundings, where sums in them may cancel."
-    if not any(value != ir.ZERO for rows in errors for row in rows for value in row.values):
-        errors = [()] * len(errors)
-    return (
-        _table(context, "atoms", doc, 3, masses),
-        _table(context, "atom_errors", lost, 2, errors),
-    )
+        )
+        for case in context.calculus.cases
+    ]  # fmt: skip
+    return _table(context, "atoms", "Atoms: x, log mass under P, log mass under Q.", 3, masses)
+
+
+def weights(context: Context, capabilities: dict[str, str]) -> Table:
+    """Weights that no law has where they are negative, with their words in `capabilities`."""
+    pair = context.calculus.pair
+    found = [(case, weights_of(case, pair.variable, pair.parameters)) for case in pair.cases]
+    words = list(dict.fromkeys(weight for _, some in found for weight in some))
+    capabilities |= {"weights": "; ".join(map(str, words))} if words else {}
+    rows = [tuple(_row(str(w), context.constant(w if w in some else S.One)) for w in words)
+            for _, some in found]  # fmt: skip
+    doc = "Weights that are not negative; one for those of other cases."
+    cases = [case.condition for case, _ in found]
+    return _table(context, "weights", doc, 1, rows, cases)
 
 
 def _vector(context: Context, name: str, doc: str, values: Sequence[Expr]) -> Table:

@@ -25,7 +25,7 @@ CANCELS = 1e-14  # of the sum of absolute values, in an integral of what turns
 ROUNDING = 2.0**-50  # four roundings
 FLAT = 1e-33  # of the room for a loss: to 50 digits it does not move
 NOTHING = 1e-40  # of two logs with 50 digits whose difference is zero
-MOST_LOST = 2.0**30  # roundings in the mass of an atom at a typical vector
+MOST_LOST = 2.0**30  # relative changes of the mass of an atom by those of parameters
 SAMPLES = 160  # places besides
 NEXT = (0.02, 1e-4)  # to the ends of a strip, relative to them
 LARGEST = 1.7976931348623157e308  # double
@@ -247,29 +247,23 @@ class Comparison:
                 yield f"no branch covers outputs between {a} and {b}, at {vector.theta}"
 
     def _atoms(self, vector: Vector) -> Iterator[str]:
-        """Places and masses, up to what the kernel says that its sums lose."""
+        """Places and masses, up to what rounded parameters make of them."""
         rows = np.asarray(self.kernel("atoms", vector.theta)).reshape(-1, 3)
-        lost = np.asarray(self.kernel("atom_errors", vector.theta)).reshape(-1, 2)
-        lost = lost if lost.size else np.zeros((len(rows), 2))
-        if len(lost) != len(rows) or (lost < 0.0).any():
-            yield f"atom_errors do not speak of these atoms, at {vector.theta}"
-            return
-        if vector.typical and np.max(lost, initial=0.0) > MOST_LOST:
-            yield f"masses of atoms lose all digits, it says, at {vector.theta}"
-        stated = [(*row, *loss) for row, loss in zip(rows, lost, strict=True)]
-        stated = [row for row in stated if max(row[1:3]) > -math.inf]
+        stated = [tuple(row) for row in rows if max(row[1:]) > -math.inf]
         points = sorted((x, p, q) for x, p, q in vector.at.points if p > 0 or q > 0)
         if len(stated) != len(points):
             unsure = sum(p + q < 1e-12 for _, p, q in points)
             if vector.typical or abs(len(stated) - len(points)) > unsure:
                 yield f"there are {len(points)} atoms, not {len(stated)}, at {vector.theta}"
             return
-        for (at, *logs, first, second), (x, *masses) in zip(sorted(stated), points, strict=True):
+        for (at, *logs), (x, *masses) in zip(sorted(stated), points, strict=True):
             fine = abs(at - x) <= 1e-12 * max(abs(x), 1)
-            for log, mass, loss in zip(logs, masses, (first, second), strict=True):
+            for law, log, mass in zip((0, 1), logs, masses, strict=True):
                 truth = log_of(mass)
-                room = vector.enough / 10 * max(1, abs(truth)) + ROUNDING * loss
-                fine = fine and (log == truth or abs(log - truth) <= room)
+                room = vector.enough / 10 * max(1, abs(truth))
+                if not (log == truth or abs(log - truth) <= room):
+                    room += ROUNDING * min(vector.at.sensitivity(x, law), MOST_LOST)
+                    fine = fine and abs(log - truth) <= room
             if not fine:
                 yield f"the atom at {float(x)} is {(at, *logs)}, at {vector.theta}"
 

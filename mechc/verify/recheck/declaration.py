@@ -88,6 +88,16 @@ class At:
             self._known[key] = log_of(values[0]), log_of(values[1])
         return self._known[key]
 
+    def sensitivity(self, x: Any, law: int) -> Any:
+        """How far relative changes of parameters move the log mass of an atom."""
+        step, found = mpmath.mpf(10) ** -12, mpmath.mpf(0)
+        for i in range(len(self.theta)):
+            theta = (*self.theta[:i], self.theta[i] * (1 + step), *self.theta[i + 1 :])
+            masses = [at.points for at in (self, self.pair.at(theta))]
+            here, there = (next((row[1 + law] for row in m if row[0] == x), 0) for m in masses)
+            found += abs(log_of(there) - log_of(here)) / step
+        return found if mpmath.isfinite(found) else mpmath.inf
+
     def value(self, name: str, x: Any) -> Any:
         """Log p, log q or the loss at x."""
         p, q = self.logs(x)

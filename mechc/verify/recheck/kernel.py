@@ -80,7 +80,7 @@ _NP = {name: getattr(np, name) for name in words("array concatenate empty float6
 _FIELDS = {"real", "imag", "size", "shape", "view", *_NP, *vars(_MATH)}
 _TAKEN = {"math", "np", "numba", "sys", *dir(builtins)}
 OF_THETA = (
-    "branches", "breakpoints", "atoms", "atom_errors", "strip", "lattice", "log_infinite_mass",
+    "branches", "breakpoints", "atoms", "weights", "strip", "lattice", "log_infinite_mass",
 )  # fmt: skip
 STATED = words("""
     PROTOCOL NAME MEASURE SYMMETRIC PARAMETERS BRANCHES CAPABILITIES CLAIM REFS ABOUT
@@ -92,7 +92,7 @@ TYPES = {
     **dict.fromkeys(("xs", "ells"), "void(float64[::1], float64[::1], float64[::1])"),
     "branch": "void(int64, float64[::1], float64[::1], float64[::1])",
     "log_infinite_mass": "float64(float64[::1])", "branches": _TABLE, "atoms": _TABLE,
-    "atom_errors": _TABLE, **dict.fromkeys(("strip", "lattice"), "float64[::1](float64[::1])"),
+    "weights": _TABLE, **dict.fromkeys(("strip", "lattice"), "float64[::1](float64[::1])"),
 }  # fmt: skip
 """Types of functions by their first argument, or by name where that is theta; or one number."""
 OF_LAW = words("""
@@ -104,12 +104,12 @@ SHARED = words("""
     002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 066451114f06 0b534cd1e425
     188c6b133977 2ae07b2b3e16 2caf507a6570 2d23bf7935e8 3129b94dae1e 32e916793d0a 37a6bef126a9
     39382ceee54e 4161a526a43d 41bb8ec5ec70 4a9c86cbfcec 510cecd4085f 54bcc19c272d 568191a72724
-    6019d119040a 64fc0230d2fd 67666e908364 676e000f8efc 6dadf7442018 743d56f13567 745694c6d1d0
-    77406fdfc90f 795911c133d8 7c957ff1e1a0 7df470f12b60 7e5375eab738 83416e01d425 8c42bba3b310
-    8cd8609a16a2 92a36ea5dadd 94c530e0fdd5 9817c3a33e3e a4cd1bddad0f ab0b6c8aa66c af3fa010067d
-    b153d1ef5487 b20abced6aaf b452891b5630 b658cd5aaf53 b755178a7f7a babd45af9708 bb0f05c6f4c8
-    bc9802fa1b15 c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8 cbb3482a6fc0 ce0002b29300 d356ab1af090
-    d6e6cb81dad0 ddd0dfea8dfc e370b215514d e4ad85961c9c e7b7a4d34156 ef83e739eecd fa60dcb658b4
+    6019d119040a 64fc0230d2fd 67666e908364 676e000f8efc 6dadf7442018 70885c21b644 743d56f13567
+    745694c6d1d0 77406fdfc90f 795911c133d8 7c957ff1e1a0 7df470f12b60 7e5375eab738 812ffdca765b
+    83416e01d425 8c42bba3b310 8cd8609a16a2 92a36ea5dadd 94c530e0fdd5 9817c3a33e3e a4cd1bddad0f
+    ab0b6c8aa66c af3fa010067d b20abced6aaf b452891b5630 b658cd5aaf53 b755178a7f7a babd45af9708
+    bb0f05c6f4c8 bc9802fa1b15 c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8 cbb3482a6fc0 ce0002b29300
+    d356ab1af090 d6e6cb81dad0 ddd0dfea8dfc e370b215514d e7b7a4d34156 ef83e739eecd fa60dcb658b4
     fc6f7424ab3f fd4ee4d46163 ff2fb116a79f ff62c792f8fa
 """)
 """Digests of the functions that kernels share, as mechc ships them."""

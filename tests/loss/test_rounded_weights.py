@@ -1,0 +1,140 @@
+"""Weights and masses that are formulas of parameters: their rounding counts, below zero they fail.
+
+Truths are sums over outcomes, or closed forms, in many digits.
+"""
+
+import mpmath
+import pytest
+import sympy as sp
+from mpmath import mp, mpf
+from sympy import Rational, Sum, exp, loggamma, oo
+
+import mechc
+from mechc.declare import count, integer, mechanism, positive, rate, real
+from mechc.errors import DeclarationError
+
+X, N, K = real("x"), integer("n"), integer("k")
+c, m, q, a, b = positive("c"), positive("m"), rate("q"), rate("a"), rate("b")
+half = count("half")
+ALL = (1 - exp(-c)) ** m  # no hash collides
+MIDDLE = exp(loggamma(2 * half + 1) - 2 * loggamma(half + 1)) * (q * (1 - q)) ** half
+
+
+def normal(mean):
+    return exp(-((X - mean) ** 2) / 2) / sp.sqrt(2 * sp.pi)
+
+
+def log_delta(p, q, epsilon):
+    return mp.log(sum(max(u - mp.exp(epsilon) * v, 0) for u, v in zip(p, q, strict=True)))
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("at", [(18.42, 1e8), (16.0, 1e7), (2.0, 5.0)])
+def test_powers_of_rounded_numbers_in_masses(at, direction):
+    """At m = 1e8 a mass was 2e-8 off, and the interval 1e-14 wide."""
+    event = mechc.load(
+        mechanism("hashed", parameters=(c, m, q), outcomes=[(ALL, q), (1 - ALL, 1 - q)])
+    )(q=0.3, c=at[0], m=at[1])
+    with mp.workdps(40):
+        mass = (1 - mp.exp(-mpf(at[0]))) ** mpf(at[1])
+        laws = [mass, 1 - mass], [mpf(0.3), 1 - mpf(0.3)]
+        for epsilon in (0.0, 0.05):
+            truth = log_delta(*(laws if direction == "remove" else laws[::-1]), mpf(epsilon))
+            found = event.log_delta(epsilon, direction=direction)
+            assert found.lower <= truth <= found.upper
+
+
+def test_logs_of_factorials_in_masses():
+    event = mechc.load(
+        mechanism("even", parameters=(half, q, a), outcomes=[(MIDDLE, a), (1 - MIDDLE, 1 - a)])
+    )(half=40, q=0.45, a=0.05)
+    with mp.workdps(40):
+        share = mpf(0.45) * (1 - mpf(0.45))
+        mass, other = mpmath.binomial(80, 40) * share**40, mpf(0.05)
+        truth = log_delta([mass, 1 - mass], [other, 1 - other], mpf(0))
+    found = event.log_delta(0.0)
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower < 1e-9
+
+
+@pytest.mark.parametrize(("at", "width"), [((18.42, 1e8), 1e-5), ((2.0, 5.0), 1e-12)])
+def test_rounded_weights_of_densities(at, width):
+    """Both summands had another weight by 2e-9, which no mass shows."""
+    declared = mechanism(
+        "hashed_noise", variable=X, parameters=(c, m), q=normal(0),
+        p=ALL * normal(0) + (1 - ALL) * normal(3),
+    )  # fmt: skip
+    found = mechc.load(declared)(c=at[0], m=at[1]).log_delta(0.0, direction="remove")
+    with mp.workdps(40):
+        mass = 1 - (1 - mp.exp(-mpf(at[0]))) ** mpf(at[1])
+        truth = mp.log(mass * mp.erf(mpf(1.5) / mp.sqrt(2)))
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower < width
+
+
+def test_weights_that_leave_nothing():
+    """Laws that are equal: delta(0) was at least 1e-16."""
+    made = mechc.load(mechanism("three", parameters=(a, b), outcomes=[
+        (1 - a - b, 1 - 2 * a), (a, a), (b, a)]))  # fmt: skip
+    for share in (0.0, 0.1, 0.5):
+        assert made(a=share, b=share).delta(0.0).lower == 0.0
+
+
+UNDER = 1 - a - b
+NEGATIVE = {
+    "outcomes": {"outcomes": [(UNDER, Rational(1, 2)), (a, Rational(1, 4)), (b, Rational(1, 4))]},
+    "mixture": {"variable": X, "p": UNDER * normal(0) + a * normal(1) + b * normal(2),
+                "q": normal(0)},
+    "atom": {"variable": X, "atoms": [(0, UNDER, Rational(1, 2))], "p": (a + b) * normal(0),
+             "q": normal(1) / 2},
+    "integers": {"variable": N, "lattice": True, "support": (0, oo), "q": 2 ** (-N - 1),
+                 "p": UNDER * 2 ** (-N - 1) + (a + b) * 3 ** (-N) * Rational(2, 3)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEGATIVE)
+def test_weights_below_zero_are_refused(kind):
+    """They were answered, some of them by a number."""
+    made = mechc.load(mechanism(kind, parameters=(a, b), **NEGATIVE[kind]))
+    assert made(a=0.25, b=0.25).delta(0.5).upper < 1.0
+    refused = r"the weight -a - b \+ 1 is -0\.\d* at a=0\.7, b=0\.5"
+    with pytest.raises(DeclarationError, match=refused):
+        made(a=0.7, b=0.5).delta(0.5)
+
+
+def test_differences_that_are_laws_are_no_mixtures():
+    """The sum of two exponential waiting times, whichever of them is the longer one."""
+    s, t = positive("s", typical=(0.4, 0.8)), positive("t", typical=(1.0, 3.0))
+    made = mechc.load(mechanism(
+        "waiting", variable=X, support=(0, oo), parameters=(s, t), q=exp(-X),
+        p=s * t / (t - s) * (exp(-s * X) - exp(-t * X)),
+    ))  # fmt: skip
+    one, other = made(s=0.5, t=2.0).delta(0.5), made(s=2.0, t=0.5).delta(0.5)
+    assert one.lower <= other.upper and other.lower <= one.upper < 1.0
+
+
+def test_sums_that_do_not_converge_end():
+    made = mechc.load(mechanism(
+        "ratio", variable=N, lattice=True, support=(0, oo), parameters=(a,), q=2 ** (-N - 1),
+        p=a**N / Sum(a**K, (K, 0, oo)),
+    ))  # fmt: skip
+    with mp.workdps(30):
+        truth = sum(max(mpf(0.3) ** k * (1 - mpf(0.3)) - mpf(2) ** (-k - 1), 0) for k in range(99))
+    found = made(a=0.3).delta(0.0, direction="remove")
+    assert found.lower <= truth <= found.upper <= truth + 1e-9
+    assert made(a=1.0).delta(0.0).upper == 1.0
+
+
+@pytest.mark.parametrize("tiny", [Rational(1, 2**80), Rational(1, 10**30)])
+def test_numbers_that_no_double_holds_are_not_exact(tiny):
+    """Largest losses of epsilon (1 + 2^-80): delta(epsilon) was 0; the second took minutes."""
+    e = positive("epsilon")
+    rate_, top = e * (1 + tiny), exp(e * (1 + tiny))
+    noise = mechanism("noise", variable=X, parameters=(e,), p=exp(-rate_ * abs(X - 1)) * rate_ / 2,
+                      q=exp(-rate_ * abs(X)) * rate_ / 2)  # fmt: skip
+    response = mechanism("response", parameters=(e,), outcomes=[
+        (top / (1 + top), 1 / (1 + top)), (1 / (1 + top), top / (1 + top))])  # fmt: skip
+    for declared in (noise, response):
+        event = mechc.load(declared)(epsilon=1.0)
+        assert event.delta(1.0).upper > 0.0
+        assert event.epsilon(0.0).upper > 1.0
