@@ -50,10 +50,6 @@ class Accountant(ABC):
         """
         return None
 
-    def at_hand(self, epsilon: float) -> Bound | None:
-        """Return bounds as narrow as those computed for other epsilons, by these, if there are."""
-        return None
-
 
 Accounts = Callable[..., Accountant]
 """The class of an accountant: steps, rtol and its options in."""

@@ -171,7 +171,7 @@ class CurveEvaluation(Evaluation):
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return an upper bound on log delta(epsilon); lower is nan."""
-        steps, known = self.steps[direction], self._about_masses(direction)
+        steps, known = self.steps[direction], self.known[direction]
         infinite = min(known.infinite.log + known.infinite.error, 0.0)
         if math.isinf(epsilon):
             upper = infinite if epsilon > 0 else 0.0
@@ -208,9 +208,7 @@ class CurveEvaluation(Evaluation):
         upper = (float(known.upper) + curves) * (1 + 8 * EPS)
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
 
-    def bounded(
-        self, direction: str, epsilon: float, level: float, *, best: bool = False
-    ) -> float | None:
+    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
         """Return None: what bounds the other steps says nothing about the curves."""
         return None
 

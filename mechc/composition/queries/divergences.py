@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
 from operator import add
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,13 +68,9 @@ NEAR_ONE = -1e-3  # the same where what is left of it is asked too
 TURNS = 100  # evaluations of one answer
 ULPS = 8.0 * EPS  # rounding of g, relative to its two terms, and of a line
 MEETING = 10.0  # times rtol squared: distance of the sides, as a share of f, that ends the search
-WIDE = 1e-6  # distance of the sides, as a share of f, that is looked at again ...
-NUDGES = (1e-9, -1e-9, 1e-6, -1e-6, 1e-4, -1e-4)  # ... at these relative distances in epsilon
 DISTINCT = 1e-11  # relative distance in epsilon of two points
 LEAST_COST = 1e-303  # a alpha of points that lines are drawn through
 LEAST_RATE = 1e-300  # f is asked for at this rate instead of smaller ones
-FARTHEST_START = 600.0  # epsilon at which a search may start
-NORMAL, BESIDE = NormalDist(), 0.15  # and how far beside a guess it starts, in deviations
 FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 
 
@@ -382,10 +377,6 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     most = 1.0 if math.isnan(most) else most
     asked = {epsilon for side, epsilon in evaluation.profile if side == direction}
     points, meeting = [_point(evaluation, direction, alpha, 0.0)], MEETING * evaluation.rtol**2
-    farthest = min(evaluation.largest_loss_in(direction)[0], FARTHEST_START)
-    for likely in _by_gaussian(points[0], alpha):
-        if _is_apart(likely, points) and abs(likely) < farthest:
-            points.append(_point(evaluation, direction, alpha, _nearest(likely, points, asked)))
 
     def search(sides: Callable[[Point], tuple[float, float]]) -> float:
         """Add points where g may be largest, until its sides are close; return the upper one."""
@@ -409,11 +400,6 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     upper = math.nan
     if not any(math.isnan(p.upper) for p in points):
         upper = search(lambda p: (p.lower, p.upper))
-        best = max(points, key=lambda p: p.upper).epsilon
-        for off in NUDGES:  # just at a corner delta may be known less well than beside it
-            if upper - max(p.lower for p in points) <= WIDE * upper:
-                break
-            points.append(_point(evaluation, direction, alpha, best + off * max(1.0, abs(best))))
     top = max(points, key=lambda p: p.middle)
     if isinstance(top.source, UnsupportedError):
         raise top.source
@@ -494,18 +480,6 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
         where = np.where(better, x[at, np.arange(a.size)], where)
     cell = int(found.argmax())
     return float(found[cell]), float(where[cell])
-
-
-def _by_gaussian(point: Point, alpha: float) -> list[float]:
-    """On both sides of where g is largest for the Gaussian with this delta(0)."""
-    # There losses, normal with mean -mu^2 / 2 and standard deviation mu, are exceeded at the rate
-    # alpha where nothing is to be detected.
-    left = point.middle + point.cost
-    if not 0.0 < left < 1.0:
-        return []
-    mu = -2.0 * NORMAL.inv_cdf(0.5 * left)
-    likely = -mu * (0.5 * mu + NORMAL.inv_cdf(alpha))
-    return [likely - BESIDE * mu, likely + BESIDE * mu]
 
 
 def true_positive(evaluation: Evaluation, fpr: float) -> Bound:

@@ -20,9 +20,8 @@ from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, outward, worse
 from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
-from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
-from mechc.errors import MechcError, NumericError, UnsupportedError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.identity import exact_largest
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
@@ -35,7 +34,6 @@ from mechc.numeric.rounding import EPS, SQUARABLE
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
-OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 OWN_WIDTH = 0.02  # the same, of its own width
 
@@ -111,9 +109,8 @@ class Evaluation:
         for direction, some in steps.items():
             self.steps[direction] = tuple(some)
             self.single = self.single and sum([count for _, count in some]) == 1
-        self._known: dict[str, Known] = {}
+        self.known = {direction: Known.of(some) for direction, some in self.steps.items()}
         self._columns: dict[str, Columns] = {}
-        self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants: dict[str, registry.Accountant] = {}
         if method != "auto":  # which refuses nothing
             for direction in self.steps:
@@ -133,18 +130,11 @@ class Evaluation:
                 raise explained(self.method, steps, error) from error
         return self._accountants.get(direction)
 
-    def _about_masses(self, direction: str) -> Known:
-        """What is known of one direction before any accountant is asked."""
-        known = self._known.get(direction)
-        if known is None:
-            self._known[direction] = known = Known.of(self.steps[direction])
-        return known
-
     def log_infinite_range(self) -> tuple[float, float]:
         """Return bounds on the log mass at infinity, where log delta ends; equal if declared."""
         least = upper = -math.inf
         for direction in self.steps:
-            known = self._about_masses(direction)
+            known = self.known[direction]
             log, error = known.infinite
             upper = max(upper, log + error)
             least = max(least, log_subtract(log - error, known.early))
@@ -157,7 +147,7 @@ class Evaluation:
         """Return the largest mass at infinity as the double that was declared; nan for none."""
         if not self.single or not all(self.steps.values()):
             return math.nan
-        masses = [self._about_masses(direction).infinite for direction in self.steps]
+        masses = [self.known[direction].infinite for direction in self.steps]
         most = max(mass.log for mass in masses)
         laws = [next(s.loss for s in steps if s.count) for steps in self.steps.values()]
         told = [law.told[0] for law, mass in zip(laws, masses, strict=True) if mass.log == most]
@@ -171,15 +161,13 @@ class Evaluation:
                 worst = worse(worst, self.log_delta_in(direction, epsilon, target))
         return worst
 
-    def bounded(
-        self, direction: str, epsilon: float, level: float, *, best: bool = False
-    ) -> float | None:
+    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
         """Return a bound on log delta that costs little, None if that is above `level`.
 
-        A direction that is proven smaller does not have to be known: by Chernoff's bound, of the
-        first tilts that do, or of the best.
+        A direction that is proven smaller does not have to be known: by Chernoff's bound of the
+        first tilts that do.
         """
-        steps, known = self.steps[direction], self._about_masses(direction)
+        steps, known = self.steps[direction], self.known[direction]
         infinite = known.infinite.log + known.infinite.error
         if not infinite < level:
             return None
@@ -189,31 +177,11 @@ class Evaluation:
         level = log_subtract(level - CERTAIN - known.density, infinite)
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
-            if columns.is_below(epsilon, -math.inf if best else level) or (
-                best and columns.chernoff(epsilon) <= level
-            ):
+            if columns.is_below(epsilon, level):
                 return log_add(columns.chernoff(epsilon), infinite) + CERTAIN + known.density
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
-
-    def by_single_steps(self, epsilon: float, level: float = 0.0) -> tuple[float, float]:
-        """Return bounds on log delta by that of single steps, in all directions.
-
-        Below an upper one that exceeds `level` no lower one is looked for.
-        """
-        found = []
-        for direction, steps in self.steps.items():
-            known, shift = self._about_masses(direction), self._loss_shift(direction, epsilon)
-            lower, upper = log_by_single_steps(steps, epsilon - shift, level)
-            if shift > 0.0:
-                lower = log_by_single_steps(steps, epsilon + shift)[0]
-            if self.no_lower or not known.is_plain:
-                lower = -math.inf
-            error = log_error(known.infinite, known.opposite, epsilon)
-            found.append((lower, log_add(upper, error) + known.density))
-        lower, upper = map(max, zip(*found, strict=True))
-        return lower, min(upper, 0.0)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.
@@ -246,7 +214,7 @@ class Evaluation:
 
     def _log_delta_of_pair(self, direction: str, epsilon: float, target: float | None) -> Bound:
         """Bounds on log delta(epsilon) of the composed pairs."""
-        known = self._about_masses(direction)
+        known = self.known[direction]
         infinite, early, density = known.infinite, known.early, known.density
         floor = max(log1mexp(epsilon), infinite.log)
         error = log_error(infinite, known.opposite, epsilon)
@@ -319,7 +287,7 @@ class Evaluation:
         found = accountant.epsilon(log_delta, near) if accountant else None
         if found is None:
             return None
-        known, (top, beyond) = self._about_masses(direction), self.largest_loss_in(direction)
+        known, (top, beyond) = self.known[direction], self.largest_loss_in(direction)
         near_top = abs(float(found.upper) - top) < NEXT * max(beyond, TOP_ERROR * abs(top))
         self.methods_used.add(found.method)
         found.detail["direction"] = direction
@@ -331,7 +299,7 @@ class Evaluation:
 
     def _loss_shift(self, direction: str, epsilon: float, digits: bool = True) -> float:
         """How far composed losses, less epsilon, may be off where steps have point masses."""
-        known = self._about_masses(direction)
+        known = self.known[direction]
         r = known.loss_error + digits * known.digits
         return r + EPS * abs(epsilon) if r > 0.0 else 0.0
 
@@ -375,34 +343,14 @@ class Evaluation:
         """Return bounds on the Rényi divergence of one order in one direction."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        steps = self._on_nodes_for(direction, order)
+        steps = self.steps[direction]
+        if order < math.inf and all(is_resolved(law) for law, _ in steps):
+            # nodes for this order alone: those made for others serve it badly
+            steps = tuple(Step(law.first().fork(), count) for law, count in steps)
         found = RenyiAccountant(steps).renyi(order)
         found.detail["direction"] = direction
         found = replace(found, status=self.said(found, direction))
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
-
-    def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:
-        """Steps on nodes for this order alone; nodes made for all orders serve each of them badly.
-
-        Those of a high order are made from its octave's, and these from those of the one below.
-        """
-        steps = self.steps[direction]
-        if math.isinf(order) or not all(is_resolved(s.loss) for s in steps):
-            return steps
-        below = tuple(s._replace(loss=s.loss.first()) for s in steps)
-        known = self._octaves.setdefault(direction, [])
-        for rung in range(math.ceil(math.log2(max(order / OWN_NODES, 1.0)))):
-            top = OWN_NODES * 2.0 ** (rung + 1)
-            if rung == len(known):
-                known.append(_covering(below, top))
-            found = known[rung]
-            open_ = any(math.isnan(s.loss.closed_cgf(order - 1.0)) for s in steps)
-            if isinstance(found, NumericError) and order > top and open_:
-                raise found
-            if isinstance(found, MechcError):  # of the whole octave, or outside the strip
-                return tuple(s._replace(loss=s.loss.fork()) for s in below)
-            below = found
-        return below
 
     def largest_loss(self, *directions: str) -> tuple[float, float]:
         """Return the largest finite loss, where delta is the mass at infinity, and its rounding."""
@@ -420,7 +368,7 @@ class Evaluation:
 
     def largest_loss_in(self, direction: str) -> tuple[float, float]:
         """Return the same in one direction."""
-        return self._about_masses(direction).largest
+        return self.known[direction].largest
 
     def exact_largest_loss(self, direction: str) -> Fraction | None:
         """Return the largest finite loss in one direction where it is known to the last digit."""
@@ -437,14 +385,6 @@ class Evaluation:
         if not all(is_resolved(step.loss) for step in self.steps[direction]):
             return -math.inf, 0.0
         return log_all_largest(self.steps[direction])[:2]
-
-
-def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:
-    """Steps on more nodes, for tilts up to this one, or why there are none."""
-    try:
-        return tuple(s._replace(loss=s.loss.fork().covering(-1.0, tilt)) for s in steps)
-    except (UnsupportedError, NumericError) as refusal:
-        return refusal
 
 
 def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
