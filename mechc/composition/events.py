@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
 from sys import float_info
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from mechc.adjacency import Adjacency, Claim, joined, weakest
 from mechc.composition.inputs import (
+    USUAL,
+    Setting,
     as_count,
-    as_rtol,
     bind,
     check_count,
     check_rate,
@@ -43,16 +43,18 @@ from mechc.errors import (
     listed,
     public,
 )
-from mechc.numeric.allowance import OutOfWorkError, allowed, apart, spend
+from mechc.numeric.allowance import OutOfWorkError, apart, spend
 
 if TYPE_CHECKING:
     from mechc.composition.queries.evaluation import Evaluation
     from mechc.composition.queries.noise import Noise
     from mechc.loss.privacy_loss import PrivacyLoss, Step
-    from mechc.protocol import Described, Kernel
+    from mechc.protocol import Described
 
 
 DIRECTIONS = ("both", "remove", "add")
+Kernels = tuple[Any, ...]
+"""That of a pair, and of an index that its output tells too, if it does; hashable."""
 PAIR = "events, each with a count"
 
 
@@ -189,42 +191,40 @@ class Event(Queries):
         direction is the reversed pair of the same kernel.
         """
         check_one_of("direction", direction, DIRECTIONS[1:], "loss")
-        whole = self.mechanism.unsampled(self.theta)
+        kernels, theta, reverse = self._made_of(direction)
+        try:
+            law = _privacy_loss(kernels, theta)
+        except (UnsupportedError, DeclarationError) as error:
+            if len(kernels) == 1:
+                raise
+            raise UnsupportedError(f"{self!r}: {error}") from error
+        return kept((kernels, theta, True), law.reversed) if reverse else law
+
+    def _made_of(self, direction: str) -> tuple[Kernels, tuple[float, ...], bool]:
+        """Kernels and parameters that the law is made of, and whether it is their reverse."""
+        made = self.mechanism
+        whole = made.unsampled(self.theta)
         if whole is not None:
-            law: PrivacyLoss = whole.loss(direction)
-            return law
-        tag = self.mechanism.tag_kernel
-        if tag is not None:
-            kernel = cast(Hashable, self.mechanism.kernel)
-            key = kernel, cast(Hashable, tag), self.theta
-            try:
-                law = kept(key, lambda: _fork(_first_tagged_loss(*key)))
-            except (UnsupportedError, DeclarationError) as error:
-                raise UnsupportedError(f"{self!r}: {error}") from error
-            return law.reversed() if direction == "add" else law
-        reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
-        if reverse_kernel is not None:
-            return _privacy_loss(cast(Hashable, reverse_kernel), self.theta, False)
-        kernel = cast(Hashable, self.mechanism.law_kernel)
-        return _privacy_loss(kernel, self.theta, direction == "add")
+            found: tuple[Kernels, tuple[float, ...], bool] = whole._made_of(direction)
+            return found
+        adding = direction == "add"
+        if made.tag_kernel is not None:
+            return (made.kernel, made.tag_kernel), self.theta, adding
+        if adding and made.reverse_kernel is not None:
+            return (made.reverse_kernel,), self.theta, False
+        return (made.law_kernel,), self.theta, adding
 
     def loss_or_stand_in(self, direction: str) -> Any:
         """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
-        from mechc.loss.truncated_loss import UnresolvedLoss
-
         try:
             return self.loss(direction)
         except (NumericError, OutOfWorkError) as found:
+            from mechc.loss.truncated_loss import UnresolvedLoss
+
             error = found if isinstance(found, NumericError) else NumericError(str(found))
-            whole = self.mechanism.unsampled(self.theta)
-            if whole is not None:
-                return whole.loss_or_stand_in(direction)
-            reverse_kernel = self.mechanism.reverse_kernel if direction == "add" else None
-            kernel: Kernel | None = reverse_kernel or self.mechanism.law_kernel
-            if self.mechanism.tag_kernel is not None:
-                kernel = None  # it has the index as one parameter more
-            reverse = direction == "add" and reverse_kernel is None
-            return UnresolvedLoss(kernel, np.array(self.theta, np.float64), reverse, error)
+            kernels, theta, reverse = self._made_of(direction)
+            kernel = kernels[0] if len(kernels) == 1 else None  # else one parameter more: an index
+            return UnresolvedLoss(kernel, np.array(theta, np.float64), reverse, error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy what defines the event; what was computed is computed again."""
@@ -233,12 +233,12 @@ class Event(Queries):
     def composition(self) -> Composition:
         """Return the composition of this one event."""
         if self._single is None:
-            self._single = Composition._of(((self, 1),))
+            self._single = Composition(((self, 1),))
         return self._single
 
     def __mul__(self, count: Any) -> Composition:
         """Repeat."""
-        return Composition._of(((self, as_count(count)),))
+        return Composition(((self, as_count(count)),))
 
     __rmul__ = __mul__
 
@@ -271,11 +271,10 @@ class Composition(Queries):
         adjacency: the neighbouring relation that all events are for.
     """
 
-    __slots__ = ("_claims", "_hash", "_used", "adjacency", "parts")
+    __slots__ = ("_claims", "_used", "adjacency", "parts")
     parts: tuple[tuple[Event, int], ...]
     adjacency: Adjacency
     _claims: dict[tuple[str, Claim], None]
-    _hash: int | None
     _used: set[str]
 
     def __init__(
@@ -290,25 +289,12 @@ class Composition(Queries):
         for part in listed("parts", parts, PAIR):
             event, count = listed("part", part, PAIR, 2)
             given.append((as_event("event", event), as_count(count)))
-        self._hold(given, beside)
-
-    @classmethod
-    def _of(
-        cls, parts: Sequence[tuple[Event, int]], beside: Composition | None = None
-    ) -> Composition:
-        """Return the composition of what are events and counts indeed."""
-        made = object.__new__(cls)
-        made._hold(parts, beside)
-        return made
-
-    def _hold(self, given: Sequence[tuple[Event, int]], beside: Composition | None) -> None:
-        """Take the parts, see the constructor."""
         merged = [] if beside is None else list(beside.parts)
         claims = {} if beside is None else beside._claims.copy()
-        for event, count in sorted(given, key=_key) if len(given) > 1 else given:
+        for event, count in sorted(given, key=_key):
             if not count or event.is_identity:
                 continue
-            at = bisect_left(merged, event.key, key=_key) if merged else 0
+            at = bisect_left(merged, event.key, key=_key)
             if at < len(merged) and merged[at][0].key == event.key:
                 first, before = merged[at]
                 count += before  # a default that one of them was left at stays known
@@ -321,16 +307,12 @@ class Composition(Queries):
         put(self, "parts", tuple(merged))
         put(self, "_claims", claims)
         put(self, "_used", set())
-        put(self, "_hash", None)
         if beside is not None and len(claims) == len(beside._claims):
             relation = beside.adjacency
         else:
             relation = joined(claims, "composition")
         put(self, "adjacency", relation)
-        grouped = relation is Adjacency.REPLACE
-        for _, claim in claims:
-            grouped = grouped or bool(claim.group)
-        if grouped:
+        if relation is Adjacency.REPLACE or any(claim.group for _, claim in claims):
             require_sensitivities("composition", [e for e, _ in self.parts], relation)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -344,10 +326,7 @@ class Composition(Queries):
     @property
     def count(self) -> int:
         """Total number of steps."""
-        total = 0
-        for _, count in self.parts:
-            total += count
-        return total
+        return sum([count for _, count in self.parts])
 
     def unit(self) -> tuple[Composition, int]:
         """Return the shortest run that this one repeats, and how often it does."""
@@ -395,38 +374,24 @@ class Composition(Queries):
 
         if len(self.parts) > 1:
             bind_together([event for event, _ in self.parts], direction)
-        found = []
-        for event, count in self.parts:  # no frame of its own
-            law = event.loss(direction) if resolved else event.loss_or_stand_in(direction)
-            found.append(Step(law, count))
-        return tuple(found)
+        return tuple([
+            Step(event.loss(direction) if resolved else event.loss_or_stand_in(direction), count)
+            for event, count in self.parts
+        ])  # fmt: skip
 
-    def evaluation(
-        self, method: str = "auto", direction: str = "both", rtol: float = 1e-6, **options: Any
-    ) -> Evaluation:
-        """Return log delta as a function, one for all that a question asks of this composition."""
-        from mechc.accountants.registry import resolve
+    def evaluation(self, setting: Setting = USUAL) -> Evaluation:
+        """Return log delta as a function, for all that one question asks of this composition."""
+        found = self._evaluate(setting, self.directions(setting.direction))
+        found.methods_used = self._used  # names, for `cite`; they change no answer
+        return found
 
-        rtol = as_rtol(rtol)
-        name, settled = resolve(method, options)
-        # what was given up for lack of work is not for those who allow more
-        key = (self, name, str(direction), rtol, settled, allowed())
-        known = current().evaluations
-        evaluation: Evaluation | None = known.get(key)
-        if evaluation is None:
-            evaluation = self._evaluate(name, self.directions(direction), rtol, settled)
-            known[key] = evaluation
-        evaluation.methods_used = self._used  # names, for `cite`; they change no answer
-        return evaluation
-
-    def _evaluate(
-        self, name: str, wanted: tuple[str, ...], rtol: float, settled: tuple[tuple[str, Any], ...]
-    ) -> Evaluation:
+    def _evaluate(self, setting: Setting, wanted: tuple[str, ...]) -> Evaluation:
         from mechc.accountants.auto import explained
         from mechc.composition.queries.evaluation import Evaluation
         from mechc.loss.discretise import shortened
         from mechc.loss.truncated_loss import is_resolved
 
+        name = setting.method
         curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
         if curves:
             others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
@@ -445,22 +410,18 @@ class Composition(Queries):
                 steps[direction] = self.steps(direction, resolved=name != "auto")
             except NumericError as why:
                 raise explained(name, self.steps(direction, resolved=False), why) from why
-        no_lower = ""
-        for event, _ in self.parts:
-            no_lower = no_lower or event.upper_only
+        no_lower = next(filter(None, [event.upper_only for event, _ in self.parts]), "")
         below = self._beneath() if no_lower else None
-        lower = None if below is None else below._evaluate(name, wanted, rtol, settled)
+        lower = None if below is None else below._evaluate(setting, wanted)
         if name == "auto" and count > 1 and not no_lower:
-            sides = {}
-            for direction, some in steps.items():
-                known = all(is_resolved(law) for law, _ in some)
-                sides[direction] = shortened(some) if known else None
+            sides = {d: shortened(s) if all(is_resolved(law) for law, _ in s) else None
+                     for d, s in steps.items()}  # fmt: skip
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}
                 steps = {d: side[0] if side else steps[d] for d, side in sides.items()}
-                lower = Evaluation(least, name, rtol, settled)
-        return Evaluation(steps, name, rtol, settled, no_lower, lower)
+                lower = Evaluation(least, name, setting.rtol, setting.options)
+        return Evaluation(steps, name, setting.rtol, setting.options, no_lower, lower)
 
     def _beneath(self) -> Composition | None:
         """What is revealed at least, where events are known by bounds."""
@@ -515,10 +476,8 @@ class Composition(Queries):
 
     def __hash__(self) -> int:
         """Hash as a multiset, of one event as that is hashed."""
-        if self._hash is None:
-            alone = len(self.parts) == 1 and self.parts[0][1] == 1
-            put(self, "_hash", hash(self.parts[0][0] if alone else self.parts))
-        return self._hash or 0
+        alone = len(self.parts) == 1 and self.parts[0][1] == 1
+        return hash(self.parts[0][0] if alone else self.parts)
 
     def __repr__(self) -> str:
         """Show events with their counts, but for one."""
@@ -583,7 +542,7 @@ def compose(*parts: Any) -> Composition:
     flat: list[tuple[Event, int]] = []
     only = parts[0] if len(parts) == 1 else None
     if isinstance(only, Composition):  # its methods used are its own
-        return Composition._of((), only)
+        return Composition((), only)
     if isinstance(only, Mapping):
         parts = tuple(only.items())
     elif isinstance(only, Iterable) and not _is_pair(only):
@@ -597,22 +556,21 @@ def compose(*parts: Any) -> Composition:
             )
         times = as_count(count)
         flat.extend((event, times * number) for event, number in what.composition().parts)
-    return Composition._of(flat)
+    return Composition(flat)
 
 
-def _privacy_loss(kernel: Hashable, theta: tuple[float, ...], reverse: bool) -> PrivacyLoss:
+def _privacy_loss(kernels: Kernels, theta: tuple[float, ...]) -> PrivacyLoss:
     """The law for the question at hand, grown from the one that all questions begin with."""
-    law: PrivacyLoss
-    if reverse:
-        law = kept((kernel, theta, True), lambda: _privacy_loss(kernel, theta, False).reversed())
-    else:
-        law = kept((kernel, theta), lambda: _fork(_first_loss(kernel, theta)))
+    laws, key = current().laws, (kernels, theta)
+    law: PrivacyLoss | None = laws.get(key)
+    if law is None:
+        law = laws[key] = _fork(_first.get(key) or _bind(kernels, [theta])[0])
     return law
 
 
 MOST_FIRST = 2048  # laws that are kept for later questions
 BINDING = 100.0, 2e4  # units of a law in a question, kept from before or not: a node, and each law
-_first: dict[tuple[Hashable, tuple[float, ...]], PrivacyLoss | NumericError] = {}
+_first: dict[tuple[Kernels, tuple[float, ...]], PrivacyLoss | NumericError] = {}
 _forgetting = Lock()
 
 
@@ -624,27 +582,27 @@ def _fork(law: PrivacyLoss | NumericError) -> PrivacyLoss:
     return law.fork()
 
 
-def _first_loss(kernel: Hashable, theta: tuple[float, ...]) -> PrivacyLoss | NumericError:
-    """The law that every question begins with, or why there is none; it is never asked itself."""
-    return _first.get((kernel, theta)) or _bind(kernel, [theta])[0]
-
-
 def _bind(
-    kernel: Hashable, thetas: list[tuple[float, ...]]
+    kernels: Kernels, thetas: list[tuple[float, ...]]
 ) -> Sequence[PrivacyLoss | NumericError]:
-    """Make first laws of one kernel, together where all of them have one."""
+    """Make first laws of one kernel, together where all of them have one, or say why not."""
+    from mechc.loss.discretise import tagged_loss
     from mechc.loss.privacy_loss import bound
 
+    arrays = [np.array(theta, np.float64) for theta in thetas]
     found: Sequence[PrivacyLoss | NumericError]
     try:
         with apart(math.inf):
-            found = bound(cast(Any, kernel), [np.array(theta, np.float64) for theta in thetas])
+            if len(kernels) == 1:
+                found = bound(kernels[0], arrays)
+            else:
+                found = [tagged_loss(kernels[0], kernels[1], theta) for theta in arrays]
     except NumericError as why:
         if len(thetas) > 1:
-            return [_bind(kernel, [theta])[0] for theta in thetas]
+            return [_bind(kernels, [theta])[0] for theta in thetas]
         found = [why.with_traceback(None)]
     with _forgetting:
-        _first.update(zip([(kernel, theta) for theta in thetas], found, strict=True))
+        _first.update(zip([(kernels, theta) for theta in thetas], found, strict=True))
         while len(_first) > MOST_FIRST:
             _first.pop(next(iter(_first)))
     return found
@@ -654,33 +612,22 @@ def bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
     from mechc.loss.quadrature import TOGETHER
 
-    wanted: dict[Hashable, dict[tuple[float, ...], None]] = {}
+    wanted: dict[Kernels, dict[tuple[float, ...], None]] = {}
     for event in events:
-        m, theta = event.mechanism, event.theta
-        if type(event) is Event and m.tag_kernel is None and m.unsampled(theta) is None:
-            reverse = m.reverse_kernel if direction == "add" else None
-            wanted.setdefault(cast(Hashable, reverse or m.law_kernel), {})[theta] = None
+        if type(event) is Event:
+            kernels, theta, _ = event._made_of(direction)
+            wanted.setdefault(kernels, {})[theta] = None
     known = current().laws  # of a question there may be more than are kept for later ones
     with suppress(OutOfWorkError):  # then each of the others has none
-        for kernel, thetas in wanted.items():
-            left = [theta for theta in thetas if (kernel, theta) not in known]
+        for kernels, thetas in wanted.items():
+            left = [theta for theta in thetas if (kernels, theta) not in known]
             for i in range(0, len(left), TOGETHER):
-                some = left[i : i + TOGETHER]
-                missing = [theta for theta in some if (kernel, theta) not in _first]
-                made = dict(zip(missing, _bind(kernel, missing) if missing else (), strict=True))
-                for theta in some:
-                    law = made.get(theta) or _first_loss(kernel, theta)
-                    if not isinstance(law, NumericError):
-                        kept((kernel, theta), partial(_fork, law))
-
-
-@lru_cache(maxsize=16)
-def _first_tagged_loss(kernel: Hashable, tag: Hashable, theta: tuple[float, ...]) -> PrivacyLoss:
-    """The same of a pair whose output also tells an index."""
-    from mechc.loss.discretise import tagged_loss
-
-    with apart(math.inf):
-        return tagged_loss(cast(Any, kernel), cast(Any, tag), np.array(theta, dtype=np.float64))
+                missing = [t for t in left[i : i + TOGETHER] if (kernels, t) not in _first]
+                if missing and len(kernels) == 1:
+                    _bind(kernels, missing)
+                for theta in left[i : i + TOGETHER]:
+                    with suppress(NumericError, UnsupportedError, DeclarationError):
+                        _privacy_loss(kernels, theta)
 
 
 def unsupported_on_composition(name: str) -> UnsupportedError:
@@ -694,4 +641,3 @@ def forget_losses() -> None:
     """Drop all cached privacy losses; the next query builds its own."""
     with _forgetting:
         _first.clear()
-    _first_tagged_loss.cache_clear()

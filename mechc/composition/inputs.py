@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from sys import float_info
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,33 @@ def as_rtol(value: Any) -> float:
     if type(value) is float and LEAST_RTOL <= value <= 1.0 - EPS:
         return value
     return max(as_number("rtol", value, "0 < rtol < 1", LEAST, 1.0 - EPS), LEAST_RTOL)
+
+
+class Setting(NamedTuple):
+    """How a question is to be answered: checked once, and handed down.
+
+    Attributes:
+        method, options: name of an accountant, and what it is given beside rtol.
+        direction: "both", "remove" or "add".
+        rtol: relative width of delta that "auto" aims at.
+    """
+
+    method: str = "auto"
+    options: tuple[tuple[str, Any], ...] = ()
+    direction: str = "both"
+    rtol: float = 1e-6
+
+    @classmethod
+    def of(
+        cls, method: str = "auto", direction: str = "both", rtol: Any = 1e-6, **options: Any
+    ) -> Setting:
+        """Return what users ask for, each word and number checked."""
+        from mechc.accountants.registry import resolve
+
+        return cls(*resolve(method, options), direction, as_rtol(rtol))
+
+
+USUAL = Setting()
 
 
 def as_array(name: str, values: Any) -> NDArray[np.float64]:
@@ -389,7 +416,6 @@ class Question:
     """
 
     laws: dict[Any, Any] = field(default_factory=dict)
-    evaluations: dict[Any, Any] = field(default_factory=dict)
 
 
 _current: ContextVar[Question | None] = ContextVar("question", default=None)

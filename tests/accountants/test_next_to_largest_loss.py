@@ -11,6 +11,7 @@ from flint import arb
 from mpmath import mp, mpf
 
 import mechc
+from mechc.composition.inputs import Setting
 from mechc.declare.text import declaration_from_text
 
 
@@ -64,7 +65,7 @@ def test_sampled_laplace_agrees_with_the_mesh(direction):
     laplace = mechc.load("laplace")
     sampled = mechc.poisson(laplace)(scale=3.0, sampling_rate=0.5)
     run = mechc.compose((sampled, 4), (laplace(scale=2.0), 2))
-    top = run.evaluation(direction=direction).largest_loss_in(direction)[0]
+    top = run.evaluation(Setting(direction=direction)).largest_loss_in(direction)[0]
     found = run.log_delta(top - 0.05, direction=direction)
     mesh = run.log_delta(top - 0.05, method="pld", direction=direction)
     assert found.width < 1e-6

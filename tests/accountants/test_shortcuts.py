@@ -55,7 +55,7 @@ def test_a_direction_is_called_smaller_only_where_it_is(name):
     for direction in ("remove", "add"):
         for epsilon in (0.5, 2.0):
             truth = run.log_delta(epsilon, direction=direction)
-            evaluation = run.evaluation("auto", "both")
+            evaluation = run.evaluation()
             evaluation.log_delta_in(direction, epsilon)
             for gap in (-3.0, -0.1, 0.5, 3.0):
                 promised = evaluation.bounded(direction, epsilon, truth.estimate + gap)

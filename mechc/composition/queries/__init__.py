@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mechc.accountants.bound import Bound, Quantity, as_table, folded
 from mechc.composition.inputs import (
     SetOnce,
+    Setting,
     as_delta,
     as_epsilon,
     as_log_delta,
@@ -26,7 +27,6 @@ from mechc.composition.inputs import (
     as_path,
     as_positive_delta,
     as_rate,
-    as_rtol,
     as_work,
     asked,
     checked,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from mechc.verify.agreement import Report
     from mechc.verify.certified import Answers
 
-SETTING = {"method", "direction", "rtol"}  # words that are not for the accountant
 CERTIFIED = (Quantity.DELTA, Quantity.LOG_DELTA, Quantity.EPSILON)  # in ball arithmetic too
 
 OF_MECHANISMS = {"bind", "emit", "explain", "report", "source", "verify"}
@@ -175,15 +174,6 @@ class Queries(SetOnce, ABC):
 
         return check(self.composition(), checked(as_epsilon, epsilons)[0])
 
-    def _how(self, how: Mapping[str, Any]) -> dict[str, Any]:
-        """What an evaluation is asked for, refused before its target if a word is not known."""
-        from mechc.accountants.registry import resolve
-
-        named = {"method": "auto", "direction": "both", "rtol": 1e-6, **how}
-        options = {k: v for k, v in how.items() if k not in SETTING} if how else {}
-        resolve(named["method"], options)
-        return {**named, "rtol": as_rtol(named["rtol"])}
-
     def _ask(
         self, quantity: Quantity, check: Callable[[Any], float], values: Any,
         question: Callable[[Evaluation, float], Bound], how: dict[str, Any],
@@ -191,40 +181,29 @@ class Queries(SetOnce, ABC):
         """Ask one evaluation about all points (`values`, each checked), each with so much work."""
         work = how.pop("max_work", MAX_WORK)
         balls = as_flag("certified", quantity in CERTIFIED and how.pop("certified", False))
-        settled = self._how(how)
+        setting = Setting.of(**how)  # refused before its target if a word is not known
         points, shape = checked(check, values)
-        run, allowed = self.composition(), inf if balls else as_work(work)
-        evaluation = partial(run.evaluation, **settled)
-        answers = self._certified(settled) if balls else None
-
-        def answer(at: float) -> Bound:
-            with limited(allowed, str(settled["method"])):
-                if answers is None:
-                    return question(evaluation(), at)
-                if quantity is Quantity.EPSILON:
-                    return answers.epsilon(at, float(question(evaluation(), at).estimate))
-                return answers.delta(at) if quantity is Quantity.DELTA else answers.log_delta(at)
-
+        run, allowed, evaluation = self.composition(), inf if balls else as_work(work), None
+        answers = _certified(run, setting) if balls else None
+        # from the largest epsilon down: a contour serves those below its own better
+        order = points if shape is None else sorted(
+            set(points), reverse=quantity is not Quantity.EPSILON  # which falls with the points
+        )  # fmt: skip
+        known = {}
         with asked():
-            if shape is None:
-                found = answer(points[0])
-            else:
-                # from the largest epsilon down: a contour serves those below its own better
-                falls = quantity is Quantity.EPSILON  # with the points
-                known = {at: answer(at) for at in sorted(set(points), reverse=not falls)}
-                found = collect([known[at] for at in points], shape)
+            for at in order:
+                with limited(allowed, setting.method):
+                    if answers is None or quantity is Quantity.EPSILON:
+                        evaluation = evaluation or run.evaluation(setting)
+                        known[at] = question(evaluation, at)
+                    if answers is not None:
+                        known[at] = (
+                            answers.epsilon(at, float(known[at].estimate)) if at in known
+                            else answers.delta(at) if quantity is Quantity.DELTA
+                            else answers.log_delta(at)
+                        )  # fmt: skip
+        found = known[points[0]] if shape is None else collect([known[at] for at in points], shape)
         return found.stands_for(run.claim, quantity)
-
-    def _certified(self, how: dict[str, Any]) -> Answers:
-        """The same questions answered in ball arithmetic."""
-        library("flint")
-        from mechc.verify.certified import RTOL, Answers
-
-        options = how.keys() - SETTING
-        if how["method"] not in ("auto", "contour") or options:
-            given = ", ".join((f"method={how['method']!r}", *options))
-            raise UnsupportedError(f"certified: method contour without options, not {given}")
-        return Answers(self.composition(), how["direction"], RTOL)
 
     def save(
         self,
@@ -466,9 +445,9 @@ class Queries(SetOnce, ABC):
         """
         from mechc.composition.queries import divergences
 
-        how, run = self._how(how), self.composition()
-        with asked(), limited(as_work(max_work), str(how["method"])):
-            return divergences.gdp(run, epsilon_max, how).stands_for(run.claim, Quantity.MU)
+        setting, run = Setting.of(**how), self.composition()
+        with asked(), limited(as_work(max_work), setting.method):
+            return divergences.gdp(run, epsilon_max, setting).stands_for(run.claim, Quantity.MU)
 
     def epsilon_curve(
         self,
@@ -489,11 +468,22 @@ class Queries(SetOnce, ABC):
         """
         from mechc.composition.queries.epsilon import epsilon_curve
 
-        how, run = self._how(how), self.composition()
+        setting, run = Setting.of(**how), self.composition()
         target, allowed = as_positive_delta(delta), as_work(max_work)
         with asked():
-            found = epsilon_curve(run, target, counts, allowed, how)
+            found = epsilon_curve(run, target, counts, allowed, setting)
         return found.stands_for(run.claim, Quantity.EPSILON)
+
+
+def _certified(run: Run, setting: Setting) -> Answers:
+    """The same questions answered in ball arithmetic."""
+    library("flint")
+    from mechc.verify.certified import RTOL, Answers
+
+    if setting.method not in ("auto", "contour") or setting.options:
+        given = ", ".join((f"method={setting.method!r}", *(word for word, _ in setting.options)))
+        raise UnsupportedError(f"certified: method contour without options, not {given}")
+    return Answers(run, setting.direction, RTOL)
 
 
 def _no_target(value: Any) -> float:

@@ -22,7 +22,7 @@ import scipy
 from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import MAX_COUNT, as_delta, as_epsilon, as_work, asked, share
+from mechc.composition.inputs import MAX_COUNT, Setting, as_delta, as_epsilon, as_work, asked, share
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.queries.divergences import true_positive
 from mechc.composition.training import WORDS, dpsgd, solvable
@@ -292,7 +292,8 @@ class Profile:
         if value not in self.known:
             with asked(), limited(self.how["max_work"], self.how["method"]):
                 run = self.at(value)
-                evaluation = run.evaluation(self.how["method"], self.how["direction"])
+                setting = Setting.of(self.how["method"], self.how["direction"])
+                evaluation = run.evaluation(setting)
                 self.known[value] = self._bounds(evaluation)
         return self.known[value][1]
 

@@ -37,7 +37,8 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.classical.clt import log_gaussian_bounds
-from mechc.composition.inputs import as_finite_epsilon, asked, from_log
+from mechc.composition.inputs import USUAL, Setting, as_finite_epsilon, asked, from_log
+from mechc.composition.queries.epsilon import epsilon
 from mechc.errors import DeclarationError, InternalError, NumericError, UnsupportedError
 from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
@@ -54,7 +55,7 @@ CELLS = 8  # of one width at first; those that allow the largest mu are halved
 MAX_SPLITS = 400  # of cells
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 MU_FOUND = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
-SMALL_DELTA = 1e-12  # whose epsilon is where the profile is looked at last
+LOG_SMALL_DELTA = math.log(1e-12)  # whose epsilon is where the profile is looked at last
 CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
@@ -109,7 +110,7 @@ def _most(event: Use, directions: Iterable[str], order: float) -> float:
 
 def zcdp(composition: Run, direction: str) -> Bound:
     """Return bounds on the smallest rho with D_alpha <= rho alpha for all alpha > 1."""
-    whole = composition.evaluation("auto", direction)
+    whole = composition.evaluation(USUAL._replace(direction=direction))
     if whole.log_infinite_range()[0] > -math.inf:
         return Bound(math.inf, math.inf, math.inf, "renyi", "proven", {"order": math.inf})
     closed = [(event, count, event.rho_bound()) for event, count in composition.parts]
@@ -156,7 +157,7 @@ def _ratio(evaluation: Evaluation, direction: str, tilt: float) -> tuple[float, 
 def _bounded_rho(run: Run, direction: str) -> tuple[float, float]:
     """Bounds on rho of a run whose losses are bounded; upper is nan where they are not."""
     # With K(t) = t D_(1+t) convex and K(0) = 0, K lies below its chords.
-    evaluation = run.evaluation("auto", direction)
+    evaluation = run.evaluation(USUAL._replace(direction=direction))
     top, rounding = evaluation.largest_loss()
     if not math.isfinite(top) or evaluation.log_infinite_range()[1] > -math.inf:
         return 0.0, math.nan
@@ -227,20 +228,20 @@ def _chord_ratio(a: float, b: float, k_a: float, k_b: float) -> float:
     return max((start + slope * t + slack) / (t * (1.0 + t)) for t in places)
 
 
-def gdp(composition: Run, epsilon_max: float | None, how: dict[str, Any]) -> Bound:
+def gdp(composition: Run, epsilon_max: float | None, setting: Setting) -> Bound:
     """Return bounds on the smallest mu that holds for all epsilon up to `epsilon_max`.
 
     Proven cell by cell with `cell_mu`. Negative epsilon is covered through the other
     direction: delta_{P,Q}(-e) = 1 - e^-e + e^-e delta_{Q,P}(e) holds for both profiles.
     """
-    if how.get("direction", "both") != "both":
+    if setting.direction != "both":
         raise DeclarationError("gdp: direction must be 'both', as the Gaussian pair is symmetric")
     if epsilon_max is None:
         with asked(afresh=True):  # nodes for the end serve the other epsilons badly
-            end = composition.epsilon(SMALL_DELTA, **how)
+            end = epsilon(composition.evaluation(setting), LOG_SMALL_DELTA)
         epsilon_max = float(end.estimate if math.isnan(float(end.upper)) else end.upper)
     largest = as_finite_epsilon("epsilon_max", epsilon_max)
-    return _largest_mu(composition.evaluation(**how), largest)
+    return _largest_mu(composition.evaluation(setting), largest)
 
 
 def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:

@@ -40,7 +40,7 @@ from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.fft import distinct
 from mechc.accountants.repetitions import Sweep
-from mechc.composition.inputs import MAX_COUNT, LogDelta, as_count, collect
+from mechc.composition.inputs import MAX_COUNT, LogDelta, Setting, as_count, collect
 from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
@@ -453,21 +453,21 @@ def _roughly(law: PrivacyLoss, epsilon: float) -> Bound:
 
 
 def epsilon_curve(
-    composition: Run, log_delta: float, counts: Any, max_work: float, how: dict[str, Any]
+    composition: Run, log_delta: float, counts: Any, max_work: float, setting: Setting
 ) -> Bound:
     """Return bounds on epsilon(delta) for count * composition, for every count."""
     numbers = as_counts(counts)
     different, place = np.unique(numbers, return_inverse=True)
-    method = str(how.get("method", "auto"))
+    method = setting.method
     with limited(max_work, method):
         try:
-            table, methods = _together(composition, log_delta, different, dict(how))
+            table, methods = _together(composition, log_delta, different, setting)
         except OutOfWorkError:
             table, methods = np.full((3, different.size), math.nan), set()
     alone = np.flatnonzero(np.isnan(table).any(axis=0))
     found = one_by_one(
         different[alone], max_work, method,
-        lambda n: epsilon((composition * n).evaluation(**how), log_delta),
+        lambda n: epsilon((composition * n).evaluation(setting), log_delta),
     )  # fmt: skip
     answered = alone[sorted(found)]
     singles = [found[i] for i in sorted(found)]
@@ -560,12 +560,11 @@ def as_counts(counts: Any) -> NDArray[np.int64]:
 
 
 def _together(
-    composition: Run, log_delta: float, counts: NDArray[np.int64], how: dict[str, Any]
+    composition: Run, log_delta: float, counts: NDArray[np.int64], setting: Setting
 ) -> tuple[Floats, set[str]]:
     """Bounds and estimate for each count, nan where not found together, and the methods used."""
     out = np.full((3, counts.size), math.nan)
-    method, direction = how.pop("method", "auto"), how.pop("direction", "both")
-    rtol = how.pop("rtol", 1e-6)
+    method, options, direction, rtol = setting
     directions = composition.directions(direction)
     if any(e.joint_evaluation or e.upper_only for e, _ in composition.parts):
         return out, set()
@@ -574,7 +573,7 @@ def _together(
     if any(law.density_error > 0.0 or law.log_early > -math.inf for law in laws):
         return out, set()  # what they may be off by is for `Evaluation` to add
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
-    if how or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
+    if options or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
     if log_delta == 0.0:
         return out, set()
