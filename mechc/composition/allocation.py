@@ -248,7 +248,7 @@ class AllocatedEvent(NumericEvent):
         except (NumericError, OutOfWorkError):  # no grid is long enough
             return None
 
-    def loss(self, direction: str = "remove") -> PrivacyLoss:
+    def _law(self, direction: str) -> PrivacyLoss:
         """Return the law of the loss of the epoch, or one on a grid that dominates it."""
         if self.steps == 1:
             return self.base.loss(direction)

@@ -191,6 +191,10 @@ class Event(Queries):
         direction is the reversed pair of the same kernel.
         """
         check_one_of("direction", direction, DIRECTIONS[1:], "loss")
+        return self._law(direction)
+
+    def _law(self, direction: str) -> PrivacyLoss:
+        """The same of a direction that is one."""
         kernels, theta, reverse = self._made_of(direction)
         try:
             law = _privacy_loss(kernels, theta)
@@ -198,7 +202,8 @@ class Event(Queries):
             if len(kernels) == 1:
                 raise
             raise UnsupportedError(f"{self!r}: {error}") from error
-        return kept((kernels, theta, True), law.reversed) if reverse else law
+        found: PrivacyLoss = kept((kernels, theta, True), law.reversed) if reverse else law
+        return found
 
     def _made_of(self, direction: str) -> tuple[Kernels, tuple[float, ...], bool]:
         """Kernels and parameters that the law is made of, and whether it is their reverse."""
@@ -214,10 +219,10 @@ class Event(Queries):
             return (made.reverse_kernel,), self.theta, False
         return (made.law_kernel,), self.theta, adding
 
-    def loss_or_stand_in(self, direction: str) -> Any:
-        """As `loss`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
+    def _stand_in(self, direction: str) -> Any:
+        """As `_law`; where it cannot be resolved, an `UnresolvedLoss`, which bounds it."""
         try:
-            return self.loss(direction)
+            return self._law(direction)
         except (NumericError, OutOfWorkError) as found:
             from mechc.loss.truncated_loss import UnresolvedLoss
 
@@ -375,7 +380,7 @@ class Composition(Queries):
         if len(self.parts) > 1:
             bind_together([event for event, _ in self.parts], direction)
         return tuple([
-            Step(event.loss(direction) if resolved else event.loss_or_stand_in(direction), count)
+            Step(event._law(direction) if resolved else event._stand_in(direction), count)
             for event, count in self.parts
         ])  # fmt: skip
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from sys import float_info
-from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,16 +44,13 @@ class SetOnce:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute that has no value yet, or is private."""
-        kind = type(self)
-        known = getattr(kind, name, None)
-        try:  # not by hasattr, which asks `__getattr__` for words that were meant
-            held = known is not None
-            if isinstance(known, MemberDescriptorType):
-                known.__get__(self, kind)
-        except AttributeError:
-            held = False
-        if (held and not name.startswith("_")) or (kind.__dictoffset__ and name in vars(self)):
-            raise AttributeError(f"{self}: {name} does not change")
+        if not name.startswith("_"):
+            try:  # not by hasattr, which asks `__getattr__` for words that were meant
+                object.__getattribute__(self, name)
+            except AttributeError:
+                pass
+            else:
+                raise AttributeError(f"{self}: {name} does not change")
         put(self, name, value)
 
 
@@ -272,7 +268,7 @@ def bind(
 
 def without_lists(mechanism: str, values: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Spread lists of one length over the parameters name_1, name_2, ... that stand for them."""
-    lists = {name: v for name, v in values.items() if _is_list(v)}
+    lists = {name: v for name, v in values.items() if type(v) is not float and _is_list(v)}
     if not lists:
         return None, dict(values)
     spread = {name: v for name, v in values.items() if name not in lists}

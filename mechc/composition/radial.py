@@ -88,7 +88,7 @@ class RadialEvent(NumericEvent):
         Event.__init__(self, table, (), base.known_defaults)
         self.base, self.dimension = base, dimension
 
-    def loss(self, direction: str = "remove") -> PrivacyLoss:
+    def _law(self, direction: str) -> PrivacyLoss:
         """Return the law of the loss, the same in both directions."""
         found: PrivacyLoss = inputs.kept(self.key, lambda: _law(self).fork())
         return found.reversed() if direction == "add" else found

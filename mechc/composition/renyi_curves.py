@@ -62,7 +62,7 @@ class CurveEvent(MadeEvent):
         """Return what answers for these curves composed with steps whose pair is known."""
         return CurveEvaluation(curves, steps, method)
 
-    def loss(self, direction: str = "remove") -> PrivacyLoss:
+    def _law(self, direction: str) -> PrivacyLoss:
         """Refuse: there is no law of the loss."""
         raise UnsupportedError(
             f"{self.mechanism.name}: only a bound on Rényi divergences is known, which implies no "

@@ -50,8 +50,6 @@ from mechc.loss.identity import known_masses
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.truncated_loss import UnresolvedLoss
-from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -140,7 +138,7 @@ class NumericEvent(MadeEvent):
             return None
         return [(table.beneath, count)]
 
-    def loss(self, direction: str = "remove") -> PrivacyLoss:
+    def _law(self, direction: str) -> PrivacyLoss:
         """Return the law of the privacy loss in one direction ("remove" or "add")."""
         law: PrivacyLoss = inputs.kept((NumericEvent, self.key), self._begun)[direction]
         return law
@@ -158,16 +156,11 @@ class NumericEvent(MadeEvent):
         """Return the law of the loss on a Poisson sample of a rate below one (T6)."""
         return _sampled(self.loss(direction), rate, direction == "add")
 
-    def loss_or_stand_in(self, direction: str) -> Any:
-        """As `loss`; where it cannot be resolved, an `UnresolvedLoss`."""
-        try:
-            return self.loss(direction)
-        except (NumericError, OutOfWorkError) as why:
-            error = why if isinstance(why, NumericError) else NumericError(str(why))
-            return UnresolvedLoss(None, np.empty(0), False, error)
+    def _made_of(self, direction: str) -> tuple[tuple[Any, ...], tuple[float, ...], bool]:
+        """No kernels."""
+        return (None, None), (), False
 
 
-@described
 @public
 def from_losses(
     losses: Any,
