@@ -308,6 +308,9 @@ class Auto(registry.Accountant):
         return None
 
     def _first(self, epsilon: float, rtol: float, aim: float) -> Bound:
+        at_hand = self._at_hand(epsilon, rtol)
+        if at_hand is not None:
+            return at_hand
         best: Bound | None = None
         narrowest, refusals, tried = "", [], set()
         order = self._in_order(epsilon)
@@ -358,6 +361,15 @@ class Auto(registry.Accountant):
         if best is None:
             raise UnsupportedError("auto: no method can answer; " + "; ".join(refusals))
         return best
+
+    def _at_hand(self, epsilon: float, rtol: float) -> Bound | None:
+        """What the method that settled has for this epsilon too, narrow enough or the narrowest."""
+        name = self._last[0]
+        answer = self._built[name].at_hand(epsilon) if name in self._built else None
+        if answer is None or not (self._of_all or _width(answer) <= rtol):
+            return None
+        answer.detail["auto"] = next(s.reason for s in self._applied if s.method == name)
+        return answer
 
     def _in_order(self, epsilon: float) -> list[Strategy]:
         """The strategies, first the one that settled a question close by; far out the contour."""

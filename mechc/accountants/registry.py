@@ -50,6 +50,10 @@ class Accountant(ABC):
         """
         return None
 
+    def at_hand(self, epsilon: float) -> Bound | None:
+        """Return bounds as narrow as those computed for other epsilons, by these, if there are."""
+        return None
+
 
 Accounts = Callable[..., Accountant]
 """The class of an accountant: steps, rtol and its options in."""
@@ -178,33 +182,25 @@ def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str,
                 f"options: {listed})"
             )
     defaults = signature(BY_NAME[name].accountant()).parameters if options else {}
-    for key, value in options.items():
-        _check_kind(f"{name}: {key}", value, defaults[key].default)
-    return name, tuple(sorted((key, _whole(value)) for key, value in options.items()))
+    settled = [(key, _settled(f"{name}: {key}", value, defaults[key].default))
+               for key, value in options.items()]  # fmt: skip
+    return name, tuple(sorted(settled))
 
 
-def _check_kind(label: str, value: Any, default: Any) -> None:
-    """Refuse an option that is not of the kind of its default: a word, a truth, or a number."""
+def _settled(label: str, value: Any, default: Any) -> Any:
+    """An option of the kind of its default: a word, a truth, or a number, whole if it is."""
+    found = value.item() if isinstance(value, np.generic) else value  # of doubles' range
     if isinstance(default, (str, bool)):
+        fine = isinstance(found, type(default))
         words = "a word" if isinstance(default, str) else "True or False"
-        fine = isinstance(value, type(default))
     else:
-        words = "a finite number"
-        found = value.item() if isinstance(value, np.generic) else value  # of doubles' range
-        fine = value is default or (_is_number(found) and abs(found) < sys.float_info.max)
+        number = isinstance(found, (int, float)) and not isinstance(found, bool)
+        fine, words = found is default, "a finite number"
+        if number and abs(found) < sys.float_info.max:
+            return int(found) if found == int(found) else found
     if not fine:
         raise DeclarationError(f"{label}={value!r} (expected {words})")
-
-
-def _whole(value: Any) -> Any:
-    """A number without a fraction as an integer, whatever type it came in."""
-    return int(value) if _is_number(value) and value == int(value) else value
-
-
-def _is_number(value: Any) -> bool:
-    """Whether an option is a real number of any type."""
-    kinds = int, float, np.integer, np.floating
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    return found
 
 
 def _number_or_word(text: str) -> Any:

@@ -161,6 +161,7 @@ class NumericEvent(MadeEvent):
         return (None, None), (), False
 
 
+@described
 @public
 def from_losses(
     losses: Any,
