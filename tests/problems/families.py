@@ -1100,3 +1100,39 @@ def leaky(m, zero, other):
         (m.log(zero), -m.inf), (m.log1p(-zero) + m.log(other), m.log1p(-other)),
         (m.log1p(-zero) + m.log1p(-other), m.log(other)),
     ))  # fmt: skip
+
+
+# weights that are formulas of parameters
+
+collisions = positive("collisions", typical=(1, 20))
+
+
+def all_apart(m, a, collisions):
+    """Log of the chance that no hash collides, and of that some do."""
+    log_all = m.number(collisions) * m.log1p(-m.exp(-m.number(a)))
+    return log_all, m.log(-m.expm1(log_all))
+
+
+APART = (1 - exp(-a)) ** collisions
+
+
+@family(lambda: mechanism("hashed", parameters=(a, collisions, zero),
+                          outcomes=[(APART, zero), (1 - APART, 1 - zero)]),
+        a=(1.0, 19.0), collisions=(1.0, 1e8), zero=(0.01, 0.99))  # fmt: skip
+def hashed(m, a, collisions, zero):
+    log_all, log_some = all_apart(m, a, collisions)
+    zero = m.number(zero)
+    return Pair((), ((log_all, m.log(zero)), (log_some, m.log1p(-zero))))
+
+
+@family(lambda: mechanism("three_shares", parameters=(zero, other, peak),
+                          outcomes=[(zero * other, peak), (zero * (1 - other), (1 - peak) / 2),
+                                    (1 - zero, (1 - peak) / 2)]),
+        zero=(1e-6, 0.999), other=(1e-6, 0.999), peak=(0.01, 0.99))  # fmt: skip
+def three_shares(m, zero, other, peak):
+    zero, other, peak = map(m.number, (zero, other, peak))
+    rest = m.log1p(-peak) - m.log(m.number(2))
+    return Pair((), (
+        (m.log(zero) + m.log(other), m.log(peak)), (m.log(zero) + m.log1p(-other), rest),
+        (m.log1p(-zero), rest),
+    ))  # fmt: skip
