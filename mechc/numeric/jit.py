@@ -51,6 +51,10 @@ class Compilable(functools.partial):  # type: ignore[type-arg]
         self._options = {**_OPTIONS, **options}
         return self
 
+    def __reduce__(self) -> str:
+        """Copied and pickled as functions are, by name."""
+        return self.py_func.__qualname__
+
     def _runs(self, function: Callable[..., Any]) -> None:
         """Let Python call another function from now on."""
         self.__setstate__((function, (), {}, vars(self)))  # type: ignore[attr-defined]

@@ -3,6 +3,9 @@
 Truths are sums over outcomes, or closed forms, in many digits.
 """
 
+import copy
+import pickle
+
 import mpmath
 import pytest
 import sympy as sp
@@ -12,6 +15,7 @@ from sympy import Rational, Sum, exp, loggamma, oo
 import mechc
 from mechc.declare import count, integer, mechanism, positive, rate, real
 from mechc.errors import DeclarationError
+from mechc.loss.moments import excess
 
 X, N, K = real("x"), integer("n"), integer("k")
 c, m, q, a, b = positive("c"), positive("m"), rate("q"), rate("a"), rate("b")
@@ -138,3 +142,8 @@ def test_numbers_that_no_double_holds_are_not_exact(tiny):
         event = mechc.load(declared)(epsilon=1.0)
         assert event.delta(1.0).upper > 0.0
         assert event.epsilon(0.0).upper > 1.0
+
+
+def test_functions_that_are_compiled_copy_and_pickle_by_name():
+    assert copy.deepcopy(excess) is excess
+    assert pickle.loads(pickle.dumps(excess)) is excess
