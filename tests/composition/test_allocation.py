@@ -1383,3 +1383,39 @@ def test_divergences_of_epochs_take_no_more_work_the_first_time(work):
             return str(refusal)
 
     assert asked(work) == [asked(max_work) for max_work in (1e9, work)][1]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("wider", [4.5e-4, 4.6e-4])
+def test_steps_that_are_nearly_alike_are_no_better_than_more_noise_in_all(wider, epochs):
+    # Laplace noise of a larger scale is that of a smaller one with noise added; ranges of
+    # likelihood ratios that are no whole number of cells apart were stretched to be
+    a, b = laplace(scale=1.0), laplace(scale=1.0 + wider)
+    mixed, noisier = (
+        epochs * mechc.random_allocation([a] * n + [b] * (40 - n), steps=40) for n in (5, 0)
+    )
+    for direction, epsilon in itertools.product(("remove", "add"), (0.02, 0.1)):
+        least = noisier.delta(epsilon, direction=direction).lower
+        assert mixed.delta(epsilon, direction=direction).upper >= least
+
+
+def test_rare_large_ratios_beside_ratios_of_one_value_each():
+    # the number of large ones of either kind is all that an epoch reveals
+    each, n, rare = [(1e-6, 1e-9), (2e-6, 1e-9)], 30, range(5)
+    pairs = [mechc.from_pmfs([1 - u, u], [1 - v, v]) for u, v in each]
+    epoch = mechc.random_allocation([pairs[0]] * n + [pairs[1]] * n, steps=2 * n)
+    w, q = [], []
+    for many in itertools.product(rare, rare):
+        sums = (
+            m * u / v + (n - m) * (1 - u) / (1 - v) for m, (u, v) in zip(many, each, strict=True)
+        )
+        w.append(math.fsum(sums) / (2 * n))
+        q.append(math.prod(binom.pmf(m, n, v) for m, (_, v) in zip(many, each)))  # noqa: B905
+    w, q = np.array(w), np.array(q)
+    for epsilon in (0.0, 1e-5, 0.1):
+        remove, add = both(epoch, epsilon)
+        for bound, ratio, mass in ((remove, w, q), (add, 1 / w, w * q)):
+            exact = math.fsum(mass * np.maximum(ratio - math.exp(epsilon), 0.0))
+            assert bound.lower <= exact * (1 + 1e-9) + 1e-16
+            assert bound.upper >= exact * (1 - 1e-9) - 1e-16
+            assert bound.upper - bound.lower <= 1e-10

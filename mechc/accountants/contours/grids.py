@@ -412,17 +412,11 @@ class RatioGrid(NamedTuple):
         large = Large.of(factors, [math.log(top) for top, _ in tops])
         tops = tops if large.q.size else highest(log_tail)
 
-        def cut(kind: int, count: int, half: bool, hi: float | None = None) -> RatioGrid:
-            """With cells between so many points, or around them; and what they lack."""
-            shares, zero, (lo, end), (top, log_above) = (
-                factors[kind][0],
-                zeros[kind],
-                ranges[kind],
-                tops[kind],
-            )
-            end = end if hi is None else hi
-            step = (end - lo) / count
-            x = lo + step * np.arange(count + 1.0)
+        def cut(kind: int, step: float, half: bool) -> RatioGrid:
+            """With cells between points, the last up to the end, or around them; what they lack."""
+            shares, (lo, end), (top, log_above) = factors[kind][0], ranges[kind], tops[kind]
+            x = lo + step * np.arange(max(math.ceil((end - lo) / step), 1) + 1.0)
+            x[-1] = max(end, x[-2])
             if half:  # what is beyond the grid is told by its last point
                 end = end * (1.0 + 1e-12) if large.q.size else math.inf
                 x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
@@ -432,6 +426,7 @@ class RatioGrid(NamedTuple):
                 x[0], x[-1] = x[0] * (1.0 - 1e-12), x[-1] * (1.0 + 1e-12)
             with np.errstate(divide="ignore"):  # X may be smaller than any double
                 p, q = shares.law.cell_masses(np.log(x))
+            zero = zeros[kind]
             held = float(q.sum() + large.q[large.kind == kind].sum()) + zero
             if not held > 1.0 - HELD:  # bounds would lack the rest
                 raise NumericError(
@@ -448,23 +443,18 @@ class RatioGrid(NamedTuple):
         if bend:
             bent = (np.log1p(bend * np.array(ends)) / bend for ends in ranges)
             ranges = [(float(lo), float(hi)) for lo, hi in bent]
-        few = factors[0][0]
+        few, t, spans = factors[0][0], factors[0][0].steps, [hi - lo for lo, hi in ranges]
+        widest = max(spans) or 1.0
         if len(factors) == 1 and not few.continuous and len(few.points[0]) <= 2:
-            return [cut(0, 1, half)]
+            return [cut(0, widest, half)]
         variance = 0.0
         for i, (_, n) in enumerate(factors):
-            rough = cut(i, ROUGH, True)
+            rough = cut(i, (spans[i] or 1.0) / ROUGH, True)
             rough.q[0] += rough.zero
             variance += (_moments(_Points.of([(rough.q, n)]), 0.0).sd * rough.step) ** 2
-        widest, t = max(hi - lo for lo, hi in ranges), factors[0][0].steps
         count = min(widest / (PERIOD * math.sqrt(variance) + JUMPS * widest) * SIZE, FINEST)
-        most = math.floor(max(count, min((SIZE - 2.0) / t, FINEST), 1.0))
-        step, found = widest / most, []
-        for i, (lo, hi) in enumerate(ranges):
-            fewer = most if hi - lo == widest else min(math.ceil((hi - lo) / step), most)
-            end = hi if fewer == most else lo + fewer * step
-            found.append(cut(i, fewer, half, end)._replace(step=step))
-        return found
+        step = widest / math.floor(max(count, min((SIZE - 2.0) / t, FINEST), 1.0))
+        return [cut(i, step, half) for i in range(len(factors))]
 
 
 def listed(shares: Shares, drawn: int = 1) -> PrivacyLoss | None:
