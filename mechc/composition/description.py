@@ -83,6 +83,7 @@ def _kept(value: Any) -> Any:
     """An argument as it was when it was given: arrays may change later."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_kept, value))
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, (Event, str, int)):
         return value
     numbers = np.array(value, np.float64)

@@ -20,7 +20,7 @@ from mechc.accountants.bound import Bound, plain
 from mechc.adjacency import Adjacency
 from mechc.composition import inputs
 from mechc.composition.description import OPERATIONS, remade
-from mechc.composition.events import Composition, Event, compose
+from mechc.composition.events import Composition, Event, compose, require_sensitivities
 from mechc.composition.mechanism import Mechanism, available, load
 from mechc.composition.operations import under
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
@@ -38,6 +38,7 @@ STEP = ("mechanism", "digest", "kernel", "text", "transforms", "parameters", "de
 ANSWER = ("ask", *ASKED, "answer")
 TABLES = ("step", "epsilons", "adjacency")
 TABLE = ("mechanism", "parameters", "poisson", "adjacency")
+GIVEN = ("zcdp", "xi", "adjacency")  # in format 1
 
 
 class RunFileWarning(UserWarning):
@@ -151,8 +152,20 @@ def read(path: str | Path, *, allow_files: bool = False) -> tuple[Composition, t
         steps = content["step"]
         epsilons = tuple(map(inputs.as_epsilon, content.get("epsilons", EPSILONS)))
         relation = content.get("adjacency")
-        events = (_repeated(path, {"count": 1, **row}, allow_files, relation) for row in steps)
+        events = [_repeated(path, {"count": 1, **row}, allow_files, relation) for row in steps]
+        for row, (event, _) in zip(steps, events, strict=True):
+            _require_relation(path, event, row.get("adjacency", relation))
         return compose(*events), epsilons
+
+
+def _require_relation(path: Path, event: Any, adjacency: Any) -> None:
+    """Refuse a step for other neighbours than a file says that it is for."""
+    wanted = Adjacency.ANY if adjacency is None else Adjacency.of(adjacency)
+    require_sensitivities(str(path), [event], wanted)
+    if Adjacency.ANY not in (wanted, event.adjacency) and wanted is not event.adjacency:
+        raise DeclarationError(
+            f"{path}: adjacency={wanted.value!r}, but {event} is for {event.adjacency.value!r}"
+        )
 
 
 @contextmanager
@@ -255,7 +268,8 @@ def _repeated(
     """One step of a record, and how often."""
     words = dict(step)
     count = inputs.as_count(words.pop("count"))
-    if "zcdp" in words:  # in format 1
+    if "zcdp" in words:
+        _check_words(path, words, GIVEN)
         words |= {"made": "zcdp", "rho": words.pop("zcdp")}
     return _event(path, words, allow_files, relation), count
 
@@ -309,7 +323,11 @@ def _from_text(step: dict[str, Any]) -> Mechanism:
 def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:
     """A mechanism that is known by its name, or a file; another text than it had is told."""
     name = step.get("kernel", step["mechanism"])
-    _refuse_file(name, allow_files)
+    if not allow_files and ("kernel" in step or name not in available()):
+        raise DeclarationError(
+            f"mechanism={name!r} is not one of {', '.join(available())}; files run: "
+            "allow_files=True (--allow-files) loads mechanism files and kernels that a run names"
+        )
     digest: str | None
     if "kernel" in step:
         found = load(load_kernel(name))
@@ -324,14 +342,6 @@ def _named(step: dict[str, Any], allow_files: bool) -> Mechanism:
             stacklevel=2,
         )
     return found
-
-
-def _refuse_file(name: Any, allow_files: bool) -> None:
-    if not allow_files and name not in available():
-        raise DeclarationError(
-            f"mechanism={name!r} is not one of {', '.join(available())}; a mechanism file is "
-            "Python and runs: allow_files=True (--allow-files) loads the files that a run names"
-        )
 
 
 def _asked_again(run: Composition, row: dict[str, Any]) -> Answered:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import pickle
 import subprocess
 import sys
 from fractions import Fraction
@@ -224,11 +225,18 @@ def test_an_operation_of_what_is_named_runs_nothing(made, tmp_path):
     assert not ran.exists()
 
 
-def test_a_kernel_is_kept_by_its_path(tmp_path):
+def test_a_kernel_is_kept_by_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.json"
     laplace = mechc.load("laplace")
     loaded = mechc.load(cache.load(laplace.emit(tmp_path / "mine.py")))(scale=3.0)
     loaded.save(path)
+    with pytest.raises(DeclarationError, match="allow_files"):
+        mechc.open(path)
+    # whatever it is called
+    record = json.loads(path.read_text())
+    record["steps"][0]["kernel"] = Path(record["steps"][0]["kernel"]).rename("gaussian").name
+    path.write_text(json.dumps(record) + "\n")
     with pytest.raises(DeclarationError, match="allow_files"):
         mechc.open(path)
     held, found = loaded.epsilon(0.01), mechc.open(path, allow_files=True).epsilon(0.01)
@@ -251,6 +259,38 @@ def test_operations_check_what_a_file_says(words, tmp_path):
     path.write_text(f"[[step]]\n{words}\n")
     with pytest.raises(DeclarationError):
         mechc.open(path)
+
+
+@pytest.mark.parametrize("words", [{"rho": 0.6}, {"made": "rdp"}, {"mechanism": "gdp"}])
+def test_nothing_beside_zcdp_is_passed_over(words, tmp_path):
+    path = tmp_path / "run.json"
+    record = {**RECORD, "steps": [{"zcdp": 0.5, "adjacency": "any", "count": 1, **words}]}
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(DeclarationError, match="is not known"):
+        mechc.open(path)
+
+
+GAUSSIAN = "mechanism = 'gaussian'\nparameters = {sigma = 1.0, sensitivity = 1.0}"
+
+
+@pytest.mark.parametrize("step", [
+    f"{GAUSSIAN}\ntransforms = []\ndefaulted = ['sensitivity']",
+    "made = 'zcdp'\nrho = 1.0\nadjacency = 'add_remove'\n[[step]]\nmade = 'zcdp'\nrho = 1.0\n"
+    "adjacency = 'replace'",
+    "made = 'truncated_poisson'\nevent = 1.0\nsampling_rate = 0.1\ndataset_size = 9\nbatch_cap = 2",
+])  # fmt: skip
+def test_steps_for_other_neighbours_than_a_file_says_are_refused(step, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(f"adjacency = 'replace'\n[[step]]\n{step}\n")
+    with pytest.raises(DeclarationError, match=r"add_remove|default sensitivity"):
+        mechc.open(path)
+
+
+@pytest.mark.parametrize("symmetric", [np.False_, np.True_])
+def test_truths_of_numpy_are_kept(symmetric, tmp_path):
+    event = mechc.from_losses([-0.5, 0.5], [0.3, 0.7], symmetric=symmetric)
+    event.save(tmp_path / "run.json")
+    assert mechc.open(tmp_path / "run.json") == event == pickle.loads(pickle.dumps(event))
 
 
 @pytest.mark.parametrize("sampler", ["poisson", "fixed", "shuffled"])
