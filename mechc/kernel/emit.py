@@ -44,34 +44,35 @@ TABLE = "float64[:, ::1](float64[::1])"
 VECTOR = "float64[::1](float64[::1])"
 
 # of a long sum the first terms may be too small for doubles: nothing but zeros says nothing,
-# and where they are again, further out, there is another mode
+# and where they are again, further out, there is another mode; sums that cancel are nothing
 SERIES = """\
-n = lo
-total = 0.0
+n, total, size = lo, 0.0, 0.0
 while n <= hi:
     here = {term}(n, theta)
     total += here
+    size += math.fabs(here)
     if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (65536.0 if total else 1e7):
         while n < min(hi, 1e16):
-            n = math.floor(1.03 * n) + 1.0
+            n += math.floor(0.03 * (n - lo)) + 1.0
             if math.fabs({term}(n, theta)) > 1e-18 * math.fabs(total) and n <= hi:
                 return math.nan
-        return total if total else math.nan
+        return total if size < 1e3 * math.fabs(total) else math.nan
     n += 1.0
-return total"""
+return total if size <= 1e3 * math.fabs(total) else math.nan"""
 
 # where terms fall like powers, by Euler and Maclaurin, if twice as many terms change nothing
 ENDLESS_SERIES = """\
-n, look, total, before, last = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan, 0.0
+n, look, total, before, last, size = lo, max(lo, 0.0) + 4096.0, 0.0, math.nan, 0.0, 0.0
 while n < 1e8:
     here = {term}(n, theta)
     total += here
+    size += math.fabs(here)
     if not math.fabs(here) > 1e-18 * math.fabs(total) and n > lo + (1000.0 if total else 1e7):
-        while 0.0 < n < 1e16:
-            n = math.floor(1.03 * n) + 1.0
+        while n < 1e16:
+            n += math.floor(0.03 * (n - lo)) + 1.0
             if math.fabs({term}(n, theta)) > 1e-18 * math.fabs(total):
                 return math.nan
-        return total if total else math.nan
+        return total if size < 1e3 * math.fabs(total) else math.nan
     n += 1.0
     if n == look:
         if here == last != 0.0:
@@ -79,10 +80,10 @@ while n < 1e8:
         look, last = 2.0 * look, here
         if 0.0 < n * (here - {term}(n, theta)) < 64.0 * here:
             whole = total + {tail}(n, theta)
-            if math.fabs(whole - before) <= 1e-14 * whole:
+            if math.fabs(whole - before) <= 1e-14 * whole and size < 1e3 * whole:
                 return whole
             before = whole
-return total"""
+return math.nan"""
 
 TAIL = """\
 a, total = n - 0.5, ({term}(n, theta) - {term}(n - 1.0, theta)) / 24.0

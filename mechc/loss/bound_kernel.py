@@ -378,15 +378,21 @@ class KernelSource:
     def _hold_weights(self) -> None:
         """Refuse weights below zero, and count what rounding makes of others."""
         for words, (value, error) in known_weights(self.kernel, self.theta).items():
-            if value < 0.0:
+            if value + error < 0.0:
                 rows = zip(self.kernel.PARAMETERS, self.theta.tolist(), strict=True)
                 at = ", ".join(f"{row[0]}={v!r}" for row, v in rows)
                 raise DeclarationError(
                     f"{self.kernel.NAME}: the weight {words} is {value!r} at {at} (expected "
                     "a weight that is not negative)"
                 )
-            if value > 0.0 and error > SEEN * value:
-                self._lose(min(error / value, 1.0))
+            masses = self.kernel.MEASURE == protocol.Measure.FINITE  # they have errors of their own
+            if masses or value == error == 0.0 or error <= SEEN * value:
+                continue
+            if not error < MOST_LOST * value:
+                raise NumericError(
+                    f"{self.label}: rounding leaves nothing of the weight {words}, {value!r}"
+                )
+            self._lose(error / value)
 
     def _lose(self, share: float) -> None:
         """Count a relative error of p and q, and so of their quotient."""
@@ -401,7 +407,8 @@ class KernelSource:
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
         errors, self.told = known_masses(self.kernel, self.theta)
-        errors[errors <= FEW * EPS * (1.0 + np.abs(rows[:, 1:]))] = 0.0  # counted with their logs
+        sizes = np.abs(rows[:, 1:], where=rows[:, 1:] > -np.inf, out=np.zeros_like(errors))
+        errors[errors <= FEW * EPS * (1.0 + sizes)] = 0.0  # counted with their logs
         if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
             raise NumericError(
                 f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"

@@ -21,7 +21,7 @@ import numpy as np
 
 from mechc.errors import MechcError
 from mechc.numeric.rounding import EPS, SHORT, U
-from mechc.protocol import Floats, Kernel
+from mechc.protocol import Floats, Kernel, ParameterInfo
 
 FAILING = AttributeError, TypeError, ValueError, ArithmeticError, MechcError
 """What is raised by kernels that are no emitted text, or that do not run as Python."""
@@ -138,6 +138,10 @@ for _word in ("neg", "pos", "abs", *BINARY, *REFLECTED):
     setattr(Computed, f"__{_word}__", _operator(_word))
 
 
+class Whole(Known):
+    """A parameter that is an integer."""
+
+
 class LogOfKnown(Computed):
     """The log of a parameter."""
 
@@ -153,11 +157,9 @@ def computing(function: Any) -> Any:
         of_theta = any(isinstance(argument, list) for argument in arguments)
         error = _share(OF_SUM if of_theta else OF_FUNCTION, value)
         for i, argument in enumerate(arguments if value == value else ()):
-            most = 0.0
-            for moved in _moved(argument):
-                there = _total(function, *plain[:i], moved, *plain[i + 1 :])
-                most = max(most, 0.0 if there == value else abs(there - value), key=_nan_last)
-            error += most
+            for ends, chosen in _moved(argument):
+                there = [_total(function, *plain[:i], end, *plain[i + 1 :]) for end in ends]
+                error += chosen(_nan_last(0.0 if t == value else abs(t - value)) for t in there)
         made = Computed(value, _nan_last(error) if value == value else math.inf)
         if function is math.log and isinstance(arguments[0], Known) and not arguments[0].is_rounded:
             made = LogOfKnown(value, error)
@@ -171,21 +173,27 @@ def _plain(argument: Any) -> Any:
     return np.array(argument, np.float64) if isinstance(argument, list) else float(argument)
 
 
-def _moved(argument: Any) -> Iterator[Any]:
-    """An argument at the ends of its error, if there is one."""
+def _moved(argument: Any) -> Iterator[tuple[list[Any], Any]]:
+    """An argument at the ends of its errors, and which of what they do counts."""
     if isinstance(argument, list):
         for i, at in enumerate(argument):
-            for end in (-math.inf, math.inf):
-                plain = _plain(argument)
-                plain[i] = math.nextafter(at, end)
-                yield plain
+            ends = [_plain(argument), _plain(argument)]
+            ends[0][i], ends[1][i] = (math.nextafter(at, end) for end in (-math.inf, math.inf))
+            # next to an integer that ends a sum, one side has a term less
+            yield ends, min if isinstance(at, Whole) else max
     elif error := error_of(argument):
-        yield min(argument.real - error, math.nextafter(argument, -math.inf))
-        yield max(argument.real + error, math.nextafter(argument, math.inf))
+        low = min(argument.real - error, math.nextafter(argument, -math.inf))
+        yield [low, max(argument.real + error, math.nextafter(argument, math.inf))], max
 
 
 def _nan_last(number: float) -> float:
     return math.inf if math.isnan(number) else number
+
+
+def _parameters(kernel: Kernel, theta: Floats) -> list[Known]:
+    """Parameters that know what they are."""
+    rows = zip(kernel.PARAMETERS, theta.tolist(), strict=True)
+    return [(Whole if ParameterInfo(*row).integer else Known)(value) for row, value in rows]
 
 
 def _run(function: Any, *arguments: Any) -> Any:
@@ -213,7 +221,8 @@ def _keeping(plain: FunctionType) -> FunctionType:
 def exact_losses(kernel: Kernel, theta: Floats, x: Floats) -> list[bool]:
     """Return which losses at outputs are not rounded, as far as anything tells."""
     try:
-        found = [_run(kernel.loss, at, list(map(Known, theta.tolist()))) for at in x.tolist()]
+        known = _parameters(kernel, theta)
+        found = [_run(kernel.loss, at, known) for at in x.tolist()]
     except FAILING:
         return [False] * x.size
     exact = [exact_value(loss) for loss in found]
@@ -228,7 +237,7 @@ def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, fl
         and the one parameter that is the mass of an atom of P alone, and of Q; nan for none.
     """
     try:
-        rows = _run(kernel.atoms, list(map(Known, theta.tolist())))
+        rows = _run(kernel.atoms, _parameters(kernel, theta))
     except FAILING:
         return np.zeros((len(kernel.atoms(theta)), 2)), (math.nan, math.nan)
     told = []
@@ -242,7 +251,7 @@ def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, fl
 def known_weights(kernel: Kernel, theta: Floats) -> dict[str, tuple[float, float]]:
     """Return weights of summands that may be negative or rounded, and errors, by their words."""
     words = kernel.CAPABILITIES.get("weights", "")
-    rows = _run(kernel.weights, list(map(Known, theta.tolist()))) if words else []
+    rows = _run(kernel.weights, _parameters(kernel, theta)) if words else []
     return {w: (float(v), error_of(v)) for w, (v,) in zip(words.split("; "), rows, strict=False)}
 
 
@@ -251,8 +260,8 @@ def exact_largest(top: float, kernel: Kernel, theta: Floats, sign: float) -> Fra
 
     Laplace noise has sensitivity / scale, which is known, and a Poisson sample of it a log.
     """
-    known = list(map(Known, theta.tolist()))
     try:
+        known = _parameters(kernel, theta)
         ends = [end for row in _run(kernel.branches, known) for end in row[3:5]]
         x = np.asarray(kernel.atoms(theta)).reshape(-1, 3)[:, 0].tolist()
         ends += [_run(kernel.loss, Computed(at), known) for at in x]

@@ -14,7 +14,7 @@ from sympy import Rational, Sum, exp, loggamma, oo
 
 import mechc
 from mechc.declare import count, integer, mechanism, positive, rate, real
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.moments import excess
 
 X, N, K = real("x"), integer("n"), integer("k")
@@ -82,6 +82,66 @@ def test_weights_that_leave_nothing():
         (1 - a - b, 1 - 2 * a), (a, a), (b, a)]))  # fmt: skip
     for share in (0.0, 0.1, 0.5):
         assert made(a=share, b=share).delta(0.0).lower == 0.0
+
+
+VANISHING = [
+    ((1 - exp(-c)) ** m, {"c": 40.0, "m": 5.0}, lambda c, m: (1 - mp.exp(-c)) ** m),
+    ((1 - a * b) ** count("n"), {"a": 1e-9, "b": 1e-8, "n": 1e6}, lambda a, b, n: (1 - a * b) ** n),
+    ((1 + c) * exp(-c), {"c": 1e-9}, lambda c: (1 + c) * mp.exp(-c)),
+]
+
+
+@pytest.mark.parametrize("masses", [True, False])
+@pytest.mark.parametrize(("share", "at", "value"), VANISHING)
+def test_what_rounding_leaves_nothing_of_is_not_nothing(share, at, value, masses):
+    """Differences that are 0 in doubles: delta(1) was 0."""
+    if masses:
+        declared = {"outcomes": [(share, 1), (1 - share, 0)]}
+    else:
+        declared = {"variable": X, "q": normal(0), "p": share * normal(0) + (1 - share) * normal(3)}
+    made = mechc.load(mechanism("vanishing", parameters=share.free_symbols, **declared))
+    with mp.workdps(60):
+        rest = 1 - value(**{name: mpf(number) for name, number in at.items()})
+        truth = rest
+        if not masses:
+            x = (mp.log((mp.e - 1 + rest) / rest) + mpf(9) / 2) / 3
+            truth = rest * (mp.ncdf(3 - x) - mp.ncdf(-x)) - (mp.e - 1) * mp.ncdf(-x)
+        try:
+            found = made(**at).log_delta(1.0, direction="remove")
+        except VerificationError:
+            return
+        assert found.lower <= mp.log(truth) <= found.upper
+
+
+def test_sums_that_cancel():
+    """At n = 46 the lower bound was above delta."""
+    n = count("n")
+    log_term = loggamma(n + 1) - loggamma(K + 1) - loggamma(n - K + 1) - K / 2
+    share = (1 + Sum((-1) ** K * exp(log_term) / (1 + K), (K, 0, n))) / 3
+    made = mechc.load(mechanism("alternating", parameters=(n, a), outcomes=[
+        (share, a), (1 - share, 1 - a)]))  # fmt: skip
+    for terms in (5, 31, 46, 50, 57):
+        with mp.workdps(40):
+            known = [(-1) ** k * mp.binomial(terms, k) * mp.exp(-mpf(k) / 2) / (1 + k)
+                     for k in range(terms + 1)]  # fmt: skip
+            mass = (1 + mp.fsum(known)) / 3
+            truth = mp.log(abs(mass - mpf(0.3)))
+        found = made(n=terms, a=0.3).log_delta(0.0)
+        assert found.lower <= truth <= found.upper
+        assert terms > 5 or found.upper - found.lower < 1e-9
+
+
+def test_sums_to_a_number_that_is_a_parameter():
+    """The last term was taken for a rounding, and from 32768 on the sum was not known."""
+    n = count("n")
+    share = Sum(2 ** (-K - n), (K, -n, n)) / 4
+    made = mechc.load(mechanism("geometric_sum", parameters=(n, a), outcomes=[
+        (share, a), (1 - share, 1 - a)]))  # fmt: skip
+    for number in (3, 100_000):
+        with mp.workdps(40):
+            truth = mp.log((2 - mpf(2) ** (-2 * number)) / 4 - mpf(0.3))
+        found = made(n=number, a=0.3).log_delta(0.0)
+        assert found.lower <= truth <= found.upper < found.lower + 1e-9
 
 
 UNDER = 1 - a - b
