@@ -179,15 +179,16 @@ def epoch(parts: Any, steps: int, selected: int) -> AllocatedEvent:
     """Return an epoch, or a block of one of which `selected` of `steps` are drawn: see there."""
     known = Composition(parts).parts
     t, k = inputs.size(NAME, "steps", steps), inputs.size(NAME, "selected", selected)
-    length = sum(count for _, count in known)
-    whole = length == t and (len(known) == 1 or k == 1)
-    if not known or k > t or not (whole or (len(known) == 1 and length - t // k in (0, 1))):
+    for event, _ in known:
+        _check(event)
+    length, alike = sum(count for _, count in known), len(known) == 1
+    whole = length == t and (k == 1 or (alike and _several(known[0][0], t, k) is not None))
+    block = alike and 1 < k < t and length in (t // k, -(-t // k))
+    if not (whole or block):
         raise DeclarationError(
             f"{NAME}: {length} steps of {known!r}, selected={k} of steps={t}, are no block of an "
             "epoch"
         )
-    for event, _ in known:
-        _check(event)
     return AllocatedEvent(known, (t, k))
 
 

@@ -249,6 +249,9 @@ def test_a_kernel_is_kept_by_its_path(tmp_path, monkeypatch):
         "made='evil'", "made='epoch'\nparts=[]\nsteps=3\nselected=1",
         "made='epoch'\nparts=[[{mechanism='gdp', parameters={mu=1.0}}, 2]]\n"
         "steps=3\nselected=1",
+        # that of one of five steps, where the record is in two
+        "made='epoch'\nparts=[[{mechanism='gaussian', parameters={sigma=1.0}}, 5]]\n"
+        "steps=5\nselected=2",
         "made='zcdp'\nrho=-1.0", "made='zcdp'\nrho=1.0\nchi=2.0", "made='rdp'\norders=[2.0]",
         "made='from_pmfs'\np=[0.5, 0.6]\nq=[0.5, 0.5]",
         "made='mixture'\nevents=['gdp']\nweights=[1]",
