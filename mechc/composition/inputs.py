@@ -132,7 +132,7 @@ class Setting(NamedTuple):
 
     @classmethod
     def of(
-        cls, method: str = "auto", direction: str = "both", rtol: Any = 1e-6, **options: Any
+        cls, /, method: str = "auto", direction: str = "both", rtol: Any = 1e-6, **options: Any
     ) -> Setting:
         """Return what users ask for, each word and number checked."""
         from mechc.accountants.registry import resolve

@@ -344,6 +344,7 @@ def test_whole_numbers_of_every_type(whole):
     ("how", "message"),
     [
         ({"target_delta": 1e-5}, r"target_delta=1e-05 is not known here; did you mean delta\?"),
+        ({"delta": 1e-5, "cls": 3}, "cls=3 is not known here"),
         ({"delta": 1e-5, "certified": "no"}, "certified='no'"),
         ({"delta": 1e-5, "certified": math.nan}, "certified=nan"),
         ({"delta": 1e-5, "direction": np.array([])}, "direction="),

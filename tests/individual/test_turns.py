@@ -12,6 +12,7 @@ import pytest
 import mechc
 from mechc.individual import GDPFilter, GDPOdometer, IndividualAccountant
 from mechc.individual.family import Family
+from mechc.individual.storage import TakesTurns
 
 THREADS = 4
 
@@ -70,3 +71,7 @@ def test_copies_have_locks_of_their_own(duplicate):
     second = duplicate(first)
     assert second.step([1.0, 0.5]).tolist() == [False, True]
     assert np.allclose(first.spent(), [0.5, 0.25], rtol=1e-12, atol=0)
+
+
+def test_what_takes_turns_is_shown_whatever_it_tells():
+    assert repr(TakesTurns()) == "TakesTurns()"
