@@ -64,8 +64,7 @@ def exact_value(number: float) -> Fraction | None:
     """Return what is known of a number: of literals those are exact that have few digits."""
     if isinstance(number, Computed):
         return number.exact if isinstance(number, Known) else None
-    mantissa, _ = math.frexp(number)
-    return Fraction(number) if (SHORT * mantissa).is_integer() else None  # of inf and nan it is no
+    return Fraction(number) if _is_short(number) else None
 
 
 def error_of(number: float) -> float:
@@ -74,7 +73,11 @@ def error_of(number: float) -> float:
         if math.isnan(number.error):  # of one that is known
             number.error = float(abs(Fraction(float(number)) - number.exact))  # type: ignore[attr-defined]
         return number.error
-    return 0.0 if exact_value(number) is not None else _share(U, number)
+    return 0.0 if _is_short(number) else _share(U, number)
+
+
+def _is_short(literal: float) -> bool:
+    return (SHORT * math.frexp(literal)[0]).is_integer()  # of inf and nan it is no
 
 
 def _share(factor: float, size: float) -> float:
