@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import truth
+from scipy import special
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
@@ -372,3 +373,22 @@ def test_gdp_of_a_run_that_reveals_all_but_a_trace(name, count, values):
     # 1 - delta(0) of the two normal laws is at most that of the run, and that at most sum sqrt(p q)
     trace = float(norm.logsf(answer.upper / 2)) + math.log(2.0)
     assert trace <= -float(run.renyi(0.5).lower) / 2
+
+
+def test_zcdp_of_many_settings_is_answered():
+    """Orders of thousands are asked for, each on nodes made from those of its octave."""
+    q, sigmas = 0.05, [1.0 + 0.1 * i for i in range(6)]
+    sampled = mechc.poisson(mechc.load("gaussian"))
+    run = mechc.compose(*((sampled(sigma=s, sampling_rate=q), 1) for s in sigmas))
+    found = run.zcdp()
+
+    def divergence(order):  # of integer order, in closed form (Mironov, Talwar, Zhang 2019)
+        k = np.arange(order + 1.0)
+        ways = special.gammaln(order + 1) - special.gammaln(k + 1) - special.gammaln(order - k + 1)
+        terms = ways + (order - k) * np.log1p(-q) + k * np.log(q)
+        return sum(special.logsumexp(terms + k * (k - 1) / (2 * s * s)) for s in sigmas) / (
+            order - 1
+        )
+
+    least = max(divergence(order) / order for order in range(2, 5000, 7))
+    assert least <= found.upper and found.lower <= found.upper < 1.01 * least

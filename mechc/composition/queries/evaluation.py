@@ -21,7 +21,7 @@ from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, outward, worse
 from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
 from mechc.accountants.contours.columns import Columns
-from mechc.errors import NumericError, UnsupportedError
+from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.identity import exact_largest
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
@@ -34,6 +34,7 @@ from mechc.numeric.rounding import EPS, SQUARABLE
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
+OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 OWN_WIDTH = 0.02  # the same, of its own width
 
@@ -111,6 +112,7 @@ class Evaluation:
             self.single = self.single and sum([count for _, count in some]) == 1
         self.known = {direction: Known.of(some) for direction, some in self.steps.items()}
         self._columns: dict[str, Columns] = {}
+        self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants: dict[str, registry.Accountant] = {}
         if method != "auto":  # which refuses nothing
             for direction in self.steps:
@@ -343,14 +345,34 @@ class Evaluation:
         """Return bounds on the Rényi divergence of one order in one direction."""
         from mechc.accountants.classical.renyi import RenyiAccountant
 
-        steps = self.steps[direction]
-        if order < math.inf and all(is_resolved(law) for law, _ in steps):
-            # nodes for this order alone: those made for others serve it badly
-            steps = tuple(Step(law.first().fork(), count) for law, count in steps)
-        found = RenyiAccountant(steps).renyi(order)
+        found = RenyiAccountant(self._on_nodes_for(direction, order)).renyi(order)
         found.detail["direction"] = direction
         found = replace(found, status=self.said(found, direction))
         return self.of_mechanisms(found, lambda e: e.renyi(direction, order))
+
+    def _on_nodes_for(self, direction: str, order: float) -> tuple[Step, ...]:
+        """Steps on nodes for this order alone; nodes made for all orders serve each of them badly.
+
+        Those of a high order are made from its octave's, and these from those of the one below.
+        """
+        steps = self.steps[direction]
+        if math.isinf(order) or not all(is_resolved(law) for law, _ in steps):
+            return steps
+        below = tuple(Step(law.first().fork(), count) for law, count in steps)
+        if not any(math.isnan(law.closed_cgf(order - 1.0)) for law, _ in steps):
+            return below
+        known = self._octaves.setdefault(direction, [])
+        for rung in range(math.ceil(math.log2(max(order / OWN_NODES, 1.0)))):
+            top = OWN_NODES * 2.0 ** (rung + 1)
+            if rung == len(known):
+                known.append(_covering(below, top))
+            found = known[rung]
+            if isinstance(found, NumericError) and order > top:
+                raise found
+            if isinstance(found, MechcError):  # of the whole octave, or outside the strip
+                return tuple(Step(law.fork(), count) for law, count in below)
+            below = found
+        return below
 
     def largest_loss(self, *directions: str) -> tuple[float, float]:
         """Return the largest finite loss, where delta is the mass at infinity, and its rounding."""
@@ -385,6 +407,14 @@ class Evaluation:
         if not all(is_resolved(step.loss) for step in self.steps[direction]):
             return -math.inf, 0.0
         return log_all_largest(self.steps[direction])[:2]
+
+
+def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcError:
+    """Steps on more nodes, for tilts up to this one, or why there are none."""
+    try:
+        return tuple(Step(law.fork().covering(-1.0, tilt), count) for law, count in steps)
+    except (UnsupportedError, NumericError) as refusal:
+        return refusal
 
 
 def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
