@@ -405,8 +405,10 @@ class AllocationEvaluation(EpochEvaluation):
         super().__init__(steps, "auto", WIDE, (), no_lower)
         self.method = "put"
 
-    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
-        """Return Chernoff's bound on W if that is at most `level`."""
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
+        """Return Chernoff's bound on W if that is at most `level`, always of the best tilt."""
         return self._epochs[direction].bounded(epsilon, level)
 
     def log_infinite_range(self) -> tuple[float, float]:
@@ -481,10 +483,12 @@ class FewStepsEvaluation(EpochEvaluation):
         """Return that of the profile; where the law ends it may only not be resolved."""
         return self._profile.largest_loss_in(direction)
 
-    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
         """Return Chernoff's bound of the profile, which lacks no tail, or that of the law."""
         found = self._profile.bounded(direction, epsilon, level)
-        return super().bounded(direction, epsilon, level) if found is None else found
+        return super().bounded(direction, epsilon, level, best=best) if found is None else found
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction."""

@@ -208,7 +208,9 @@ class CurveEvaluation(Evaluation):
         upper = (float(known.upper) + curves) * (1 + 8 * EPS)
         return Bound(math.nan, math.nan, upper, "renyi", STATUS, {"direction": direction})
 
-    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
         """Return None: what bounds the other steps says nothing about the curves."""
         return None
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9  # of a parameter, relative
 MAX_TURNS = 200  # of a bracket or a search
+DEEP = 4.0, 30.0  # times the log of the target, and nats below that
+NEAR_STEP = 0.3  # log of a factor by which no guess gets that deep
 DEEPEST = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
 LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
@@ -270,6 +272,7 @@ class Profile:
         log_target: log of the largest value allowed.
         quantity: what it is called.
         known: bounds by value, as they were found.
+        far: whether the next value may be so far below the target that a bound is enough.
     """
 
     run: Callable[[float], Composition]
@@ -280,6 +283,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
+        self.far = True
         self.known: dict[float, tuple[float, float]] = {}
         self._last: tuple[float, Composition] | None = None
 
@@ -304,6 +308,21 @@ class Profile:
                 return math.inf, math.inf
             top, rounding = evaluation.largest_loss()
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
+        # a bound is all that a search has to know of delta far below, if there is any
+        if self.far and not evaluation.single:  # one step costs less than its bound
+            lower, over = (
+                log - self.log_target
+                for log in evaluation.by_single_steps(self.epsilon, self.log_target)
+            )
+            if over <= 0.0 and over - lower < NEAR_STEP:
+                return lower, max(over, -DEEPEST)
+            level = DEEP[0] * self.log_target - DEEP[1]
+            inside = [d for d in evaluation.directions
+                      if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip
+            deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
+            known = [bound for bound in deep if bound is not None]
+            if len(known) == len(evaluation.directions):
+                return -math.inf, max(max(known) - self.log_target, -DEEPEST)
         bound = evaluation.log_delta(self.epsilon, math.nan)
         if float(bound.lower) <= self.log_target < float(bound.upper) - evaluation.rtol:
             bound = evaluation.log_delta(self.epsilon)
@@ -376,7 +395,12 @@ class Power(Profile):
         return run.tpr(self.fpr, **self.how)
 
     def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
-        """The same of the rate, which is at least fpr."""
+        """Of small samples by the distance of P and Q: the rate is between fpr and fpr + that."""
+        distance = math.exp(evaluation.by_single_steps(0.0)[1]) if self.far else 1.0
+        room = math.log1p(distance / self.fpr)
+        least = math.log(self.fpr) - self.log_target
+        if least + room <= 0.0 and room < NEAR_STEP:
+            return least, least + room
         bound = true_positive(evaluation, self.fpr)
         over = math.log(self._checked(bound)) - self.log_target + 8 * EPS
         return math.log(max(float(bound.lower), self.fpr)) - self.log_target, over
@@ -537,7 +561,9 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
             bend = height * known[1][0] * (runs[1] - runs[0]) / (height - known[0][0])
             step += bend if abs(bend) < 0.5 * abs(step) else 0.0
         step -= math.copysign(0.4 * TOLERANCE, run)
+        profile.far = abs(step) > NEAR_STEP
         place += min(max(step, -LARGEST_STEP), LARGEST_STEP) * (1 if runs else turns)
+    profile.far = len(ends) < 2 or abs(math.log(ends[True] / ends[False])) > NEAR_STEP
     if len(ends) < 2 or not profile.excess(ends[True]) <= 0.0 < profile.excess(ends[False]):
         return None
     return _settle(profile.excess, ends[True], ends[False]), ends[False]

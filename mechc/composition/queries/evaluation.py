@@ -20,6 +20,7 @@ from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, outward, worse
 from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
+from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.identity import exact_largest
@@ -163,11 +164,13 @@ class Evaluation:
                 worst = worse(worst, self.log_delta_in(direction, epsilon, target))
         return worst
 
-    def bounded(self, direction: str, epsilon: float, level: float) -> float | None:
+    def bounded(
+        self, direction: str, epsilon: float, level: float, *, best: bool = False
+    ) -> float | None:
         """Return a bound on log delta that costs little, None if that is above `level`.
 
-        A direction that is proven smaller does not have to be known: by Chernoff's bound of the
-        first tilts that do.
+        A direction that is proven smaller does not have to be known: by Chernoff's bound, of the
+        first tilts that do, or of the best.
         """
         steps, known = self.steps[direction], self.known[direction]
         infinite = known.infinite.log + known.infinite.error
@@ -179,11 +182,31 @@ class Evaluation:
         level = log_subtract(level - CERTAIN - known.density, infinite)
         columns = self._columns.setdefault(direction, Columns(steps))
         try:
-            if columns.is_below(epsilon, level):
+            if columns.is_below(epsilon, -math.inf if best else level) or (
+                best and columns.chernoff(epsilon) <= level
+            ):
                 return log_add(columns.chernoff(epsilon), infinite) + CERTAIN + known.density
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
+
+    def by_single_steps(self, epsilon: float, level: float = 0.0) -> tuple[float, float]:
+        """Return bounds on log delta by that of single steps, in all directions.
+
+        Below an upper one that exceeds `level` no lower one is looked for.
+        """
+        found = []
+        for direction, steps in self.steps.items():
+            known, shift = self.known[direction], self._loss_shift(direction, epsilon)
+            lower, upper = log_by_single_steps(steps, epsilon - shift, level)
+            if shift > 0.0:
+                lower = log_by_single_steps(steps, epsilon + shift)[0]
+            if self.no_lower or not known.is_plain:
+                lower = -math.inf
+            error = log_error(known.infinite, known.opposite, epsilon)
+            found.append((lower, log_add(upper, error) + known.density))
+        lower, upper = map(max, zip(*found, strict=True))
+        return lower, min(upper, 0.0)
 
     def log_delta_in(self, direction: str, epsilon: float, target: float | None = None) -> Bound:
         """Return bounds on log delta(epsilon) in one direction, cut to what always holds.

@@ -491,12 +491,14 @@ class Setting:
     def _searches(self, mechanism: Mechanism, near: float | None = None) -> Iterator[Least]:
         """What is found with some work for each question, and with more."""
         info, release = self._family(mechanism)
-        if near is not None and info is STRETCH:
+        far = near is None or info is not STRETCH
+        if near is not None and not far:
             info = info._replace(typical=(near / BESIDE, near * BESIDE))
         target = attainable(mechanism.name, self.epsilon, self.delta)
         for work in (WORK, 2.0 * WORK):
             how = {"method": "auto", "direction": "both", "max_work": work}
             profile = Profile(lambda value: self._all(release(value)), how, *target)
+            profile.far = far
             value = least_noisy(profile, info, mechanism.name)
             yield Least(value, release(value), profile.excess(value), work)
 
