@@ -107,9 +107,17 @@ class DirectAccountant(Accountant):
             return logs
         if law.source is None or not law.source.continuous:
             raise NumericError(f"direct: no atom listed has a loss above epsilon={epsilon!r}")
-        gap, upper = 4.0 * EPS * (1.0 + abs(epsilon)), -math.inf
+        ulp = 4.0 * EPS * (1.0 + abs(epsilon))
+        largest = float(np.concatenate([law.loss, law.atom_loss]).max(initial=-math.inf))
+        gap, least, upper = max(ulp, epsilon - largest + ulp), 0.0, -math.inf
         while upper == -math.inf and gap < FARTHEST_BACK * (1.0 + abs(epsilon)):
-            upper, gap = law.hockey_stick_log(epsilon - gap)[2], 4.0 * gap
+            upper = law.hockey_stick_log(epsilon - gap)[2]
+            least, gap = (gap, 4.0 * gap) if upper == -math.inf else (least, gap)
+        while upper > -math.inf and gap - least > ulp:
+            middle = 0.5 * (least + gap)
+            closer = law.hockey_stick_log(epsilon - middle)[2]
+            least, gap = (middle, gap) if closer == -math.inf else (least, middle)
+            upper = min(upper, closer) if closer > -math.inf else upper
         if upper > -math.inf:
             return -math.inf, upper, upper
         raise NumericError(f"direct: no node reaches losses above epsilon={epsilon!r}")

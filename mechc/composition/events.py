@@ -377,6 +377,7 @@ class Composition(Queries):
         """
         from mechc.loss.privacy_loss import Step
 
+        check_one_of("direction", direction, DIRECTIONS[1:], "steps")
         if len(self.parts) > 1:
             bind_together([event for event, _ in self.parts], direction)
         return tuple([
