@@ -15,11 +15,11 @@ with d it is a simultaneous approximation with misses of order (steps tried)^(-1
 without atoms is laid so that its largest loss is half a step above the highest point: losses that
 pile up there (an extremum of the loss inside the output) then have a pool of their own.
 
-The window, tilt c and period T, keeps small the images in S(eps) = sum_m exp(c m T) H(eps + m T).
-None is negative, so that S is an upper bound; from below those to the right (m > 0) are taken off
-by Chernoff, H(x) <= B_s exp(-s(x - eps)) with B_s = exp(K(s) - s eps) s^s / (1+s)^(1+s), and those
-to the left by H <= M(0). The search only chooses; what is proven is proven by evaluating the bounds
-on the grid laws.
+The window, tilt c and period T, keeps small the images in S(eps) = sum_m exp(c m T) H(eps + m T):
+those to the right (m > 0) are bounded by Chernoff, H(x) <= B_s exp(-s(x - eps)) with
+B_s = exp(K(s) - s eps) s^s / (1+s)^(1+s); those to the left are known up to a remainder,
+H(x) = M(0) - e^x M(-1) + r(x), r(x) <= exp(K(-u) + u x) (u-1)^(u-1) / u^u for u > 1. The search
+only chooses; what is proven is proven by evaluating the bounds on the grid laws.
 
 This is the method for losses that have atoms as well as a density. Sources: Doroshenko, Ghazi,
 Kamath, Kumar, Manurangsi 2022 (connect the dots); Keich 2005 (tilted transform).
@@ -53,6 +53,7 @@ from mechc.protocol import Floats
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand
 _LEAST = 2**10  # smallest transform
 _COARSER = 16  # times fewer points of a first mesh, an answer if work does not suffice for more
+_LONGEST = 4  # largest grid of one step, in periods, where that is a matter of choice
 _USUAL = 2**20  # largest transform taken only to meet rtol
 _SHARE = 0.02  # of rtol, spent on images and on what lies outside the grids
 _LATTICE_SHARE = 1e-14  # the same where the mesh costs nothing
@@ -232,12 +233,12 @@ class PldAccountant(Accountant):
         predicted = curvature * mesh.step**2 + mesh.miss
         ranges = []
         for r, offset in zip(reaches, mesh.offsets, strict=True):
-            if not max(abs(r.lo - offset), abs(r.hi - offset)) < 2.0**53 * mesh.step:
+            lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
+            if not max(abs(lo - offset), abs(r.hi - offset)) < 2.0**53 * mesh.step:
                 raise NumericError(
-                    f"pld: losses from {r.lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed "
-                    "integers"
+                    f"pld: losses from {lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed integers"
                 )
-            first = math.floor((r.lo - offset) / mesh.step) - 1
+            first = math.floor((lo - offset) / mesh.step) - 1
             ranges.append((first, math.ceil((r.hi - offset) / mesh.step) + 1))
         points = max(last - first for first, last in ranges) + 1
         if predicted > _COARSE or max(points, size) * BYTES > self._max_bytes:
@@ -249,7 +250,7 @@ class PldAccountant(Accountant):
             )
         upper, lower = (TiltedSum(window.tilt, size, window.probes) for _ in range(2))
         for j, (first, last) in enumerate(ranges):
-            law = self._laws[j].covering(-1.0, window.right)
+            law = self._laws[j].covering(window.left, window.right)
             cells = discretise.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
             tails = (reaches[j].log_below(float(cells.points[0])), reaches[j].log_above)
             upper.add(discretise.dominating(cells, tails), self._counts[j])
@@ -262,7 +263,7 @@ class PldAccountant(Accountant):
         size = 1 << max(math.ceil(math.log2(window.period / step + 1.0)), 4)
         what = f"pld: the lattice of step {step:g} in a period of {window.period:g}"
         check_memory(what, size, self._max_bytes)
-        laws = [law.covering(-1.0, window.right) for law in self._laws]
+        laws = [law.covering(window.left, window.right) for law in self._laws]
         if any(law.lattice is None for law in laws):  # rounding left the atoms further out off it
             return self._coarsest(window)
         exact = (
@@ -381,6 +382,8 @@ def _laid(heavy: Sequence[tuple[Floats, Floats]], largest: Sequence[float], step
 
 _EXCESS = 2.0  # nats by which Chernoff's bound on delta is usually too high, the saddle's at most
 _CANCELLATION = math.log(20.0)  # nats by which the tilt may miss the saddle point
+_ROUNDING = 1e-13  # of a transform, relative to delta, with a margin
+_MORE_IMAGES = 64  # summed one by one; the rest is a geometric series
 _RECENTRED = 6  # times that the table is moved to a better saddle point
 
 
@@ -394,7 +397,7 @@ class Window:
         log_delta: log of the guess of the finite part of delta.
         tilt: c <= t0, where the transform is taken.
         period: smallest T that keeps the images below the share asked for.
-        right: the tilt s > c of the best bound on the images on that side.
+        right, left: tilts s > c and -u < -1 of the best bounds on the images.
         log_share: log of the absolute error that may be spent, share * delta.
     """
 
@@ -404,12 +407,13 @@ class Window:
     tilt: float
     period: float
     right: float
+    left: float
     log_share: float
 
     @property
-    def probes(self) -> tuple[float, float]:
+    def probes(self) -> tuple[float, float, float, float]:
         """Tilts at which `images` wants the generating function."""
-        return (0.0, self.right)
+        return (0.0, -1.0, self.right, self.left)
 
 
 def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: float = 0.0) -> Window:
@@ -425,23 +429,30 @@ def choose(composed: ComposedLoss, epsilon: float, share: float, log_delta: floa
         UnsupportedError: no tilt gives the loss a finite generating function to the right of 0.
     """
     t0, s, k_s = _around_saddle(composed, epsilon)
+    u, rows = composed.upper_table(-1.0 - np.geomspace(0.05, 8.0 + 8.0 * t0, 14))
+    k_u = rows @ composed.counts
     above = k_s - s * epsilon + log_peak(s)
     phase = k_s - epsilon * s - np.log(s) - np.log1p(s)
     guess = float(phase.min()) - 0.5 * math.log(2.0 * math.pi * _curvature(composed, t0))
     log_delta = min(log_delta, float(above.min()) - _EXCESS, guess - _EXCESS)
     log_share = math.log(share) + log_delta
-    best: tuple[float, float, float] | None = None
+    # known images cancel digits, of which the transform of many steps leaves fewer
+    multiple = min(100.0, max(0.5, share / (_ROUNDING * composed.count)))
+    below = k_u - u * epsilon + log_peak(-u - 1.0)
+    best: tuple[float, float, float, float] | None = None
     for i in np.flatnonzero((s <= t0 * 1.0001) & (phase <= phase.min() + _CANCELLATION)):
         if i + 1 == s.size:
             continue  # no tilt to the right to bound images with
         c = float(s[i])
         right, at_right = _shortest(above[i + 1 :] - log_share, s[i + 1 :] - c)
-        period = max(right, -log_share / c)
+        left, at_left = _shortest(below - log_share, c - u)
+        known = -(log_delta + math.log(multiple)) / c
+        period = max(right, known, min(left, -log_share / c))
         if best is None or period < best[0]:
-            best = (period, c, float(s[i + 1 + at_right]))
+            best = (period, c, float(s[i + 1 + at_right]), float(u[at_left]) if u.size else -1.0)
     if best is None or not math.isfinite(best[0]):
         raise UnsupportedError(f"pld: no window can be proven at epsilon={epsilon:g}")
-    return Window(epsilon, t0, log_delta, best[1], best[0], best[2], log_share)
+    return Window(epsilon, t0, log_delta, best[1], best[0], best[2], best[3], log_share)
 
 
 def _curvature(composed: ComposedLoss, t: float) -> float:
@@ -472,6 +483,8 @@ def _around_saddle(composed: ComposedLoss, epsilon: float) -> tuple[float, Float
 
 def _shortest(excess: Floats, rate: Floats) -> tuple[float, int]:
     """Shortest period with excess <= rate * period for one of the bounds, and which."""
+    if excess.size == 0:
+        return math.inf, 0
     periods = np.maximum(excess / rate, 0.0)
     at = int(np.argmin(periods))
     return float(periods[at]), at
@@ -484,12 +497,15 @@ class Reach:
     Attributes:
         lo: lower end of the range.
         hi: upper end of the range.
+        at_least: a grid that has to be shorter may end here: the tilted mass below is spent, but
+            the left images will be known less well.
         lowest: ess inf of the loss.
         log_above: log of a bound on P(L > hi).
     """
 
     lo: float
     hi: float
+    at_least: float
     lowest: float
     log_above: float
     _tilts: Floats
@@ -506,7 +522,8 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     """Find per distinct step where its loss stops to matter, by Chernoff.
 
     Above: the mass becomes mass at infinity, so that all of it together may be the share asked for.
-    Below: it is rounded up to the lowest point, which matters under the tilt.
+    Below: it is rounded up to the lowest point, which matters under the tilt, and under Q for what
+    is known of the left images.
     """
     margin = math.log(composed.count) + math.log(4.0 * len(laws))
     s, above = composed.upper_table(window.saddle * np.geomspace(0.1, 12.0, 24))
@@ -523,28 +540,48 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
         if hi >= law.support[1]:
             hi, log_above = law.support[1], -math.inf
         tilted = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
-        lo = max(float(tilted.max()), law.support[0])
-        out.append(Reach(lo, hi, law.support[0], log_above, u, below[:, j]))
+        under_q = (below[:, j] + margin - spent) / np.minimum(u + 1.0, -1e-3)
+        at_least = max(float(tilted.max()), law.support[0])
+        lo = max(min(at_least, float(under_q.max())), law.support[0])
+        out.append(Reach(lo, hi, at_least, law.support[0], log_above, u, below[:, j]))
     return out
 
 
-def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float]:
-    """Return logs of bounds on the images of H(epsilon) on the left and on the right.
+def images(total: TiltedSum, window: Window, epsilon: float) -> tuple[float, float, float]:
+    """Bound the images of H(epsilon) in the aliased payoff of a composed grid law.
 
-    In the aliased payoff of a composed grid law.
+    Returns:
+        Logs of (a lower bound on the left images, an upper bound on them, an upper bound on the
+        right images).
     """
-    period, log_mgf, c, s = total.period, total.log_mgf, window.tilt, window.right
-    left = log_mgf[0.0] - c * period - log1mexp(-c * period)
+    period, log_mgf = total.period, total.log_mgf
+    c, s, u = window.tilt, window.right, -window.left
+    mass, covered = log_mgf[0.0], log_mgf[-1.0]
+    chernoff = log_mgf[-u] + float(log_peak(u - 1.0))
+    least = most = -math.inf
+    for m in range(1, _MORE_IMAGES + 1):
+        x = epsilon - m * period
+        known = mass + log1mexp(x + covered - mass)
+        remainder = min(chernoff + u * x, x + covered)
+        least = log_add(least, known - m * c * period)
+        most = log_add(most, min(mass, log_add(known, remainder)) - m * c * period)
+        if m * c * period > 60.0:
+            break
+    beyond = mass - log1mexp(-c * period)  # all of them at most, but for their tilt
+    most = log_add(most, beyond - (m + 1) * c * period)
+    # masses are off by a share of themselves, whatever their difference has left of them
+    off = beyond - c * period + log_of(4.0 * total.relative)
+    least, most = log_subtract(least, off), log_add(most, off)
     decay = -(s - c) * period
     right = log_mgf[s] - s * epsilon + float(log_peak(s)) + decay - log1mexp(decay)
-    return left + 4.0 * total.relative, right + 4.0 * total.relative
+    return least, most, right + 4.0 * total.relative
 
 
 def _finite(total: TiltedSum, window: Window, epsilon: float, sign: float) -> tuple[float, float]:
     """Log of the finite part of delta on the safe side, 1 or -1, of it, and without allowances."""
     at = epsilon - sign * total.slack
+    least, most, right = images(total, window, at)
     factor, value, error = total.payoff(at)
-    safe = log_of(value + sign * error) + factor + sign * total.relative
-    if sign < 0.0:
-        safe = log_subtract(safe, log_add(*images(total, window, at)))
-    return safe, log_of(value) + factor
+    bound = log_of(value + sign * error) + factor + sign * total.relative
+    safe = log_subtract(bound, least if sign > 0.0 else log_add(most, right))
+    return safe, log_subtract(log_of(value) + factor, least)
