@@ -46,10 +46,10 @@ from mechc.errors import (
 )
 from mechc.loss.atoms import goes_on
 from mechc.loss.discretise import rounded_down, rounded_up
-from mechc.loss.identity import known_masses
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.running_error import known_masses
 from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo

@@ -14,7 +14,6 @@ from mechc import protocol
 from mechc.errors import DeclarationError, InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
-from mechc.loss.identity import exact_losses, known_masses, known_weights
 from mechc.loss.infinite_mass import (
     CERTAIN,
     FEW,
@@ -29,6 +28,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
+from mechc.loss.running_error import exact_losses, known_masses, known_weights
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure

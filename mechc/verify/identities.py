@@ -13,7 +13,7 @@ from flint import acb, arb, ctx
 
 from mechc.calculus.claims import claim_of
 from mechc.errors import MechcError
-from mechc.loss.identity import known_masses
+from mechc.loss.running_error import known_masses
 from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import (
     DECREASING,

@@ -23,10 +23,10 @@ from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
 from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.identity import exact_largest
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.running_error import exact_largest
 from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
