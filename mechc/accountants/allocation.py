@@ -35,7 +35,7 @@ from mechc.accountants.contours.put import (
     Term,
 )
 from mechc.errors import NumericError
-from mechc.loss.discretise import rounded_down, rounded_up
+from mechc.loss.discretise import one_sided, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart
 from mechc.numeric.logs import log_add, log_mean, log_subtract
@@ -226,9 +226,15 @@ class Epoch:
         self.law, self.adding, self.steps = law, direction == "add", steps
         self.laws = [(law, steps - sum(n for _, n in beside)), *beside]
         shared: Ratio | None = None
-        if not beside and other is not None and law.source is not None:
-            same = law.source is other.law.source and law.is_reversed != other.law.is_reversed
-            shared = other.ratio if same else None
+        if other is not None:
+            pairs = zip(self.laws, other.laws, strict=True)
+            one_pair = all(
+                own.source is not None
+                and own.source is each.source
+                and own.is_reversed != each.is_reversed
+                for (own, _), (each, _) in pairs
+            )
+            shared = other.ratio if one_pair else None
         self.ratio: Ratio = shared or Ratio(
             [(Shares(w.reversed() if self.adding else w, steps), n) for w, n in self.laws],
             None if kept is None else kept.ratio,
@@ -423,19 +429,33 @@ class Epoch:
 
     @cached_property
     def above(self) -> PrivacyLoss:
-        """A law of the loss above the epoch: at worst of one step, where all are alike."""
+        """A law of the loss above the epoch: at worst of the step with the record, told."""
         found = self._on_grid(Between.above)
-        if len(self.laws) > 1:
-            if found is None:
-                raise NumericError(f"{self.law.label}: likelihood ratios fit on no grid")
-            return found
-        if found is None:
+        if found is None and len(self.laws) == 1:
             return self.law
+        ends = [(law if found is None else found).support for law, _ in self.laws]
         with suppress(NumericError):  # of heavy tails a grid may reveal more
-            if _by_errors(found, 0.0, 1)[0] > _by_errors(self.law, 0.0, 1)[0] + WIDE:
-                lo, hi = found.support
-                return replace(rounded_up(self.law, max(hi - lo, FARTHEST) / POINTS, TAIL), side=1)
+            each = [_by_errors(law, 0.0, 1)[0] for law, _ in self.laws]
+            if found is not None and _by_errors(found, 0.0, 1)[0] <= self._mean(each) + WIDE:
+                return found
+            span = max(hi for _, hi in ends) - min(lo for lo, _ in ends)
+            step = max(span if span < math.inf else 0.0, FARTHEST) / POINTS
+            return self._any_step([rounded_up(law, step, TAIL) for law, _ in self.laws])
+        if found is None:
+            raise NumericError(f"{self.law.label}: likelihood ratios fit on no grid")
         return found
+
+    def _any_step(self, laws: list[PrivacyLoss]) -> PrivacyLoss:
+        """The law of the loss of a step drawn at random, which is told, of bounds from above."""
+        if len(laws) == 1:
+            return replace(laws[0], side=1)
+        chosen = [math.log(n / self.steps) for _, n in self.laws]
+        return one_sided(
+            np.concatenate([law.atom_loss for law in laws]),
+            np.concatenate([w.atom_log_mass + log for w, log in zip(laws, chosen, strict=True)]),
+            self._mean([law.log_infinite for law in laws]), self.law.label, True,
+            max(law.density_error for law in laws), max(law.loss_error for law in laws),
+        )  # fmt: skip
 
     @cached_property
     def below(self) -> PrivacyLoss:

@@ -806,6 +806,47 @@ def test_epochs_of_noise_schedules_of_integers_by_enumeration(epsilon):
     assert 0.0 < run.renyi(2.0).upper <= 2.0 * worst * (1.0 + 1e-9)
 
 
+def sampled_losses(sigmas, epochs, samples, adding):
+    """Losses of epochs of integer Gaussian steps that are drawn, in the direction."""
+    rng, k, loss = np.random.default_rng(19), np.arange(-60, 61), np.zeros(samples)
+    for _ in range(epochs):
+        total, taken = np.zeros(samples), rng.integers(len(sigmas), size=samples)
+        for i, sigma in enumerate(sigmas):
+            mass = np.exp(-0.5 * (k / sigma) ** 2)
+            noise = rng.choice(k, size=samples, p=mass / mass.sum()) + (taken == i) * (not adding)
+            total += np.exp((noise - 0.5) / sigma**2)
+        loss += np.log(total / len(sigmas))
+    return -loss if adding else loss
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("widest", "kinds"), [(2.0, 20), (5.0, 35)])
+def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
+    """The upper side was infinite, after all the work that a question may take."""
+    sigmas = np.linspace(1.0, widest, kinds)
+    noise = mechc.load("discrete_gaussian")
+    run = mechc.random_allocation([noise(sigma=sigma) for sigma in sigmas], epochs=3)
+    losses = sampled_losses(sigmas, 3, 200_000, direction == "add")
+    for epsilon in (0.1, 0.5):
+        each = -np.expm1(np.minimum(epsilon - losses, 0.0))
+        error = 5.0 * float(each.std()) / math.sqrt(each.size)
+        bound = run.delta(epsilon, direction=direction)
+        assert bound.lower - error <= float(each.mean()) <= bound.upper + error
+        assert bound.upper - bound.lower < 0.05 * float(each.mean())
+    assert run.epsilon(1e-6, direction=direction).upper < 3.0
+
+
+def test_epochs_of_many_kinds_without_a_grid_reveal_no_more_than_plain_ones():
+    """Large ratios with a density beside integers: what told the step has bounds them."""
+    sigmas = 0.6 + 0.2 * np.arange(10)
+    noise = [mechc.load("discrete_gaussian")(sigma=0.8 + 0.05 * i) for i in range(10)]
+    run = mechc.random_allocation([*noise, *(gaussian(sigma=s) for s in sigmas)], epochs=3)
+    for direction in ("remove", "add"):
+        bound = run.epsilon(1e-6, direction=direction)
+        assert 0.0 < bound.lower <= bound.upper
+        assert bound.upper <= (3 * gaussian(sigma=0.6)).epsilon(1e-6).upper
+
+
 def test_epochs_of_heavy_tails_reveal_no_more_than_plain_ones():
     """Of integers whose likelihood ratios fit on no grid: .99999 where two plain steps have .15."""
     n, a, b = integer("n"), positive("a"), positive("b")
@@ -1048,8 +1089,9 @@ def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
 def test_masses_that_no_cell_has_are_on_the_safe_side(drawn, monkeypatch):
     """Of a grid of two points, five steps: the mass may be in the first one, or in the last."""
     q, p, lost, steps = np.array([0.6, 0.395]), np.array([0.3, 0.69]), (0.01, 0.005), 5
-    none = grids.Large(*np.empty((3, 0)), np.empty(0, int), 0, ())
-    grid = grids.RatioGrid(0.5, 1.0, q, p, 0.0, -math.inf, 0.0, none, tuple(map(math.log, lost)))
+    grid = grids.RatioGrid(
+        0.5, 1.0, q, p, 0.0, -math.inf, 0.0, grids.Large(), tuple(map(math.log, lost))
+    )
     monkeypatch.setattr(grids.RatioGrid, "of", lambda *_, **__: [grid])
     law = mechc.from_pmfs([0.3, 0.7], [0.6, 0.4]).loss("remove")
     told = Between([(Shares(law, steps), steps)], drawn).told(-1.0)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 Parts = Sequence[tuple[Floats, int]]
+Drawn = Sequence[tuple[Floats, float]]
 Counts = tuple[int, ...]
 
 LISTED = 20_000  # sums of point masses that are listed one by one ...
@@ -60,6 +61,10 @@ LEAST_DEVIATION = 0.02  # standard deviation, in steps of the grid, at an end
 TAIL = math.log(1e-22)  # log of the mass under P of X beyond the grid ...
 LOST, RARE = math.log(1e-18), math.log(1e-17)  # ... beside large ones, and of more than the most
 MOST_LARGE, MOST_DRAWN, MOST_CHOICES = 16, 3, 1000  # large X; of the t, and ways to draw them
+MOST_LAWS = 60, 20  # of sums of the others, times kinds of steps, above and below
+POOLED = 0, 100, 40, 16  # points of large X of many kinds, by how many may be large
+MANY_KINDS = 16  # of steps, beyond which periods are shorter
+TRANSFORM = 15.0  # work of a point of one
 FINER = 2.0  # times the step of a grid that large ones are worth
 TOLD = math.log(1e-6), math.log(1e-3)  # of X that are told by its last point
 TOLD_ENOUGH = math.log(1e-3)  # of the mass that is not told, from where on the next is tried
@@ -107,46 +112,48 @@ class Told(NamedTuple):
 
 
 class Large(NamedTuple):
-    """The largest X, rare point masses, told from each other rather than put on a grid."""
+    """The largest X, rare point masses, told from each other rather than put on a grid.
 
-    ratios: Floats  # X
-    q: Floats  # and their masses
-    p: Floats
-    kind: NDArray[np.int64]  # of the steps that have them
-    most: int  # how many of the t may be large
-    others: tuple[float, ...]  # the largest of all others, for every kind
+    Of many kinds of steps they are pooled: X is spread to the sum of a small X and, independently
+    and rarely, of how much a large one is above the mean of small ones.
+    """
+
+    ratios: Floats = np.empty(0)  # X, or what they add
+    log_q: Floats = np.empty(0)  # and logs of their masses, or of how many there are in the mean
+    kind: NDArray[np.int64] | None = np.empty(0, np.int64)  # of the steps that have them
+    most: int = 0  # how many of the t may be large
+    others: tuple[float, ...] = ()  # the largest of all others, for every kind
+    held: Floats = np.zeros(1)  # mass of the large ones, for every kind
+    more: tuple[float, float] = (-math.inf, -math.inf)  # logs of masses of more than the most
 
     def choices(self, counts: Sequence[int]) -> Iterator[tuple[list[float], Counts, float]]:
         """Large ones that steps may have, how many others there are of every kind, and log ways."""
-        log_q = np.log(self.q)
         for m in range(self.most + 1):
             found = []
-            for chosen in combinations_with_replacement(range(self.q.size), m):
+            for chosen in combinations_with_replacement(range(self.ratios.size), m):
                 index, left, ways = list(chosen), list(counts), 0.0
-                for kind in self.kind[index]:
+                for kind in () if self.kind is None else self.kind[index]:
                     ways += log_of(left[kind])
                     left[kind] -= 1
                 if min(left) >= 0:
-                    ways += sum(log_q[index])
+                    ways += sum(self.log_q[index])
                     ways -= sum(math.lgamma(chosen.count(i) + 1.0) for i in set(chosen))
                     found.append((ways, self.ratios[index].tolist(), tuple(left)))
             for ways, ratios, those in sorted(found, reverse=True):
                 yield ratios, those, ways
 
     @classmethod
-    def of(cls, factors: Factors, log_tops: Sequence[float]) -> Large:
+    def of(cls, factors: Factors, log_tops: Sequence[float], half: bool) -> Large:
         """As many as make a grid of the others much finer, none where that is not so."""
-        empty = np.empty(0)
-        none = cls(empty, empty, empty, np.empty(0, np.int64), 0, ())
         if any(shares.continuous for shares, _ in factors):
-            return none
-        counts = np.array([float(n) for _, n in factors])
+            return cls()
+        counts, kinds = np.array([float(n) for _, n in factors]), len(factors)
         logs = [(shares.law.atom_loss, shares.law.atom_log_mass) for shares, _ in factors]
         kept = [(x <= top) & (p > -math.inf) for (x, p), top in zip(logs, log_tops, strict=True)]
         x, p = np.exp(
             np.hstack([np.stack(both)[:, some] for both, some in zip(logs, kept, strict=True)])
         )
-        kind = np.arange(len(factors)).repeat([some.sum() for some in kept])
+        kind = np.arange(kinds).repeat([some.sum() for some in kept])
         order = np.argsort(x, kind="stable")
         x, p, kind = x[order], p[order], kind[order]
         q, t = p / x, factors[0][0].steps
@@ -163,27 +170,57 @@ class Large(NamedTuple):
                 widest = max(widest, float(own[-1] - own[0]))
             return PERIOD * math.sqrt(variance) + JUMPS * widest
 
-        for n in range(max(x.size - MOST_LARGE * len(factors), 2), x.size):
-            if not x[n] > x[n - 1] * (1.0 + 1e-9):  # not apart
-                continue
-            for most in range(1, min(MOST_DRAWN, t) + 1):
-                if comb(x.size - n + most, most) > MOST_CHOICES:
-                    break
-                found = cls(x[n:], q[n:], p[n:], kind[n:], most, ())
-                if found.log_more(counts, t)[1] < RARE:
-                    if not period(n) * FINER < period(x.size):
-                        return none
-                    others = (float(x[:n][kind[:n] == i].max()) for i in range(len(factors)))
-                    return found._replace(others=tuple(others))
-        return none
+        def found(choices: float) -> tuple[int, int, tuple[float, float]] | None:
+            """The first one of as many as possible, how many may be, and masses of more."""
+            first = max(x.size - MOST_LARGE * kinds, 2)
+            apart = first + np.flatnonzero(x[first:] > x[first - 1 : -1] * (1.0 + 1e-9))
+            for n in apart.tolist():
+                for most in range(1, min(MOST_DRAWN, t) + 1):
+                    if comb(x.size - n + most, most) > choices:
+                        break
+                    log_more = _log_more(q[n:], p[n:], counts[kind[n:]], most, t)
+                    if log_more[1] < RARE:
+                        finer = period(n) * FINER < period(x.size)
+                        return (n, most, log_more) if finer else None
+            return None
 
-    def log_more(self, counts: Floats, steps: int) -> tuple[float, float]:
-        """Logs of bounds on the masses under Q and P of more than the most."""
-        expected, p = (dot(mass, counts[self.kind]) for mass in (self.q, self.p))
-        if not expected > 0.0:
-            return -math.inf, -math.inf
-        log_q = (self.most + 1.0) * math.log(expected) - math.lgamma(self.most + 2.0)
-        return log_q, log_q + math.log1p((self.most + 1.0) * p / steps / expected)
+        few = found(MOST_CHOICES)
+        known = few or (found(math.inf) if kinds > 1 else None)  # too many to be told apart
+        if known is None:
+            return cls()
+        n, most, log_more = known
+        pooled = few is None or kinds * comb(kinds + most, most) > MOST_LAWS[half]
+        if pooled and half:
+            return cls()
+        others = tuple(float(x[:n][kind[:n] == i].max()) for i in range(kinds))
+        held = np.bincount(kind[n:], q[n:], kinds).astype(float)
+        large = cls(x[n:], np.log(q[n:]), kind[n:], most, others, held, log_more)
+        return large._pooled(factors, p[n:], few is None) if pooled else large
+
+    def _pooled(self, factors: Factors, p: Floats, many: bool) -> Large:
+        """The same of all kinds together, what they add spread to few points where it is many."""
+        assert self.kind is not None
+        rest = 1.0 - self.held
+        means = [sum(shares.mean) for shares, _ in factors] - np.bincount(self.kind, p, rest.size)
+        counts = np.array([n for _, n in factors]) / rest
+        added, rate = self.ratios - (means / rest)[self.kind], np.exp(self.log_q)
+        rate *= counts[self.kind]
+        if not many:
+            return self._replace(ratios=added, log_q=np.log(rate), kind=None)
+        points = np.geomspace(added.min(), added.max() * (1.0 + 1e-12), POOLED[self.most])
+        at = np.clip(np.searchsorted(points, added), 1, points.size - 1)
+        up = np.clip((added - points[at - 1]) / (points[at] - points[at - 1]), 0.0, 1.0)
+        mass = np.bincount(at, rate * up, points.size)
+        mass += np.bincount(at - 1, rate * (1.0 - up), points.size)
+        some = mass > 0.0
+        return self._replace(ratios=points[some], log_q=np.log(mass[some]), kind=None)
+
+
+def _log_more(q: Floats, p: Floats, counts: Floats, most: int, steps: int) -> tuple[float, float]:
+    """Logs of bounds on the masses under Q and P of more than so many large ones."""
+    expected = dot(q, counts)
+    log_q = (most + 1.0) * math.log(expected) - math.lgamma(most + 2.0)
+    return log_q, log_q + math.log1p((most + 1.0) * dot(p, counts) / steps / expected)
 
 
 class Between:
@@ -231,7 +268,11 @@ class Between:
             found = by_counts[counts]
             least = sum(n * grid.lowest for grid, n in zip(grids, counts, strict=True))
             w = (those + least + step * found.indices) / t
-            rows.append((w, found.log_mass + log_ways, found.share))
+            log_mass, log_w = found.log_mass + log_ways, np.log(np.maximum(w, 1.0))
+            deep = log_mass + log_w < DEPTH
+            high = (log_mass + np.log1p(found.share))[deep]
+            lost.append((_total(high), _total(high + log_w[deep])))
+            rows.append(tuple(each[~deep] for each in (w, log_mass, found.share)))
             # W at a tilt has the mean of all X there
             far = math.log(those / t) + found.rest if ratios else -math.inf
             if found.beyond:
@@ -240,7 +281,7 @@ class Between:
                 far = log_add(far, last.log_mgf - last.tilt * (found.indices[-1] + 1.0)
                               + math.log(mean))  # fmt: skip
             lost.append((found.rest + log_ways, log_add(far, found.rest) + log_ways))
-        lost.append(large.log_more(np.array(self.counts, float), t))
+        lost.append(large.more)
         w, log_mass, share = (np.concatenate(each) for each in zip(*rows, strict=True))
         known = (share < BAD) & (log_mass + np.log(np.maximum(w, 1.0)) > DEPTH)
         high = np.exp(log_mass) * (1.0 + share)
@@ -291,13 +332,18 @@ class Between:
         large = grids[0].large
 
         @lru_cache(None)
-        def of(kind: int, under_p: int, counts: Counts, depth: float) -> tuple[Sums, Sums]:
-            """Sums over so many steps, of which so many of a kind are under P."""
+        def of(under_p: int, counts: Counts, depth: float) -> tuple[Sums, Sums]:
+            """Sums over so many steps, of which so many are under P: of many kinds any one."""
             found = []
             for masses in (least, most)[: 1 + lacks]:
                 parts = [(q, n) for (_, q), n in zip(masses, counts, strict=True)]
-                parts[kind] = masses[kind][1], counts[kind] - under_p
-                found.append(sums([(masses[kind][0], under_p), *parts], depth))
+                drawn: Drawn = ()
+                if len(masses) > 1 and under_p:
+                    whole = sum(counts)
+                    drawn = [(p, n / whole) for (p, _), n in zip(masses, counts, strict=True)]
+                elif under_p:
+                    parts = [(masses[0][0], under_p), (masses[0][1], counts[0] - under_p)]
+                found.append(sums(parts, depth, drawn))
             return found[0], found[-1]
 
         rows, depths = [], dict[Counts, float]()
@@ -306,17 +352,15 @@ class Between:
                 continue
             m, symmetric = len(ratios), np.poly(-np.array(ratios))
             depth = depths.setdefault(counts, DEPTH - log_ways)
-            laws, weights = [of(0, 0, counts, depth)], [log_ways]
+            laws, weights = [of(0, counts, depth)], [log_ways]
             for i in range(min(k, m) + 1):  # under P with i of the m drawn
                 if t - m - k + i < 0:
                     continue
                 # of the ways to place the large ones, those where i are under P
                 ways = comb(k, i) * comb(t - k, m - i) / comb(t, m)
                 ways *= symmetric[i] / comb(m, i) if i > 0 else 1.0
-                for kind, n in enumerate(counts if k > i else (t,)):  # of the others one is drawn
-                    if n > 0:
-                        laws.append(of(kind, k - i, counts, depth))
-                        weights.append(log_ways + math.log(ways * n / (t - m if k > i else t)))
+                laws.append(of(k - i, counts, depth))
+                weights.append(log_ways + math.log(ways))
             first = max(law.first for pair in laws for law in pair)
             last = max(min(law.first + law.share.size for pair in laws for law in pair), first)
             low: list[Floats] = []
@@ -373,6 +417,11 @@ class Between:
         return replace(made, of_estimated=any(law.estimated for law in self._laws))
 
 
+def _total(logs: Floats) -> float:
+    """Log of a sum."""
+    return float(np.logaddexp.reduce(logs, initial=-math.inf))
+
+
 def _least(masses: float, left: float) -> float:
     """Log of what sums of bounds on masses, or what others leave of the whole, prove."""
     most = min(masses, max(left, 0.0) + 16.0 * U)
@@ -409,8 +458,8 @@ class RatioGrid(NamedTuple):
             return [_highest(s, lo, hi, log) for (s, _), (lo, hi) in each]
 
         tops = highest(LOST)
-        large = Large.of(factors, [math.log(top) for top, _ in tops])
-        tops = tops if large.q.size else highest(log_tail)
+        large = Large.of(factors, [math.log(top) for top, _ in tops], half)
+        tops = tops if large.most else highest(log_tail)
 
         def cut(kind: int, step: float, half: bool) -> RatioGrid:
             """With cells between points, the last up to the end, or around them; what they lack."""
@@ -418,7 +467,7 @@ class RatioGrid(NamedTuple):
             x = lo + step * np.arange(max(math.ceil((end - lo) / step), 1) + 1.0)
             x[-1] = max(end, x[-2])
             if half:  # what is beyond the grid is told by its last point
-                end = end * (1.0 + 1e-12) if large.q.size else math.inf
+                end = end * (1.0 + 1e-12) if large.most else math.inf
                 x = np.concatenate([[0.0], 0.5 * (x[1:] + x[:-1]), [end]])
                 if bend:
                     x = np.expm1(np.minimum(bend * x, MOST_LOG + math.log(min(bend, 1.0)))) / bend
@@ -427,7 +476,7 @@ class RatioGrid(NamedTuple):
             with np.errstate(divide="ignore"):  # X may be smaller than any double
                 p, q = shares.law.cell_masses(np.log(x))
             zero = zeros[kind]
-            held = float(q.sum() + large.q[large.kind == kind].sum()) + zero
+            held = float(q.sum() + large.held[kind % large.held.size]) + zero
             if not held > 1.0 - HELD:  # bounds would lack the rest
                 raise NumericError(
                     f"{shares.law.label}: cells hold a mass of {held:g} of Q, not one"
@@ -436,7 +485,7 @@ class RatioGrid(NamedTuple):
             lost_p, lost_q = (log_add(law.log_lost, law.log_unlisted) for law in both)
             return cls(lo, step, q, p, zero, log_above, math.log(top), large, (lost_p, lost_q))
 
-        if large.q.size:
+        if large.most:
             ranges = [(lo, hi) for (lo, _), hi in zip(ranges, large.others, strict=True)]
         else:
             ranges = [(lo, top) for (lo, _), (top, _) in zip(ranges, tops, strict=True)]
@@ -451,9 +500,10 @@ class RatioGrid(NamedTuple):
         for i, (_, n) in enumerate(factors):
             rough = cut(i, (spans[i] or 1.0) / ROUGH, True)
             rough.q[0] += rough.zero
-            variance += (_moments(_Points.of([(rough.q, n)]), 0.0).sd * rough.step) ** 2
-        count = min(widest / (PERIOD * math.sqrt(variance) + JUMPS * widest) * SIZE, FINEST)
-        step = widest / math.floor(max(count, min((SIZE - 2.0) / t, FINEST), 1.0))
+            variance += n * float(_moments(_Points.of(rough.q, n), 0.0)[2]) * rough.step**2
+        size = _period(len(factors))
+        count = min(widest / (PERIOD * math.sqrt(variance) + JUMPS * widest) * size, FINEST)
+        step = widest / math.floor(max(count, min((size - 2.0) / t, FINEST), 1.0))
         return [cut(i, step, half) for i in range(len(factors))]
 
 
@@ -536,10 +586,10 @@ class _Points(NamedTuple):
     steps: int
 
     @classmethod
-    def of(cls, parts: Parts) -> list[_Points]:
-        """Those of all terms."""
-        some = [(np.flatnonzero(mass), mass, count) for mass, count in parts]
-        return [cls(index.astype(float), np.log(mass[index]), n) for index, mass, n in some]
+    def of(cls, mass: Floats, steps: int) -> _Points:
+        """Those that have some."""
+        index = np.flatnonzero(mass)
+        return cls(index.astype(float), np.log(mass[index]), steps)
 
     def tilted(self, tilt: float) -> tuple[Floats, float]:
         """Masses at a tilt, not normalised, and the log of their unit."""
@@ -550,22 +600,53 @@ class _Points(NamedTuple):
         return np.exp(weight, out=weight), top
 
 
-def _moments(terms: Sequence[_Points], tilt: float) -> Rung:
-    k = mean = variance = 0.0
-    for term in terms:
-        w, top = term.tilted(tilt)
-        total = float(w.sum())
-        own = dot(w, term.at) / total
-        k += term.steps * (top + math.log(total))
-        mean += term.steps * own
-        variance += term.steps * dot(w, (term.at - own) ** 2) / total
-        spend(6.0 * term.at.size)
-    return Rung(tilt, k, mean, math.sqrt(variance))
+class _Terms(NamedTuple):
+    """A sum of terms; one of these, drawn by weights, may have other masses."""
+
+    points: list[_Points]
+    drawn: list[tuple[_Points, float] | None]  # and logs of weights
+
+    @classmethod
+    def of(cls, parts: Parts, drawn: Drawn) -> _Terms:
+        """Those that there are, by masses and counts; what is drawn by masses and weights."""
+        some = [i for i, (_, count) in enumerate(parts) if count]
+        others = [
+            (_Points.of(drawn[i][0], 1), math.log(drawn[i][1])) if drawn[i][0].any() else None
+            for i in some[: len(drawn)]
+        ]
+        if drawn and not any(others):
+            raise NumericError("no mass is drawn")
+        return cls([_Points.of(*parts[i]) for i in some], others)
+
+    def moments(self, tilt: float) -> Rung:
+        """The moments of the sum at a tilt."""
+        each = [_moments(term, tilt) for term in self.points]
+        found = np.array([term.steps for term in self.points], float) @ each
+        if self.drawn:
+            others = [
+                found - own + _moments(other[0], tilt) + np.array([other[1], 0.0, 0.0])
+                for own, other in zip(each, self.drawn, strict=True) if other is not None
+            ]  # fmt: skip
+            k, mean, variance = np.array(others).T
+            share = np.exp(k - np.logaddexp.reduce(k))
+            middle = dot(share, mean)
+            spread = dot(share, variance + (mean - middle) ** 2)
+            found = np.array([np.logaddexp.reduce(k), middle, spread])
+        return Rung(tilt, float(found[0]), float(found[1]), math.sqrt(max(found[2], 0.0)))
 
 
-def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, int]:
+def _moments(term: _Points, tilt: float) -> Floats:
+    """Log of the moment generating function of one term, its mean, and its variance."""
+    w, top = term.tilted(tilt)
+    total = float(w.sum())
+    mean = dot(w, term.at) / total
+    spend(6.0 * term.at.size)
+    return np.array([top + math.log(total), mean, dot(w, (term.at - mean) ** 2) / total])
+
+
+def _ladder(terms: _Terms, deepest: float) -> tuple[list[Rung], int, int]:
     """Tilts for all sums that matter, in order; and which of them are beyond."""
-    middle = _moments(terms, 0.0)
+    middle = terms.moments(0.0)
     sides = []
     for sign in (-1.0, 1.0):
         side: list[Rung] = []
@@ -579,7 +660,7 @@ def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, 
                 break
             move = TILTS_APART / rung.sd
             for _ in range(12):
-                found = _moments(terms, rung.tilt + sign * move)
+                found = terms.moments(rung.tilt + sign * move)
                 if abs(found.mean - rung.mean) <= JUMP * min(found.sd, rung.sd) + 1.0:
                     break
                 move *= 0.5
@@ -590,12 +671,17 @@ def _ladder(terms: Sequence[_Points], deepest: float) -> tuple[list[Rung], int, 
     return [*left[::-1], middle, *right], max(fewer - 1, 0), max(more - 1, 0)
 
 
-def sums(parts: Parts, depth: float = DEPTH) -> Sums:
-    """Return the law of a sum of terms with these masses of points 0, 1, .., down to a log mass."""
-    parts = [(mass, count) for mass, count in parts if count]
-    if not parts:
+def sums(parts: Parts, depth: float = DEPTH, drawn: Drawn = ()) -> Sums:
+    """Return the law of a sum of terms with these masses of points 0, 1, .., down to a log mass.
+
+    Args:
+        parts: masses, and how many terms have them.
+        depth: log of a mass that matters.
+        drawn: if one term, drawn by weights, has other masses, these and its weight for each part.
+    """
+    if not any(count for _, count in parts):
         return Sums(0, np.zeros(1), np.zeros(1), -math.inf, Rung(0.0, 0.0, 0.0, 0.0), False)
-    terms = _Points.of(parts)
+    terms = _Terms.of(parts, drawn)
     ladder, fewer, more = _ladder(terms, depth)
     used = ladder[fewer : len(ladder) - more]
     top = sum(count * (mass.size - 1) for mass, count in parts)
@@ -608,7 +694,7 @@ def sums(parts: Parts, depth: float = DEPTH) -> Sums:
     log_mass, share = np.full(last + 1 - first, np.inf), np.full(last + 1 - first, 2.0)
     for rung in used:
         np.minimum(log_mass, rung.log_mgf - rung.tilt * np.arange(first, last + 1), out=log_mass)
-    size = min(SIZE, 1 << math.ceil(math.log2(top + 2)))
+    size = min(_period(len(parts)), 1 << math.ceil(math.log2(top + 2)))
     many = float(sum(count for _, count in parts))
     for rung in used:
         start = max(round(rung.mean) - size // 2, 0) if top >= size else 0
@@ -639,6 +725,11 @@ def sums(parts: Parts, depth: float = DEPTH) -> Sums:
     return Sums(first, log_mass, share, rest, highest, last < top)
 
 
+def _period(kinds: int) -> int:
+    """Points of a period."""
+    return SIZE >> max(0, math.ceil(math.log2(kinds / MANY_KINDS)))
+
+
 def _folded(ladder: Sequence[Rung], rung: Rung, start: int, end: int, top: int) -> float:
     """Bound on the tilted mass outside of a period."""
     found = 0.0
@@ -653,30 +744,66 @@ def _folded(ladder: Sequence[Rung], rung: Rung, start: int, end: int, top: int) 
     return found
 
 
-def _tilted(terms: Sequence[_Points], rung: Rung, size: int) -> tuple[Floats, float]:
-    """The tilted law of the sum, folded to a period, and the error of every mass."""
-    eta = transform_error(size)
-    product = np.ones(size // 2 + 1, np.complex128)
-    far, near = np.ones(product.size), np.zeros(product.size)  # |phi| and errors, from above
-    spend(40.0 * size * len(terms))
-    for term in terms:
-        count = term.steps
-        weight, top = term.tilted(rung.tilt)
+class _Spectrum(NamedTuple):
+    """A transform of masses, at half of the frequencies; bounds on its size and on its error."""
+
+    values: NDArray[Any]
+    far: Floats
+    near: Floats
+
+    @classmethod
+    def of(cls, term: _Points, tilt: float, size: int) -> _Spectrum:
+        """That of one term, tilted, with a mass of one."""
+        spend(TRANSFORM * size)
+        weight, top = term.tilted(tilt)
         weight /= float(weight.sum())
         weight[weight < NOTHING] = 0.0
-        off = eta + 4.0 * U * (55.0 + abs(top))  # of exponents that count, 47 below the largest
-        index = term.at.astype(np.int64) % size
-        spectrum = np.fft.rfft(np.bincount(index, weight, size))
-        most = np.minimum(np.abs(spectrum) + off, 1.0)
-        seen = np.flatnonzero(most >= NOTHING ** (1.0 / count))  # the rest is slow to multiply
-        raised, power = np.full(most.size, NOTHING), np.zeros(most.size, np.complex128)
-        raised[seen] = most[seen] ** (count - 1)
+        # of exponents that count, 47 below the largest
+        off = transform_error(size) + 4.0 * U * (55.0 + abs(top))
+        values = np.fft.rfft(np.bincount(term.at.astype(np.int64) % size, weight, size))
+        return cls(values, np.minimum(np.abs(values) + off, 1.0), np.full(values.size, off))
+
+    def power(self, count: int) -> _Spectrum:
+        """That of so many terms."""
+        if count == 0:
+            one = np.ones(self.far.size)
+            return _Spectrum(one, one, np.zeros(one.size))
+        seen = np.flatnonzero(self.far >= NOTHING ** (1.0 / count))  # the rest is slow to multiply
+        raised, power = np.full(self.far.size, NOTHING), np.zeros(self.far.size, np.complex128)
+        raised[seen] = self.far[seen] ** (count - 1)
+        power[seen] = self.values[seen] ** count
         rounding = (8.0 * count + 1500.0) * U  # of powers, and of their products
-        near = near * raised * most + far * raised * (count * off + rounding)
-        far = far * raised * most
-        power[seen] = spectrum[seen] ** count
-        product *= power
-    each = np.full(product.size, 2.0 / size)
+        return _Spectrum(power, raised * self.far, raised * (count * self.near + rounding))
+
+    def times(self, other: _Spectrum) -> _Spectrum:
+        """That of a sum."""
+        near = self.near * other.far + self.far * other.near
+        return _Spectrum(self.values * other.values, self.far * other.far, near)
+
+
+def _tilted(terms: _Terms, rung: Rung, size: int) -> tuple[Floats, float]:
+    """The tilted law of the sum, folded to a period, and the error of every mass."""
+    product: _Spectrum | None = None  # of terms so far
+    mixed: _Spectrum | None = None  # where one of these is drawn
+    whole = terms.moments(rung.tilt)
+    known = sum(term.steps * _moments(term, rung.tilt)[0] for term in terms.points)
+    for i, term in enumerate(terms.points):
+        one = _Spectrum.of(term, rung.tilt, size)
+        power = one.power(term.steps)
+        if mixed is not None:
+            mixed = mixed.times(power)
+        if terms.drawn and (other := terms.drawn[i]) is not None:
+            points, log_weight = other
+            own = _Spectrum.of(points, rung.tilt, size).power(1).times(one.power(term.steps - 1))
+            own = own if product is None else product.times(own)
+            log_share = known - whole.log_mgf + log_weight
+            log_share += float(_moments(points, rung.tilt)[0] - _moments(term, rung.tilt)[0])
+            own = _Spectrum(*(math.exp(log_share) * each for each in own))
+            mixed = own if mixed is None else _Spectrum(*map(np.add, mixed, own))
+        product = power if product is None else product.times(power)
+    found = mixed if terms.drawn else product
+    assert found is not None
+    each = np.full(found.far.size, 2.0 / size)
     each[0] = each[-1] = 1.0 / size
-    values: Floats = np.fft.irfft(product, size)
-    return values, dot(each, near) + eta * dot(each, far)
+    values: Floats = np.fft.irfft(found.values, size)
+    return values, dot(each, found.near) + transform_error(size) * dot(each, found.far)
