@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
+from mechc.accountants.allocation import WIDE, Epoch, below, is_narrow, lattice
 from mechc.accountants.bound import ESTIMATED, Bound, Place
 from mechc.accountants.classical.renyi import RenyiAccountant, of_epoch
 from mechc.accountants.contours.grids import listed
@@ -350,8 +350,7 @@ def told(parts: tuple[tuple[Event, int], ...], drawn: int) -> NumericEvent:
             d: lattice(epoch.ratio.between(drawn).below(epoch.adding), False)
             for d, epoch in _epochs(parts).items()
         }
-        if drawn == 1:
-            laws = {d: _standing_for(parts, law, d) for d, law in laws.items()}
+        laws = {d: replace(_standing_for(parts, law, d), drawn=drawn) for d, law in laws.items()}
     steps = ", ".join(f"{count} * {event}" for event, count in parts)
     claim = weakest(tuple((str(event), event.claim) for event, _ in parts), Adjacency.ADD_REMOVE)
     name = f"sums of points in {NAME}([{steps}], selected={drawn})"
@@ -433,7 +432,9 @@ class AllocationEvaluation(EpochEvaluation):
             lower, estimate, upper, estimated = epoch.log_delta(epsilon, target is not None)
         else:  # next to the largest loss rounding decides
             beyond = epsilon >= top + rounding
-            upper = most if beyond else epoch.log_delta(epsilon)[2]
+            upper = most
+            if not beyond:
+                upper, estimated = epoch.log_delta(epsilon)[2:]
             lower = estimate = least
         status = ESTIMATED if estimated else "proven"
         answer = Bound(lower, estimate, upper, "put", status, {"direction": direction})
@@ -498,8 +499,10 @@ class FewStepsEvaluation(EpochEvaluation):
             return found
         beside = self._profile.log_delta_in(direction, epsilon)
         self.methods_used.add(beside.method)
+        if lower <= float(beside.lower) and float(beside.upper) <= upper:
+            return beside
         upper = min(upper, float(beside.upper))
-        lower = min(max(lower, float(beside.lower)), upper)
+        lower = below(max(lower, float(beside.lower)), upper, self.steps[direction][0].loss.label)
         estimate = min(max(float(beside.estimate), lower), upper)
         return replace(found, lower=lower, estimate=estimate, upper=upper, method=beside.method)
 

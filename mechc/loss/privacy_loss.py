@@ -69,7 +69,8 @@ class PrivacyLoss:
         loss_error: how far losses of point masses may be off, beyond the rounding of their digits.
         digits: roundings of logs of masses that losses, being differences of two, are off; else 0.
         told: masses at infinite and minus infinite loss as doubles, nan unless they are declared.
-        parts: without a source, steps of which a record takes part in one, drawn at random.
+        parts: without a source, steps of which a record takes part in some, drawn at random.
+        drawn: in how many.
         rate: the probability that it takes part in any of them.
         side: 1 or -1 where this bounds a law from above or below; early masses are in no nodes.
         source: the bound kernel, None for plain atoms; for the modules of this room.
@@ -101,6 +102,7 @@ class PrivacyLoss:
     told: tuple[float, float] = (math.nan, math.nan)
     parts: tuple[Step, ...] = field(repr=False, default=())
     rate: float = 1.0
+    drawn: int = 1
     side: int = 0
     source: KernelSource | None = field(repr=False, default=None)
     is_reversed: bool = False

@@ -17,7 +17,8 @@ Smaller powers, and those of adding a record, follow from phi(s) = E_Q[exp(-sX/t
 as for a number in place of W, by parts; for p = 0, or p = m = 1, the integral itself is E_Q[log m -
 log W], or E_Q[W log W]. The integrand is positive (Jensen). log phi is convex: it lies below its
 chords and above their prolongations. What is beyond S is at most phi(S) S^-p / p, and, as phi(s) <=
-E_Q[exp(-sX/t)] phi(S)^(1 - 1/t), phi(S)^(1 - 1/t) S^(-p-c) t^c E_Q[X^-c] Gamma(c) for c >= -p.
+E_Q[exp(-sX/t)]^j phi(S)^(1 - j/t), for every j < t and c >= -p at most phi(S)^(1 - j/t) S^(-p-c)
+(t/j)^c E_Q[X^(-c/j)]^j Gamma(c), as a mean of j is no smaller than the product of their roots.
 For V at s = u/r there are phi(u) exp(-(1 - r) u/r) in place of phi, and a factor r^p.
 """
 
@@ -197,7 +198,6 @@ def by_transform(
         return 0.0, upper
     p, c, first = power, max(-power, 1.0), float(phi.log_ends[0])
     second = of_step(law.reversed() if adding else law, 2.0)[1]  # log E_Q X^2
-    inverse = c * of_step(law, 1.0 + c)[1] if adding else math.inf  # log E_Q X^-c
     near = math.inf
     if second < MOST_LOG:  # (log phi)'' is at most E (X - 1)^2 / t over E exp(-sX/t)
         near = math.log(math.expm1(second) / (2.0 * steps * (2.0 - p))) + (2.0 - p) * first
@@ -211,9 +211,11 @@ def by_transform(
     s, fars = phi.log_ends[1:], []
     if p > 0.0:
         fars.append(phi.log_phi[1:] - p * s - math.log(p))
-    if inverse < math.inf:
-        far = (1.0 - 1.0 / steps) * phi.log_phi[1:] - (p + c) * s
-        fars.append(far + float(gammaln(c)) + c * math.log(steps) + inverse)
+    for j in (1 << i for i in range((steps - 1).bit_length() if adding else 0)):
+        inverse = c * (of_step(law, 1.0 + c / j)[1] - math.log(j))  # of (X_1 + .. + X_j)^-c
+        if inverse < math.inf:
+            far = (1.0 - j / steps) * phi.log_phi[1:] - (p + c) * s
+            fars.append(far + float(gammaln(c)) + c * math.log(steps) + inverse)
     if not fars:
         return 0.0, upper
     above = float(np.logaddexp(np.logaddexp(known, np.min(fars, axis=0)).min(), near))

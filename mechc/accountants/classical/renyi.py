@@ -94,7 +94,7 @@ class RenyiAccountant(Accountant):
             UnsupportedError: alpha - 1 lies outside the strip in which E[exp(tL)] is finite.
         """
         # a law that bounds an epoch from one side stands for it, of which more is known
-        epochs = [s for s in self._steps if s.loss.side and s.loss.parts]
+        epochs = [s for s in self._steps if s.loss.side and s.loss.parts and s.loss.drawn == 1]
         others = self
         if epochs:
             others = RenyiAccountant([s for s in self._steps if s not in epochs])
@@ -195,6 +195,9 @@ def _about(law: PrivacyLoss, alpha: float) -> tuple[float, float]:
     above = (Step(law, 1),) if known else law.above
     if len(above) == 1 and above[0].count > 1:
         rate = law.rate if law.source is None else getattr(law.source.kernel, "rate", 1.0)
+        if law.drawn > 1:
+            lower = _of_several(*above[0], law.drawn, alpha, law.is_reversed)
+            return lower if rate == 1.0 else 0.0, math.inf
         return of_epoch(*above[0], alpha, law.is_reversed, rate)
     return 0.0, max((of_step(each, alpha)[1] for each, _ in above), default=math.inf)
 
@@ -230,6 +233,17 @@ def of_epoch(
     if HALF < alpha < 2.0:  # the integral loses digits, and divergences grow with their order
         least = max(least, by_transform(law, steps, HALF, False, of_step, rate)[0])
     return max(lower, least), max(min(upper, most), lower, least)
+
+
+def _of_several(law: PrivacyLoss, steps: int, drawn: int, alpha: float, adding: bool) -> float:
+    """Return a lower bound where a record takes part in several of so many steps."""
+    if adding:  # e_k(X) / C(t, k) is at most W^k (Maclaurin)
+        order = 1.0 + drawn * (alpha - 1.0)
+        return drawn * of_epoch(law, steps, order, True)[0] if order > 0.0 else 0.0
+    # a power above one of a sum is no less than the sum of powers
+    least = drawn * of_step(law, alpha)[0] if alpha > 1.0 else 0.0
+    less = math.log(math.comb(steps, drawn)) if alpha < math.inf else 0.0
+    return max(least - less * (1.0 + 8.0 * U), 0.0)
 
 
 def _on_nodes(law: PrivacyLoss, alpha: float) -> float:
