@@ -445,14 +445,15 @@ def _entitle(axes: Axes, title: str, whole: bool) -> None:
     """Write a title over axes: the whole of it over a figure, two lines among other axes."""
     title = title.replace("$", r"\$")
     figure: Any = axes.figure
-    room = (figure if whole else axes).bbox.width / figure.dpi * 72.0
+    width = 0.9 * figure.bbox.width if whole else axes.bbox.width  # axes stand right of the middle
+    room = width / figure.dpi * 72.0
     for fontsize, points in {"medium": 10.0, "small": 8.3, "x-small": 7.0}.items():
-        width = max(int(room / (0.58 * points)), 20)
-        axes.set_title("\n".join(textwrap.wrap(title, width)), fontsize=fontsize)
-        if len(title) <= 2 * width:
+        letters = max(int(room / (0.58 * points)), 20)
+        axes.set_title("\n".join(textwrap.wrap(title, letters)), fontsize=fontsize)
+        if len(title) <= 2 * letters:
             return
     if not whole:
-        short = textwrap.wrap(title, width, max_lines=2, placeholder=" ...")
+        short = textwrap.wrap(title, letters, max_lines=2, placeholder=" ...")
         axes.set_title("\n".join(short), fontsize="x-small")
 
 

@@ -54,9 +54,9 @@ def test_lists_fractions_and_homes_on_the_command_line(tmp_path, monkeypatch):
         run("curve", "gdp", "--set", "mu=.1", "--counts", "1:2e2:100").stdout.count("\n 101 ") == 1
     )
     monkeypatch.setenv("HOME", str(tmp_path))
-    for total in (1, 2):
+    for total in ("1 step", "2 steps"):
         said = run("record", "~/run.json", "gdp", "--set", "mu=1").stdout
-        assert f"{total} steps in all" in said.replace("\n", " ")
+        assert f"{total} in all" in said.replace("\n", " ")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
@@ -354,6 +354,8 @@ def test_tournament_and_optimise(tmp_path):
     assert found["inputs"]["target"] == [1.0, 1e-6] and found["version"]
     assert found["inputs"]["count"] == 10
     assert "quantile_95" in run("tournament", "laplace").stdout
+    assert "no mechanism meets" in run("tournament", "laplace", "-t", "-1", "1e-6", code=2).stderr
+    assert "not declared as noise" in run("tournament", "gdp", "shuffle", code=1).stdout
     best = json.loads(run("optimise", "subbotin", "--over", "beta=1:2", *words).stdout)
     assert 1 <= best["beta"] <= 2 and best["bound"]["upper"] <= 1e-6
     assert best["tried"] < 12  # by golden sections alone 17
@@ -370,6 +372,17 @@ def test_a_word_that_is_no_option_runs_no_file(tmp_path):
         assert not ran.exists()
     run("epsilon", file, "--rough", code=2)
     assert ran.exists()
+
+
+def test_short_commands_load_no_library_that_they_do_not_use():
+    """Each of these takes as long to load as a short question to answer."""
+    words = ["epsilon", *GAUSSIAN, "--delta", "1e-5", "--json"]
+    script = (
+        "import sys; from mechc.cli.commands import app; app(sys.argv[1:], standalone_mode=False); "
+        "print(sorted({'pydantic', 'sympy', 'matplotlib', 'scipy.special'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *map(str, words)], capture_output=True)
+    assert done.stdout.decode().splitlines()[-1] == "[]", done.stderr
 
 
 def test_shells_complete_commands_and_mechanisms():

@@ -305,6 +305,12 @@ def test_titles_of_neighbours_do_not_meet(gaussian):
         figure.draw_without_rendering()
         left, right = (axes.title.get_window_extent() for axes in both)
         assert not left.overlaps(right) and both[0].get_title().count("\n") <= 1
+    long = mechc.poisson(gaussian)(sigma=1.1, sampling_rate=256 / 60_000)
+    for one in (run, long):  # the whole of it is in the figure
+        figure = one.plot(kind="loss")
+        figure.draw_without_rendering()
+        (left, _), (right, _) = figure.axes[0].title.get_window_extent().get_points()
+        assert figure.bbox.x0 <= left and right <= figure.bbox.x1
     whole = run.plot(kind="loss").axes[0].get_title()
     assert whole.replace("\n", " ") == repr(run)
 

@@ -27,7 +27,6 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import best_maximum
-from mechc.accountants.classical.means import by_transform, mean_divergence, sampled_divergence
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError
@@ -220,6 +219,13 @@ def of_epoch(
     law: PrivacyLoss, steps: int, alpha: float, adding: bool, rate: float = 1.0
 ) -> tuple[float, float]:
     """Return bounds where a record takes part in one of so many steps, at a rate in any."""
+    # here, as it loads scipy.special, which takes as long as many an answer
+    from mechc.accountants.classical.means import (
+        by_transform,
+        mean_divergence,
+        sampled_divergence,
+    )
+
     if alpha == math.inf:  # W has the largest and the least values of X
         lower, upper = of_step(law, alpha)
         return (lower, upper) if rate == 1.0 else (0.0, sampled_divergence(upper, alpha, rate))

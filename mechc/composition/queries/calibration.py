@@ -17,8 +17,6 @@ from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import scipy
-
 from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.composition.events import Composition, Event
@@ -407,10 +405,14 @@ class Power(Profile):
 
     def height(self, excess: float) -> float:
         """The same by the power of Gaussian noise, Phi(Phi^-1(fpr) + mu)."""
-        ndtri = scipy.special.ndtri
-        start = ndtri(self.fpr)
-        at, aim = (float(ndtri(math.exp(self.log_target + x)) - start) for x in (excess, 0.0))
-        return math.log(at / aim) if at > 0.0 and 0.0 < aim < math.inf else math.nan
+        from statistics import NormalDist  # scipy.special takes 0.15 s longer
+
+        rates = (math.exp(self.log_target + excess), math.exp(self.log_target))
+        if not (min(rates) > 0.0 and max(rates) < 1.0):
+            return math.nan
+        quantile = NormalDist().inv_cdf
+        at, aim = (quantile(rate) - quantile(self.fpr) for rate in rates)
+        return math.log(at / aim) if min(at, aim) > 0.0 else math.nan
 
 
 def _log_mu(epsilon: float, log_delta: float) -> float:
