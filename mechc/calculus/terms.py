@@ -160,7 +160,7 @@ def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
 def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:
     """(w, l) with |expr| = w * exp(l), for an expression of which the sign is proved."""
     if not expr.has(variable):
-        return side * expr, S.Zero
+        return side * _over_one(expr), S.Zero
     if isinstance(expr, exp):
         return S.One, _tidy(expr.exp, variable)
     if isinstance(expr, Mul):
@@ -180,6 +180,15 @@ def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tu
             return S.One, expr.exp * (ell if weight == 1 else log(weight) + ell)
         return weight**expr.exp, expr.exp * ell
     return _special(expr, side, variable, facts)
+
+
+def _over_one(weight: Expr) -> Expr:
+    """A sum of fractions as a product where it is one: 1 - 1/(1 + c)^2 keeps no digits of c."""
+    if not isinstance(weight, Add) or all(a.as_numer_denom()[1].is_number for a in weight.args):
+        return weight
+    rational = weight.is_rational_function(*weight.free_symbols)
+    product = factored(weight) if rational else weight
+    return weight if isinstance(product, Add) else product
 
 
 def _special(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:

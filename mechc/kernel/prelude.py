@@ -280,6 +280,18 @@ def expm1c(u: float) -> float:
     return 1.0 if u == 0.0 else math.expm1(u) / u
 
 
+@primitive("float64(float64, float64, float64)")
+def power(b: float, a: float, log_b: float) -> float:
+    """Return b**a, where log_b is log(b) to full accuracy if that is a number."""
+    return math.exp(a * log_b) if b > 0.5 else math.pow(b, a)
+
+
+@primitive("float64(float64, float64, float64)")
+def power_complement(b: float, a: float, log_b: float) -> float:
+    """Return 1 - b**a, where log_b is log(b) to full accuracy if that is a number."""
+    return -math.expm1(a * log_b) if b > 0.0 else 1.0 - math.pow(b, a)
+
+
 @primitive("float64(float64, float64)")
 def log_binomial(n: float, k: float) -> float:
     """Return the log of n choose k, for real 0 <= k <= n."""

@@ -109,6 +109,18 @@ REAL = {
         [(n, 1.7, n - 1.7) for n in np.linspace(0.9, 3.3, 100)],
         6,
     ),
+    "power": (
+        lambda b, a, log_b: mp.exp(mpf(a) * log_b) if b > 0.5 else mpf(b) ** mpf(a),
+        [(1.0 - u, a, math.log1p(-u)) for u in (1e-12, 0.3, 1.0 - 1e-9) for a in (1e-9, 2.5, 9.0)]
+        + [(-0.4, a, math.nan) for a in (2.0, 5.0)],
+        80,
+    ),
+    "power_complement": (
+        lambda b, a, log_b: -mp.expm1(mpf(a) * log_b) if b > 0 else 1 - mpf(b) ** int(a),
+        [(1.0 - u, a, math.log1p(-u)) for u in (1e-12, 0.3, 1.0 - 1e-9) for a in (1e-9, 2.5, 1e6)]
+        + [(b, a, math.nan) for b in (-0.4, 0.0) for a in (2.0, 5.0)],
+        6,
+    ),
     "lgamma_difference": (
         lambda a, h: mp.loggamma(mpf(a) + mpf(h)) - mp.loggamma(a),
         [

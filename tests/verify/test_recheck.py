@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import sympy as sp
 from typer.testing import CliRunner
 
 pytest.importorskip("flint")
@@ -18,6 +19,8 @@ from shared_functions import digests
 
 import mechc
 from mechc.cli.commands import app
+from mechc.declare import mechanism as words
+from mechc.declare import positive, real
 from mechc.kernel.cache import MARK, seal
 from mechc.kernel.emit import with_law
 from mechc.verify.certificate import emission
@@ -334,6 +337,27 @@ def test_borders_a_little_too_far_out_are_refused(name, old, new, says, certifie
     _, text, content = certified(name)
     assert text.count(old) == 1 and problems(tmp_path, text, content) == []
     faulty = resealed(text.replace(old, new), text)
+    assert says in problems(tmp_path, faulty, forged(content, faulty))[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("out[0, 0] = 1.0", "is one everywhere"), ("out[0, 0] *= 1.0 + 1e-9", "is 0."),
+     ("out[1, 0] = 0.5", "is 0.5"), ("out = np.empty((0, 1))", "there are 2 weights, not 0")],
+)  # fmt: skip
+def test_weights_are_what_their_words_say(fault, says, tmp_path):
+    x, c = real("x"), positive("c")
+    normal = sp.exp(-(x**2) / 2) / sp.sqrt(2 * sp.pi)
+    near = sp.exp(-c) * normal + (1 - sp.exp(-c)) * normal.subs(x, x - 1)
+    made = mechc.load(words("shared", p=near, q=normal, variable=x, parameters=(c,)))
+    text, content = with_law(made.source), json.loads(made.verify().to_json())
+    content = forged(content, text)
+    assert problems(tmp_path, text, content) == []
+    start = text.index("def weights")
+    answer = text[start:].partition("return ")[2].partition("\n")[0]
+    later = f"out = {answer}\n    {fault}\n    return out"
+    faulty = text[:start] + text[start:].replace(f"return {answer}", later, 1)
+    faulty = resealed(faulty, text)
     assert says in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 

@@ -138,8 +138,8 @@ def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], ir.Add)):
         return None
-    for product in (cosine_sum(arg[0]), error_function_complement(arg[0])):
-        if product is not None:
+    for rule in (cosine_sum, error_function_complement, complement_of_power):
+        if (product := rule(arg[0])) is not None:
             return ir.call("log", product)
     split = [(term, _exponential(term)) for term in arg[0].args]
     exponentials = [found for _, found in split if found]
@@ -247,6 +247,32 @@ def error_function_complement(expr: ir.Add) -> Expr | None:
     return None
 
 
+def power_next_to_one(expr: ir.Pow) -> Expr | None:
+    """(1 - u)^a of parameters by log1p(-u): rounding of the base counts a times."""
+    base, power = expr.base, expr.exponent
+    if isinstance(power, ir.Number) or not isinstance(base, ir.Add) or _has_output(expr):
+        return None
+    log = log_of_sum(ir.call("log", base))
+    return log and ir.call("power", base, power, log)
+
+
+def _has_output(expr: Expr) -> bool:
+    return any(isinstance(node, ir.Var) for node in ir.walk(expr))
+
+
+def complement_of_power(expr: ir.Add) -> Expr | None:
+    """1 - b^a of parameters, which loses its digits where b is next to one, or a to zero."""
+    if len(expr.args) != 2 or _has_output(expr):
+        return None
+    for one, other in (expr.args, expr.args[::-1]):
+        match ir.negate(other):
+            case ir.Pow(base, power) if one == ir.ONE and not (
+                isinstance(base, ir.Number) or _divides(ir.Pow(base, power))
+            ):
+                return ir.call("power_complement", base, power, ir.call("log", base))
+    return None
+
+
 def common_denominator(expr: ir.Add) -> Expr | None:
     """C/d + e = (c + d e)/d where terms cancel above: 1/(1 - a) - 1 = a/(1 - a)."""
     found = [(term, below) for term in expr.args for below in _factors(term) if _divides(below)]
@@ -347,6 +373,7 @@ def gamma_difference(expr: ir.Add) -> Expr | None:
 
 RULES: dict[type, tuple[Rule, ...]] = {
     ir.Mul: (exponential_product,),
+    ir.Pow: (power_next_to_one,),
     ir.Call: (
         log_of_product,
         log_of_function,
@@ -360,6 +387,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         log_of_probability,
         exponential_difference,
         error_function_complement,
+        complement_of_power,
         common_denominator,
         cosine_sum,
         gamma_difference,

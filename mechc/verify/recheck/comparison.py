@@ -13,7 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from mechc.verify.recheck.declaration import At, Pair, log_of
+from mechc.verify.recheck.declaration import At, Pair, log_of, number, worded
 from mechc.verify.recheck.integrals import DIGITS, density_of, log_sum, power
 from mechc.verify.recheck.kernel import TAILS, VALUES, Kernel
 from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Vector
@@ -46,6 +46,7 @@ def compared(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
         places, compare = [*search.places, *drawn], Comparison(kernel)
         found = itertools.chain(
             *(compare.place(*place) for place in places if place[0] not in SLOW),
+            compare.unweighed(),
             compare.whole(search.vectors[0]),
             *(compare.place(*place) for place in places if place[0] in SLOW),
         )
@@ -141,6 +142,7 @@ class Comparison:
         """Nothing has been integrated."""
         self.kernel = kernel
         self._integrated: set[Any] = set()
+        self._weighed: set[str] = set()
 
     def place(self, name: str, argument: Any, vector: Vector) -> Iterator[str]:
         """One place of the search."""
@@ -232,6 +234,7 @@ class Comparison:
             yield from self._branch(row, vector)
         yield from self._gaps(vector)
         yield from self._atoms(vector)
+        yield from self._weights(vector)
         yield from self._infinite(vector)
         yield from self._lattice(vector)
         yield from self._strip(vector)
@@ -266,6 +269,31 @@ class Comparison:
                     fine = fine and abs(log - truth) <= room
             if not fine:
                 yield f"the atom at {float(x)} is {(at, *logs)}, at {vector.theta}"
+
+    def _weights(self, vector: Vector) -> Iterator[str]:
+        """Weights are what their words say; one in other cases, of some at least."""
+        kernel, theta = self.kernel, vector.theta
+        stated = [w for w in str(kernel["CAPABILITIES"].get("weights", "")).split("; ") if w]
+        found = np.ravel(kernel("weights", theta)).tolist()
+        if len(found) != len(stated):
+            yield f"there are {len(stated)} weights, not {len(found)}"
+            return
+        names = [row[0] for row in kernel["PARAMETERS"]]
+        for text, weight in zip(stated, found, strict=True):
+            value = partial(number, worded(text, names))
+            truth, step = value(theta), mpmath.mpf(10) ** -12
+            moved = [(*theta[:i], v * (1 + step), *theta[i + 1 :]) for i, v in enumerate(theta)]
+            scale = abs(truth) + sum(abs(value(t) - truth) for t in moved) / step
+            if abs(weight - truth) <= vector.enough * scale:
+                self._weighed.add(text)
+            elif weight != 1.0:
+                yield f"the weight {text} is {weight!r}, at {theta}"
+
+    def unweighed(self) -> Iterator[str]:
+        """Weights that were one wherever they were looked at."""
+        for text in str(self.kernel["CAPABILITIES"].get("weights", "")).split("; "):
+            if text and text not in self._weighed:
+                yield f"the weight {text} is one everywhere"
 
     def _branch(self, row: Any, vector: Vector) -> Iterator[str]:
         """The loss on one branch is as it says."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -184,9 +185,14 @@ _SYMPY = words(
     "Add Mul Pow Integer Rational Symbol exp log Abs Max Min sign Piecewise ExprCondPair And Or",
     "Not StrictLessThan LessThan StrictGreaterThan GreaterThan Equality Unequality Tuple Sum gamma",
     "loggamma erf erfc besseli besselk zeta binomial factorial sin cos tan atan sinh cosh tanh",
-    "sech csch coth asinh Heaviside floor ceiling Half",
+    "sech csch coth asinh Heaviside floor ceiling Half sqrt Eq Ne",
 )
 _CONSTANTS = {name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")}
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.Pow: operator.pow, ast.BitAnd: sympy.And, ast.BitOr: sympy.Or,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
 
 
 def expression(text: str) -> Any:
@@ -194,13 +200,27 @@ def expression(text: str) -> Any:
     return _build(ast.parse(text, mode="eval").body)
 
 
+def worded(text: str, names: Sequence[str]) -> Any:
+    """A formula in parameters of these names, as SymPy writes it for readers."""
+    found = expression(text)
+    own = {s: sympy.Symbol(f"theta_{names.index(s.name)}")
+           for s in found.free_symbols if s.name in names}  # fmt: skip
+    return found.xreplace(own)
+
+
 def _build(node: ast.AST) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, str, bool)):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_build(node.operand)
-    if isinstance(node, ast.Name) and node.id in _CONSTANTS:
-        return _CONSTANTS[node.id]
+    if isinstance(node, ast.Name):
+        return _CONSTANTS.get(node.id) or sympy.Symbol(node.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = (sympy.S(_build(side)) for side in (node.left, node.right))
+        return _OPERATORS[type(node.op)](left, right)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
+        left, right = (sympy.S(_build(side)) for side in (node.left, node.comparators[0]))
+        return _OPERATORS[type(node.ops[0])](left, right)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SYMPY:
         args = [_build(a) for a in node.args]
         if node.func.id == "ExprCondPair":
