@@ -43,6 +43,7 @@ from mechc.individual.budget import (
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate, expected
 from mechc.individual.family import Family
+from mechc.individual.inversion import STRIDE
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
@@ -455,7 +456,7 @@ class IndividualAccountant(TakesTurns):
         asked = Asked(self._ledger, replace(query, few=rare(rows.size)), rows)
         one, *others = self.family.directions  # most often the larger one
         found, laid, tilts = self._evaluator(one).first(asked)
-        sides = {one: found, **self._chernoff(asked, others)}
+        sides = {one: found, **self._chernoff(asked, others, STRIDE)}
         bounds = np.stack([a.upper for a in sides.values()])
         done = np.zeros(bounds.shape, np.bool_)
         for likely in (bounds == bounds.max(axis=0), np.ones(bounds.shape, np.bool_)):
@@ -548,9 +549,11 @@ class IndividualAccountant(TakesTurns):
         found: Evaluator = made[key]
         return found
 
-    def _chernoff(self, asked: Asked, directions: Sequence[str]) -> dict[str, Answers]:
-        """Chernoff's bounds in some directions."""
-        return {d: self._evaluator(d).first(asked, alone=True)[0] for d in directions}
+    def _chernoff(
+        self, asked: Asked, directions: Sequence[str], apart: int = 1
+    ) -> dict[str, Answers]:
+        """Chernoff's bounds in some directions, by tilts so far apart."""
+        return {d: self._evaluator(d).first(asked, apart=apart)[0] for d in directions}
 
     def _renyi(self, query: Query, rows: Integers) -> Bound:
         """Upper bounds (C.3) from the divergences alone."""

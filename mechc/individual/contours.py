@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -26,13 +26,28 @@ from mechc.accountants.contours.trapezoid import images_beyond
 from mechc.individual import inversion
 from mechc.individual.budget import for_rows
 from mechc.individual.family import Family
-from mechc.individual.inversion import ALLOWED, BEST, LENGTH, LEVEL, NODES, START, TILT, UPPER, WORK
+from mechc.individual.inversion import (
+    ALLOWED,
+    BEFORE,
+    BEST,
+    KNOWN,
+    LENGTH,
+    LESSON,
+    LEVEL,
+    NODES,
+    START,
+    STRIDE,
+    TILT,
+    UPPER,
+    WORK,
+)
 from mechc.individual.ledger import Ledger
 from mechc.individual.splines import Grid
 from mechc.individual.storage import NOWHERE, PathLike, Shelf, TakesTurns, in_turn
 from mechc.individual.tilts import (
     FORBIDDEN,
     REACHES,
+    TILTS,
     Members,
     Tilts,
     covered,
@@ -60,12 +75,21 @@ BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SUMMED = 1.0 + 1e-9  # more than the rounding of sums of errors
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
-PERIODS = 1.5  # periods are rounded up to powers of this
+PERIODS, PARTS = (
+    1.5,
+    4,
+)  # people whose periods, rounded up to powers of this, are the same share the
+# longest of them, rounded up to powers of so many parts of it
 PILOT, ROUGH = 3.0, 0.05  # of the sum that says where the answer is before anything is proven: its
 # nodes, as a multiple of a guess by K'', and the share of delta that its images may have
+LEARNERS = 1 << 12  # people of whom answers are guessed by sums, where they are four times as many
+TAUGHT, TAUGHT_NEAR = 40, 4  # of them, with bounds at tilts less than so many steps apart, and ...
+TRUSTED, WIDENED = 0.1, 0.05  # ... logs of epsilon that what is learned of these may be off by, and
+# that others may be beyond what was seen
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
-BLOCK = 1 << 8  # people handled at a time: what is known of them stays at hand
+BLOCK = 1 << 8  # people handled at a time, and up to four times as many as long as there are no
+NUMBERS = 1 << 16  # more of these: what is known of them stays at hand
 BLOCKS = 16  # of them that a thread is given at a time, with room that is not new to it
 HARDLY = 10.0  # times what is allowed, that is lost on a contour on which phi hardly decays
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
@@ -312,19 +336,25 @@ class Asked(NamedTuple):
     how: Floats | None = None  # what `inversion.choose` says, once it is known, a row for each word
     place: Integers | None = None  # of these people in `how`, which some others may share with them
     below: Integers | None = None  # tilts below which contours are to go, where others were no help
+    ends: NDArray[np.int32] | None = None  # what `Ledger.ends` says of them, once it is known
 
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
         who = np.flatnonzero(who) if who.dtype == np.bool_ else who
         place = who if self.place is None else self.place[who]
         below = None if self.below is None else self.below[who]
-        return self._replace(rows=self.rows[who], place=place, below=below)
+        ends = None if self.ends is None else self.ends[:, who]
+        return self._replace(rows=self.rows[who], place=place, below=below, ends=ends)
 
     def column(self, index: int) -> Floats:
         """Return what `how` has by one name."""
         assert self.how is not None
         found: Floats = self.how[index]
         return found if self.place is None else found[self.place]
+
+    def words(self) -> Floats:
+        """Return all columns, a row for each word."""
+        return np.array([self.column(index) for index in range(KNOWN + 1)])
 
     @property
     def tilts(self) -> Integers:
@@ -333,13 +363,15 @@ class Asked(NamedTuple):
 
     def each(self, work: Callable[..., None], *tables: Floats) -> None:
         """Call `work` with the places of BLOCK people and their ledger rows times the tables."""
+        block = max(BLOCK, min(NUMBERS // max(table.shape[1] for table in tables), 4 * BLOCK))
 
         def of(part: slice) -> None:
-            room = [np.empty((BLOCK, table.shape[1])) for table in tables]
-            for begin in range(part.start, part.stop, BLOCK):
-                some = slice(begin, min(begin + BLOCK, part.stop))
-                rows = self.rows[some]
-                work(some, *self.ledger.times(rows, *tables, room=room, better=self.better))
+            room = [np.empty((block, table.shape[1])) for table in tables]
+            rows = np.empty((block, self.ledger.grid.columns))
+            for begin in range(part.start, part.stop, block):
+                some = slice(begin, min(begin + block, part.stop))
+                own, better = self.rows[some], self.better
+                work(some, *self.ledger.times(own, *tables, room=room, rows=rows, better=better))
 
         for_rows(self.rows.size, of, BLOCKS * BLOCK)
 
@@ -349,7 +381,8 @@ class Asked(NamedTuple):
 
         So different people find the same tables.
         """
-        n, (first, last) = self.ledger.grid.buckets, self.ledger.span(self.rows)
+        ends = self.ledger.ends(self.rows) if self.ends is None else self.ends
+        n, (first, last) = self.ledger.grid.buckets, self.ledger.span(ends)
         part = max(n // SPANS, 1)
         return first // part * part, min((last // part + 1) * part, n) if last < n else n
 
@@ -385,34 +418,79 @@ class Evaluator(TakesTurns):
         return self._made[key]
 
     def first(
-        self, asked: Asked, known: Floats | None = None, alone: bool = False
+        self, asked: Asked, known: Floats | None = None, apart: int = 0
     ) -> tuple[Answers, Asked, Tilts]:
         """Return Chernoff bounds, the question with everybody's contour, and the tilts used.
 
         With estimates of the answers, nan where there is none, contours fit them; without they are
-        for a guess. Bounds `alone` come without contours.
+        for a guess, or for what a sample of many people teaches. With tilts so far `apart` bounds
+        come without contours.
         """
-        share = ROUGH if known is None else SHARE * asked.query.rtol
+        if asked.ends is None:
+            asked = asked._replace(ends=asked.ledger.ends(asked.rows))
+        span, lessons = asked.span, np.full((TILTS.size, LESSON), np.nan)
+        if known is None and not apart and asked.query.inverse:
+            lessons = self._learned(asked, lessons)
+        guessed = known is None and np.isnan(lessons).all()
+        share = ROUGH if guessed else SHARE * asked.query.rtol
         known = np.full(asked.rows.size, np.nan) if known is None else known
         for reach in REACHES:
-            key = asked.span, reach
+            key = span, reach
             tilts: Tilts = self._kept(key, partial(Tilts, self.members, *key, self._shelf))
-            how = _choose(asked, tilts, known, np.arange(0 if alone else tilts.t.size), share)
+            contours = np.arange(0 if apart else tilts.t.size)
+            how = _choose(asked, tilts, known, contours, share, max(apart, 1), lessons)
             far = (how[TILT] != -1.0) & (how[BEST] + inversion.ABOVE >= tilts.t.size)
             if tilts.complete or far.sum() <= asked.query.few:
                 break
         return _chernoff(asked.query, how), asked._replace(how=how, place=None), tilts
 
+    def _learned(self, asked: Asked, lessons: Floats) -> Floats:
+        """Return how epsilons follow from Chernoff's bounds, by answers that a sample guesses."""
+        size = asked.rows.size
+        if size < 4 * LEARNERS:
+            return lessons
+        some = asked.some(np.arange(0, size, size // LEARNERS))
+        some = some._replace(query=replace(asked.query, few=rare(some.rows.size)))
+        _, some, tilts = self.first(some)
+        some = some.some(some.tilts >= 0)
+        known, k = self._guesses(some, tilts), np.empty((some.rows.size, tilts.t.size))
+
+        def look(part: slice, sums: Floats) -> None:
+            k[part] = sums
+
+        some.each(look, tilts.columns[0])
+        best = some.column(BEST).astype(np.int64)
+        for j in np.unique(best).tolist():
+            for near in range(TAUGHT_NEAR):
+                seen = np.flatnonzero((abs(best - j) <= near) & (known > 0.0))
+                if seen.size < TAUGHT:
+                    continue
+                before = np.maximum(best[seen, None] - BEFORE, 0)
+                told = np.column_stack((some.column(UPPER)[seen], k[seen[:, None], before]))
+                logs = np.log(np.maximum(told, 1e-300))
+                ratio, x = np.log(known[seen]) - logs[:, 0], np.insert(logs, 0, 1.0, axis=1)
+                weights = np.linalg.lstsq(x, ratio)[0]
+                if np.quantile(np.abs(x @ weights - ratio), 0.9) <= TRUSTED:
+                    weights[1] += 1.0
+                    lessons[j] = ratio.min() - WIDENED, ratio.max() + WIDENED, *weights
+                break
+        return lessons
+
     def run(self, answers: Answers, asked: Asked, tilts: Tilts) -> Answers:
         """Answer for some people, of whom `first` has been asked."""
-        size, tell, known = asked.rows.size, asked.query.tell, np.full(asked.rows.size, np.nan)
+        size, tell, known = asked.rows.size, asked.query.tell, asked.column(KNOWN)
         todo = np.flatnonzero(asked.tilts >= 0)
-        done, asked = size - todo.size, asked.some(todo)
-        for part, i in _groups(asked.tilts):
-            known[todo[part]] = self._guess(asked.some(part), tilts, i)
+        done, fresh = size - todo.size, todo[np.isnan(known[todo])]
+        if fresh.size:
+            known, some, how = known.copy(), asked.some(fresh), asked.words()
+            known[fresh] = self._guesses(some, tilts)
+            about = np.arange(tilts.t.size), SHARE * asked.query.rtol
+            how[:, fresh] = _choose(some, tilts, known[fresh], *about)
+            asked = asked._replace(how=how, place=None)
+        asked = asked.some(todo)
         for turn in range(len(ROUNDS) if todo.size else 0):
-            # with what is known by now contours fit better
-            _, asked, tilts = self.first(asked, known[todo])
+            if turn:  # with what is known by now contours fit better
+                _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
             asked = _share(asked, tilts, known[todo])
             for part, i in _groups(asked.tilts):
@@ -431,8 +509,15 @@ class Evaluator(TakesTurns):
                 break
         return answers
 
+    def _guesses(self, asked: Asked, tilts: Tilts) -> Floats:
+        """Return estimates of which nothing is proven, nan where none is found."""
+        known = np.full(asked.rows.size, np.nan)
+        for part, i in _groups(asked.tilts):
+            known[part] = self._guess(asked.some(part), tilts, i)
+        return known
+
     def _guess(self, asked: Asked, tilts: Tilts, at: int) -> Floats:
-        """Return an estimate by a short sum of which nothing is proven; nan where none is found."""
+        """Estimate answers of those who share a contour by a short sum."""
         h, step = _nodes_apart(asked)
         wanted = PILOT * float(np.quantile(asked.column(NODES), 0.9))
         count = min(LEAST * math.ceil(max(wanted / LEAST, 2.0)), MOST)
@@ -441,7 +526,7 @@ class Evaluator(TakesTurns):
         contour = self._kept((*tilts.key, *about[1:4], False), partial(Contour, *about))
         found = np.full(h.size, np.nan)
         for some, j in _groups(step):
-            table, lost = contour.table(PERIODS**j, count), np.zeros(some.size)
+            table, lost = contour.table(PERIODS ** (j / PARTS), count), np.zeros(some.size)
             found[some] = self._solve(asked.some(some), table, count, lost, True).estimate
         return found
 
@@ -469,7 +554,7 @@ class Evaluator(TakesTurns):
         count = np.ceil(contour.frequencies[shell] / h).astype(np.int64)
         count = np.clip(-(-count // LEAST) * LEAST, LEAST, MOST)
         for members, j in _groups(step):
-            nodes = PERIODS**j, int(count[members].max())
+            nodes = PERIODS ** (j / PARTS), int(count[members].max())
             table = self._kept((*key, *nodes), partial(contour.table, *nodes))
             for some, n in _groups(count[members]):
                 mine = members[some]
@@ -510,25 +595,33 @@ def _chernoff(query: Query, how: Floats) -> Answers:
     return Answers(np.zeros(at.size), estimate, upper, unknown, np.where(at == -2, np.inf, 0.0))
 
 
-def _choose(asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share: float) -> Floats:
+def _choose(
+    asked: Asked, tilts: Tilts, known: Floats, contours: Integers, share: float, apart: int = 1,
+    lessons: Floats | None = None,
+) -> Floats:  # fmt: skip
     """Return what `inversion.choose` says about everybody.
 
-    Contours are some of the tilts, bounds alone if none are, and images may have this share.
+    Contours are some of the tilts, which are so far apart, bounds alone if none are, and images may
+    have this share.
     """
-    query, found = asked.query, np.empty((WORK + 1, asked.rows.size))
-    useful = np.zeros(tilts.t.size, np.bool_)
+    query, found, t = asked.query, np.empty((KNOWN + 1, asked.rows.size)), tilts.t[::apart].copy()
+    table = tilts.together(STRIDE) if contours.size else tilts.columns[0][:, ::apart].copy()
+    lessons = np.full((t.size, LESSON), np.nan) if lessons is None else lessons
+    useful = np.zeros(t.size, np.bool_)
     useful[contours] = True
     away = AWAY if asked.ledger.grid.listed else 0.0  # of tables their errors keep contours near
     about = query.log_delta, query.epsilon, query.rtol, math.log(share), away
-    peaks, below = np.asarray(log_peak(tilts.t)), asked.below
-    below = np.full(asked.rows.size, tilts.t.size) if below is None else below
+    peaks, below = np.asarray(log_peak(t)), asked.below
+    below = np.full(asked.rows.size, t.size) if below is None else below
 
     def choose(part: slice, sums: Floats) -> None:
-        out = np.empty((len(sums), WORK + 1))
-        inversion.choose(sums, tilts.t, peaks, useful, *about, known[part], below[part], out)
+        out = np.empty((len(sums), KNOWN + 1))
+        own = known[part], below[part]
+        inversion.choose(sums, t, peaks, useful, *about, *own, lessons, out)
         found[:, part] = out.T
 
-    asked.each(choose, tilts.together(inversion.STRIDE) if contours.size else tilts.columns[0])
+    asked.each(choose, table)
+    found[BEST] *= apart
     return found
 
 
@@ -543,7 +636,7 @@ def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
     some = asked.some(few)
     how = _choose(some, tilts, known[few], many, SHARE * asked.query.rtol)
     fits = (how[TILT] >= 0) & (how[WORK] <= DEAR * some.column(WORK))
-    found = np.array([asked.column(name) for name in range(WORK + 1)])
+    found = asked.words()
     found[:, few[fits]] = how[:, fits]
     return asked._replace(how=found, place=None)
 
@@ -571,14 +664,17 @@ def _gains(lost: Floats, allowed: Floats, kept: Floats | float = 0.0) -> NDArray
 
 
 def _nodes_apart(asked: Asked) -> tuple[Floats, Integers]:
-    """Return the distance of nodes for periods rounded up to powers of PERIODS, and the power."""
-    step = np.ceil(np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS)).astype(int)
-    return 2.0 * math.pi / np.float64(PERIODS) ** step, step
+    """Return the distance of nodes for the periods of everybody, and powers that tell these."""
+    power = np.log(np.maximum(asked.column(LENGTH), 1e-3)) / math.log(PERIODS) * PARTS
+    step = np.ceil(power).astype(np.int64)
+    for part, _ in _groups(-(-step // PARTS)):
+        step[part] = step[part].max()
+    return 2.0 * math.pi / PERIODS ** (step / PARTS), step
 
 
 def _groups(keys: Integers) -> Iterator[tuple[Integers, int]]:
     """Yield the positions that share each key, and the key."""
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys.astype(np.int16), kind="stable")  # small numbers, by their digits
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
     for part in np.split(order, cuts) if keys.size else ():
         yield part, int(keys[part[0]])

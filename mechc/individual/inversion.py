@@ -40,13 +40,21 @@ from mechc.loss.moments import exponentials, waves
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS, MOST_LOG
 
-UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK = range(9)  # what `choose` says
+UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK, KNOWN = range(
+    10
+)  # what `choose` says
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
+BEFORE = np.array(
+    [0, 4, 10, 18]
+)  # tilts before that of the best Chernoff bound, whose logs of K tell
+# epsilon; a lesson has the least and the largest log of its ratio to the bound that was seen, the
+# constant, and the weights of the log of the bound and of these
+LESSON = 4 + BEFORE.size
 LEAST = 5e-324  # a positive delta that no double is as small as
 VERTEX = 0.05  # share of epsilon by which its saddle point may lie below those of single tilts
 GUESSED = 1e-4  # of the sum's first term, that a guess may be off by
@@ -75,11 +83,11 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
-    " float64, float64, float64[::1], int64[::1], float64[:,::1])",
+    " float64, float64, float64[::1], int64[::1], float64[:,::1], float64[:,::1])",
     nogil=True,
 )
 def choose(  # type: ignore[no-untyped-def]
-    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, below, out
+    rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, below, lessons, out
 ):
     """Bound the answer by Chernoff and choose contour, period and number of nodes per person.
 
@@ -88,14 +96,16 @@ def choose(  # type: ignore[no-untyped-def]
     is that of the payoff at the tilts t, contours may go through `useful` ones (without any there
     are bounds alone), images may have exp(log_small) of delta, `away` is the least cost of
     cancellation in units of work, `known` are estimates of the answers, nan where there are none,
-    and contours go through tilts `below` these.
+    contours go through tilts `below` these, and `lessons` say how epsilon follows from the bound at
+    the tilt where it is best, nan where nothing is known of that.
 
-    `out`, of shape (people, 9), has at places with these names: UPPER bound on epsilon or log
+    `out`, of shape (people, 10), has at places with these names: UPPER bound on epsilon or log
     delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
     the log of the sum that is expected, relative to its first term; ALLOWED, the relative error of
     delta that is as good as the width asked for; TILT, the index of the tilt through which the
     contour goes, -1 if none is needed, -2 if none serves, most often because the tables are too
-    coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes.
+    coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes;
+    KNOWN, the estimate of the answer that all this fits, nan if it is for a guess.
     """
     strides, some = (rows.shape[1] - t.size) // 2, useful.any()
     log_b, values = np.empty(t.size), np.empty(t.size)
@@ -121,13 +131,21 @@ def choose(  # type: ignore[no-untyped-def]
                 goal = min(best, math.log(known[p]))
         goal += log_small
         out[p, LENGTH], out[p, NODES], out[p, LEVEL] = 1.0, 1.0, 0.0
-        out[p, ALLOWED], out[p, TILT], out[p, WORK] = rtol, -1.0, np.inf
+        out[p, ALLOWED], out[p, TILT], out[p, WORK], out[p, KNOWN] = rtol, -1.0, np.inf, known[p]
         if k[t.size - 1] == 0.0:  # untouched
             continue
         out[p, TILT] = -2.0
         if not some:
             continue
         eps = known[p] if math.isnan(epsilon) else epsilon
+        lesson = lessons[j]
+        if math.isnan(eps) and best > 0.0 and lesson[0] < np.inf:
+            ratio = lesson[2] + (lesson[3] - 1.0) * math.log(best)
+            for m in range(BEFORE.size):
+                ratio += lesson[4 + m] * math.log(max(k[max(j - BEFORE[m], 0)], 1e-300))
+            if lesson[0] <= ratio <= lesson[1]:
+                eps = best * math.exp(ratio)
+                out[p, KNOWN] = eps
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
             eps, before, last, off = best, np.inf, np.inf, 0.0
             for m in range(bend.size):

@@ -92,6 +92,33 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
+@compiled(nogil=True)
+def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
+    """Write the rows of some people, in shares of a unit; what is returned says nothing."""
+    for i in range(people.size):
+        a, b = totals[people[i]], out[i]
+        for j in range(a.size):
+            b[j] = a[j] * share
+    return 0
+
+
+@compiled(nogil=True)
+def ends(totals, people, out):  # type: ignore[no-untyped-def]
+    """Write the first and the last column that people have used; what is returned says nothing.
+
+    The number of columns and -1 stand for none.
+    """
+    for i in range(people.size):
+        row = totals[people[i]]
+        first, last = 0, row.size - 1
+        while first < row.size and row[first] == 0:
+            first += 1
+        while last >= 0 and row[last] == 0:
+            last -= 1
+        out[0, i], out[1, i] = first, last
+    return 0
+
+
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1])",
     nogil=True,
@@ -239,14 +266,22 @@ class Ledger:
         return found
 
     def times(
-        self, people: Integers, *tables: Floats, room: Sequence[Floats], better: bool = False
+        self,
+        people: Integers,
+        *tables: Floats,
+        room: Sequence[Floats],
+        rows: Floats | None = None,
+        better: bool = False,
     ) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns.
 
-        They are written to `room`, arrays with rows for as many people and for four at least. With
-        `better`, counts stand for the better knots, and steps beyond the last one for nothing.
+        They are written to `room`, arrays with rows for as many people and for four at least, and
+        what the people have used to `rows`. With `better`, counts stand for the better knots, and
+        steps beyond the last one for nothing.
         """
-        rows = self.rows(people if people.size >= 4 else np.resize(people, 4))
+        four = people if people.size >= 4 else np.resize(people, 4)
+        rows = np.empty((four.size, self.grid.columns)) if rows is None else rows[: four.size]
+        fetch(self.totals, four, 1.0 / self.grid.unit, rows)
         if better:
             rows[:, -1] = 0.0
             rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)
@@ -271,19 +306,22 @@ class Ledger:
                 return people[first], place
         return people, np.arange(people.size)
 
-    def span(self, people: Integers) -> tuple[int, int]:
-        """Return the most revealing and the most private bucket that some people have steps in.
+    def ends(self, people: Integers) -> NDArray[np.int32]:
+        """Return the first and the last column that people have used, a row each; see `ends`."""
+        found = np.empty((2, people.size), np.int32)
+        ends(self.totals, people, found)
+        return found
+
+    def span(self, found: NDArray[np.int32]) -> tuple[int, int]:
+        """Return the most revealing and the most private bucket that people with these ends have.
 
         The number of buckets stands for values beyond the last knot, and for no steps at all.
         """
         n = self.grid.buckets
-        used = [np.bitwise_or.reduce(part, axis=0) for part in self._parts(people)]
-        found = np.flatnonzero(np.logical_or.reduce(used)) if used else np.empty(0)
-        if not found.size:
-            return n, n
-        beyond = found[-1] == self.grid.columns - 1
-        last = n if beyond else int(found[-1]) - (3 if self.grid.splines else 0)
-        return min(int(found[0]), n), last
+        first, last = int(found[0].min(initial=n)), int(found[1].max(initial=-1))
+        if not 0 <= last < self.grid.columns - 1:
+            return min(first, n), n
+        return min(first, n), last - (3 if self.grid.splines else 0)
 
     def _parts(self, people: Integers) -> Iterator[NDArray[Any]]:
         """Yield totals of some people, a part at a time."""

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
 from sympy import exp, pi, sqrt
 
 import mechc
@@ -511,3 +512,28 @@ def test_options_of_the_wrong_kind_are_refused(gaussian, wrong, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match="storage"):
         accountant(gaussian, 2, storage=tmp_path / "file" / "x")
+
+
+def test_many_people_of_whom_a_sample_tells_where_answers_are(gaussian):
+    """Everybody's bounds have the closed form between them, those unlike the sample as well."""
+    rng, people = np.random.default_rng(7), 16_500
+    acc = accountant(gaussian, people, journal=0)
+    centre = np.exp(rng.uniform(math.log(3), math.log(150), people))
+    centre[:20] = np.inf  # who never take part
+    squares = np.zeros(people)
+    for count in (1, 3, 20, 100):
+        sigma = np.clip(centre * np.exp(0.5 * rng.standard_normal(people)), 2.0, 200.0)
+        sigma[np.isinf(centre)] = np.inf
+        sigma[20:25] = [2.0, 200.0, 2.0, 200.0, 199.0]  # at the ends, where others are not
+        acc.step(sigma, count=count)
+        squares += count / sigma**2
+    bound, mu = acc.epsilon(1e-6), np.sqrt(squares)
+    assert (bound.upper[:20] == 0.0).all()
+    lower, upper, mu = bound.lower[20:], bound.upper[20:], mu[20:]
+
+    def excess(epsilon):  # of log delta, up to what cancels where mu is small
+        first, second = log_ndtr(-epsilon / mu + mu / 2), log_ndtr(-epsilon / mu - mu / 2)
+        return first + np.log1p(-np.exp(epsilon + second - first)) - math.log(1e-6)
+
+    assert (excess(upper) <= 1e-9).all() and (excess(lower)[lower > 0.0] >= -1e-9).all()
+    assert np.quantile(bound.detail["relative_width"], 0.99) <= 1e-4

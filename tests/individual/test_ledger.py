@@ -128,7 +128,7 @@ def test_rows_are_in_units_of_steps():
         ledger.add("sigma", row, 1)
     rows = np.array([3, 39, 0])
     assert np.array_equal(ledger.rows(rows) * ONE, ledger.totals[rows])
-    assert ledger.span(rows)[0] == np.flatnonzero(ledger.totals[rows].any(axis=0))[0]
+    assert ledger.span(ledger.ends(rows))[0] == np.flatnonzero(ledger.totals[rows].any(axis=0))[0]
 
 
 def test_products_do_not_depend_on_who_is_next_to_whom():
