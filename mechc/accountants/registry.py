@@ -139,10 +139,18 @@ BY_NAME = {m.name: m for m in METHODS}
 NAMES = ("auto", *BY_NAME)
 
 
+class Methods(tuple[Method, ...]):
+    """Accountants, one a line where they are shown."""
+
+    def __repr__(self) -> str:
+        """Show what each proves, and for what."""
+        return "\n".join(f"{m.name:12} {m.answers:9} {m.needs}" for m in self)
+
+
 @public
 def methods() -> tuple[Method, ...]:
     """Return the accountants with what they need, cost and prove."""
-    return METHODS
+    return Methods(METHODS)
 
 
 def resolve(method: str, options: dict[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:

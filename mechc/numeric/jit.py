@@ -127,8 +127,8 @@ def uncollected() -> Iterator[None]:
 
 @functools.cache
 def tell_of_compiling() -> None:
-    """Say on a terminal, once a process, what its user waits for."""
-    if sys.stderr.isatty():
+    """Say on a terminal or in a notebook, once a process, what its user waits for."""
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
         sys.stderr.write(
             "mechc: compiling numeric functions, once on this machine (3 to 10 s in all; "
             "`mechc warm` does so ahead)\n"

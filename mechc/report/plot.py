@@ -332,7 +332,8 @@ def _densities(axes: Axes, what: Asked, how: How, look: Look, label: str, index:
     use = cast("Use", what)
     if not hasattr(what, "mechanism") or not hasattr(use.mechanism, "kernel"):
         raise DeclarationError(
-            "kind='densities' is of one use of a mechanism, not of several or of a table"
+            "kind='densities' is of one use of a mechanism, not of several or of a table (expected "
+            "such as run.parts[0][0].plot(kind='densities'))"
         )
     densities(axes, use.mechanism.kernel, np.array(use.theta), label, 2 * index)
 

@@ -21,6 +21,7 @@ def atoms():
 
 def test_all_methods_are_there():
     assert {m.name for m in mechc.methods()} == {m.name for m in registry.METHODS}
+    assert len(repr(mechc.methods()).splitlines()) == len(registry.METHODS)
 
 
 @pytest.mark.parametrize("method", registry.METHODS, ids=lambda m: m.name)
