@@ -29,7 +29,8 @@ from mechc.protocol import Floats
 
 MISSING = 0.2  # share of the tables that other people than before still ask for
 NODES, TABLES = 420, 4  # nodes of a table that most people need, and tables in memory at once
-OVERHEAD = 4.0  # seconds a person who differs over those of the products alone ...
+LAWS = 640_000  # bytes of a member's laws, tilted, on all contours
+OVERHEAD = 2.0  # seconds a person who differs over those of the products alone ...
 ALIKE = 0.04  # ... and of everybody, to see who is alike
 PRODUCT = 0.4  # seconds of a product over those of the same one by NumPy
 SMALL = 8  # members that are timed
@@ -41,7 +42,7 @@ ALONE = 0.6  # times a member, that the law of a step takes in a composition
 WORK = 4e8  # units of `numeric.allowance` that may be spent, some four seconds
 QUERY = Query(math.log(1e-6), math.nan, 1e-4)
 LONGEST = 2e-8 * singly.WORK  # seconds that all compositions take: a unit is some 10 ns
-BYTES = 250  # of a person, besides the ledger: answers and choices in both directions
+BYTES = 400  # of a person, besides the ledger: answers and choices in both directions
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def estimate(
     same = people * ALIKE * product
     if not contours:
         return Cost(0.0, mesh + same, 0.0, memory, cut)
-    memory += TABLES * 16 * grid.columns * 2 * NODES
+    memory += TABLES * 16 * grid.columns * 2 * NODES + int(LAWS * expected(grid))
     both = 1.0 if grid.splines or grid.listed else 2.0
     person = OVERHEAD * product * both * (0.7 + 0.3 * sides)
     tables = expected(grid) * sides * (1.0 + CONTOURS) * member

@@ -137,8 +137,8 @@ def test_equal_people_cost_nothing_more(family):
     apart.step(ratios)
     alike.step(ratios[rng.integers(0, 64, people)])
     few, all_ = alike.cost(), apart.cost()
-    assert few.people < all_.people / 50 and few.memory == all_.memory
-    assert apart.cost(rows=np.arange(100)).people < all_.people / 50
+    assert few.people < all_.people / 40 and few.memory == all_.memory
+    assert apart.cost(rows=np.arange(100)).people < all_.people / 40
 
 
 def test_a_cost_is_told_without_what_it_tells_the_cost_of(family, monkeypatch):
