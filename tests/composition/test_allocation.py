@@ -177,6 +177,31 @@ def test_very_many_steps():
     assert remove.lower > add.upper  # the mean of X is skewed to the right
 
 
+@pytest.mark.parametrize(
+    ("steps", "sigma", "a", "period"), [(10**7, 0.45, 36.0, 1.6), (10**6, 0.4, 30.0, 1.8)]
+)
+def test_very_many_steps_with_very_little_noise(steps, sigma, a, period):
+    """Next to a sum over frequencies by NumPy: [9e-11, 6.6e-4] for 2.4e-7, [5.2e-4, .0038]."""
+    epsilon, points = 0.05, 40_001
+    z = np.linspace(-9.0, sigma * (math.log(2.0 * steps) + 0.5 / sigma**2), points)
+    x = np.exp(z / sigma - 0.5 / sigma**2) / steps
+    weight = norm.pdf(z) * (z[1] - z[0])
+    weight[-1] *= 0.5
+    c, mass = math.exp(epsilon), float(norm.sf(z[-1]))
+    mean = 1.0 - norm.sf(z[-1] - 1.0 / sigma)
+    s = a + 2j * math.pi / period * np.arange(500)
+    # of phi^(1/t) - 1, which is small
+    less = np.array([weight @ (np.expm1(-x * u) + x * u) - u * mean / steps - mass for u in s])
+    log_phi = steps * (less - less**2 / 2.0 + less**3 / 3.0 - less**4 / 4.0)
+    terms = np.exp(log_phi + s * c) / s**2
+    put_of = float(2.0 * terms.real.sum() - terms[0].real) / period
+    image = sum(math.exp(-a * m * period) * (c + m * period - 1.0) for m in (1, 2))
+    value = put_of - image + 1.0 - c
+    bound = mechc.random_allocation(gaussian(sigma=sigma), steps).delta(epsilon, direction="remove")
+    assert bound.lower - 1e-12 <= value <= bound.upper + 1e-12
+    assert bound.upper - bound.lower < 1e-6 * value and bound.status == "proven"
+
+
 def test_one_step_and_all_steps_are_the_mechanism():
     plain = gaussian(sigma=2.0)
     assert mechc.random_allocation(plain, steps=1) == plain

@@ -65,7 +65,9 @@ FADED = -40.0  # log of |phi| at the last frequency, by an estimate ...
 DONE = -36.0  # ... and of what it makes of a term
 QUADRATURE = 1e-14  # relative error of masses, beside that which the law states
 CAP = 300.0  # largest log X that is told from larger ones
-FURTHER, FAR = 8.0, 1e4  # times the last frequency that is resolved to prove decay of few steps
+FURTHER, FAR = 8.0, 1e5  # times the last frequency that is resolved to prove decay of few steps
+STAGE, OFTEN = 3e3, 100.0  # of frequencies, last over first; X over t, times the first of them
+BEYOND_LEVEL = 1.25  # times the frequency from where on total variation keeps it faded
 LASTING = -45.0  # log of the mass of atoms of the epoch that keeps phi from fading
 FLOOR = 1e-15  # mass beyond all panels
 BLURRED = 6.5  # standard deviations of what is added to W, times the last frequency
@@ -471,22 +473,35 @@ class Contour:
         if self.blur:
             return self._faded * (self.a / (self._last - 0.5 * self._h)) ** 2
         last, a, near = self._last, self.a, Tilted(self._near, self.a)
-        few, missed = self.steps <= PROVEN, self._missed
+        few = self.steps <= PROVEN
         # of many factors those of small X are enough: the others are at most 1
         used = self._factors if few else self._factors[:1]
-        reach = min(max(2.0 * last, near.levelled(FADED)), (FURTHER if few else FAR) * last)
-        try:
-            loose = min(LOOSE / self.steps, math.exp(FADED / self.steps) / 8.0)
-            found = [shares.loss(reach, a, loose) for shares, _ in used]
-            steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
-            proof, missed = Tilted(Law.of(steps), a), np.array([missed for _, missed in found])
-        except NumericError:  # then total variation has to do
-            reach, proof = last, near
-        proof.slack += 8.0 * missed
-        # |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
-        proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
-        decay, _ = proof.decay(last - 0.5 * self._h, reach, math.inf, FADED)
-        return float(decay) * self.period * a * a / math.pi
+        level = BEYOND_LEVEL * near.levelled(FADED)  # what is not resolved there counts
+        reach = min(max(2.0 * last, level), (FURTHER if few else FAR) * last)
+        loose = min(LOOSE / self.steps, math.exp(FADED / self.steps) / 8.0)
+        start, lacks, total = last - 0.5 * self._h, np.zeros(len(used)), 0.0
+        while True:
+            end = min(reach, STAGE * start)
+            try:
+                found = [shares.loss(end, a, loose) for shares, _ in used]
+                steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
+                proof = Tilted(Law.of(steps), a)
+                missed = lacks + [missed for _, missed in found]
+            except NumericError:  # then total variation has to do
+                reach, end, proof, missed = last, last, near, self._missed
+            proof.slack += 8.0 * missed
+            # |phi| <= v / y + e: of panels that are not resolved nothing but a mass is known
+            proof.variations[1][:, : LEVELS + 1, 1] += 8.0 * missed[:, None]
+            edge = math.inf if end == reach else end
+            total += float(proof.decay(start, end, edge, FADED)[0])
+            if end == reach:
+                return total * self.period * a * a / math.pi
+            start = end - self._h
+            if a > 0.0:  # X that turn often there, and are rare, count as not resolved
+                shares, n = self._factors[0]
+                cap = min(shares.log_cap, math.log(OFTEN * shares.steps / end))
+                cut = replace(shares, log_cap=cap)
+                used, lacks = [(cut, n)], np.array([cut.above[0] * math.exp(min(a / n, MOST_LOG))])
 
     def _turns(self, c: Floats) -> Floats:
         """The distance of c from the mean of the tilted W."""
