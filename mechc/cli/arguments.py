@@ -375,7 +375,7 @@ def writable(path: Path) -> Path:
 
 
 def load_matplotlib() -> None:
-    """Load it, if it is there, without its help, which takes a third of the time."""
+    """Load it, if it is there, without its help, which takes a seventh of the time."""
     with suppress(ImportError):
         from matplotlib import artist
 

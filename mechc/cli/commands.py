@@ -123,7 +123,7 @@ def _meant_command(word: str, ctx: Any) -> str:
 
 
 class _Word:
-    """Reads the words of one option without pydantic, which takes a fifth of a short command."""
+    """Reads the words of one option without pydantic, which takes a tenth of a short command."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return what the words stand for, by typer where that takes more than a function."""
