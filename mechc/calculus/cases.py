@@ -142,6 +142,15 @@ def explored(declaration: Declaration, *, ordered: bool = True) -> list[tuple[Fa
         raise UnsupportedError(f"{declaration.name}: {error}") from None
 
 
+def pieces_of(declaration: Declaration) -> tuple[Piece, ...]:
+    """The pieces of a density in order; none where its formulas depend on the parameters' case."""
+    try:
+        pieces = _pieces(declaration, facts_of(declaration.parameters), ordered=False)
+    except (Undecided, UnsupportedError):
+        return ()
+    return _merged(pieces, declaration.measure is Measure.LATTICE)
+
+
 def _cases(declaration: Declaration, facts: Facts, ordered: bool) -> list[tuple[Facts, Case]]:
     """One case, or two where a sign depends on the parameters."""
     try:

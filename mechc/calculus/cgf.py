@@ -21,6 +21,7 @@ is the logarithm of a sum: kappa_1 = m_1, kappa_2 = m_2 - m_1^2, ... for m_r = M
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,14 +68,18 @@ def cgf_of(
         parts = [_stretch(r, x, z, facts, lattice) for r in joined(regions) if r.loss is not None]
     except NoRule as reason:
         return Numeric(f"{reason}; summed over quadrature nodes")
-    parts += [atom_moment(atom, z) for atom in atoms if atom.p and atom.q]
-    how = ", ".join(dict.fromkeys(name for _, name in parts))
-    moments = [m for m, _ in parts if m != 0]
+    moments, length = list[Expr](), 0
+    shared = (atom_moment(atom, z) for atom in atoms if atom.p and atom.q)
+    hows = dict[str, None]()
+    for moment, how in chain(parts, shared):
+        hows[how] = None
+        moments += [moment] if moment != 0 else []
+        length += moment.count_ops()
+        if length > LONGEST:
+            return Numeric(f"a sum of more than {LONGEST} operations; summed over quadrature nodes")
     if not moments:
         return Closed(S.NegativeInfinity, "the loss is never finite")
-    if sum(moment.count_ops() for moment in moments) > LONGEST:
-        return Numeric(f"a sum of more than {LONGEST} operations; summed over quadrature nodes")
-    return Closed(_log(moments, z, facts), how)
+    return Closed(_log(moments, z, facts), ", ".join(hows))
 
 
 def _log(moments: list[Expr], z: Symbol, facts: Facts) -> Expr:

@@ -169,12 +169,19 @@ def _jump(
     end, before = last
     if end + (1 if variable.is_integer else 0) != lo:
         raise _Unknown
-    change = total(terms).subs(x, lo) - total(before).subs(x, end)
-    if len(terms) == len(before) == 1 and terms[0].weight == before[0].weight:
-        change = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
-        if change.has(log) and weak_sign(sp.expand(change), facts) is None:
-            # the logarithm of a ratio has the sign of what the ratio exceeds one by
-            change = factored(over_one(exp(change) - 1))
+    change = None
+    if len(terms) == len(before) == 1:
+        ratio = terms[0].weight / before[0].weight
+        gap = terms[0].log_density.subs(x, lo) - before[0].log_density.subs(x, end)
+        if ratio == 1:
+            change = gap
+            if gap.has(log) and weak_sign(sp.expand(gap), facts) is None:
+                # the logarithm of a ratio has the sign of what the ratio exceeds one by
+                change = factored(over_one(exp(gap) - 1))
+        elif ratio.count_ops() < before[0].weight.count_ops():  # without what all pieces share
+            change = ratio * exp(gap) - 1
+    if change is None:
+        change = total(terms).subs(x, lo) - total(before).subs(x, end)
     if not change.is_finite and (change.has(oo, sp.zoo, sp.nan) or change.atoms(log_besselk)):
         return PEAK  # a pole: up or down, so there may be nothing but a fall after it
     found = weak_sign(sp.expand(change), facts)

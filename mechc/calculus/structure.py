@@ -14,11 +14,12 @@ not proved.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import sympy as sp
-from sympy import Expr, Pow, S, Symbol, log
+from sympy import Add, Expr, Mul, Pow, S, Symbol, log
 
 from mechc.calculus.checks import Checker
 from mechc.calculus.terms import Term, total
@@ -41,13 +42,20 @@ from mechc.symbolic.signs import proved
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom, Piece
 
+LONGEST = 400  # operations of a difference of masses that is cancelled, which takes a second then
+
 
 def lattice_of(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, integer: bool
 ) -> Entry:
     """The lattice of the losses of one case."""
-    losses: list[Expr] = [atom_loss(a) for a in atoms if a.p and a.q]
+    shared = [a for a in atoms if a.p and a.q]
     slopes: list[Expr] = []
+    losses: list[Expr] = []
+    for some in (shared[:3], shared):  # most lists of numbers have none, as three losses tell
+        losses = [atom_loss(a, facts) for a in some]
+        if not regions and losses and not isinstance(found := _lattice(losses, [], facts), Closed):
+            return found
     for region in regions:
         if region.kind in (Kind.P_ONLY, Kind.Q_ONLY):
             continue
@@ -64,9 +72,14 @@ def lattice_of(
     return _lattice([sp.expand(loss) for loss in losses], slopes, facts)
 
 
-def atom_loss(atom: Atom) -> Expr:
+def atom_loss(atom: Atom, facts: Facts) -> Expr:
     """Loss of an atom with mass under both."""
-    return sp.expand(expanded_log(log(quotient(total(atom.p), total(atom.q)))), log=False)
+    ratio = quotient(total(atom.p), total(atom.q))
+    powers = [part.as_base_exp() for part in Mul.make_args(ratio)]
+    if ratio.free_symbols and all(proved(base, facts) == 1 for base, _ in powers):
+        logs = (power * expanded_log(log(base)) for base, power in powers)
+        return sp.expand(Add(*logs), log=False)
+    return sp.expand(expanded_log(log(ratio)), log=False)
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
@@ -75,13 +88,20 @@ def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
     if not gaps and not slopes:
         return Closed(sp.Tuple(offset, S.One), "a single finite loss")
     for unit in dict.fromkeys((*slopes, *gaps)):
-        step = _common_step(unit, (*slopes, *gaps))
+        try:
+            step = _common_step(unit, (*slopes, *gaps))
+        except _Incommensurate:
+            break
         if step is not None:
             step = step * _orientation(step, facts)
             return Closed(
                 sp.Tuple(offset, step), "all gaps between losses are multiples of the step"
             )
     return Unavailable("the differences of the losses are not proved to be commensurate")
+
+
+class _Incommensurate(Exception):
+    """Two numbers without a common measure, so that no third one has one with both."""
 
 
 def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
@@ -92,6 +112,8 @@ def _common_step(unit: Expr, gaps: Sequence[Expr]) -> Expr | None:
         if ratio.is_integer:
             continue
         if not isinstance(ratio, sp.Rational):
+            if ratio.is_number:
+                raise _Incommensurate
             return None
         denominator = int(sp.ilcm(denominator, int(ratio.q)))
     return unit / denominator
@@ -109,7 +131,12 @@ Segment = tuple[Ends, Ends, tuple[Term, ...], tuple[Term, ...]]
 
 def is_symmetric(regions: Sequence[Region], atoms: Sequence[Atom], checker: Checker) -> bool:
     """Whether P and Q exchange under a reflection."""
-    if not pair_off([(total(a.p), total(a.q)) for a in atoms]):
+
+    def is_zero(gap: Expr) -> bool:  # numbers are sooner compared than terms cancelled
+        short = gap.count_ops() <= LONGEST
+        return gap == 0 or (short and checker.vanishes(gap) and cancelled(gap) == 0)
+
+    if not pair_off([(total(a.p), total(a.q)) for a in atoms], is_zero):
         return False
     found = joined(regions)
     return bool(atoms) if not found else next(reflections(found, checker), None) is not None
@@ -225,18 +252,14 @@ def _expanded_bases(expr: Expr) -> Expr:
     )
 
 
-def _cancels(gap: Expr) -> bool:
-    return bool(cancelled(gap) == 0)
-
-
-def pair_off(
-    masses: Sequence[tuple[Expr, Expr]], is_zero: Callable[[Expr], bool] = _cancels
-) -> bool:
+def pair_off(masses: Sequence[tuple[Expr, Expr]], is_zero: Callable[[Expr], bool]) -> bool:
     """Whether exchanging P and Q leaves the masses of some points as they are."""
-    waiting = list(masses)
+    waiting = Counter(masses)
     for p, q in masses:
-        twin = next((m for m in waiting if is_zero(m[0] - q) and is_zero(m[1] - p)), None)
+        twin = (q, p) if waiting[q, p] else next(
+            (m for m in waiting if waiting[m] and is_zero(m[0] - q) and is_zero(m[1] - p)), None
+        )  # fmt: skip
         if twin is None:
             return False
-        waiting.remove(twin)
+        waiting[twin] -= 1
     return True

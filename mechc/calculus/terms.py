@@ -96,7 +96,7 @@ def _with_zeros(expr: Expr, variable: Symbol) -> Expr:
     """Polynomials among the factors as powers, where terms cancel next to a multiple zero."""
 
     def split(part: Expr) -> Expr:
-        if not isinstance(part, Add) or not part.is_polynomial(variable):
+        if not (isinstance(part, Add) and part.has(variable) and part.is_polynomial(variable)):
             return part
         product = factored(part) if sp.degree(part, variable) > 1 else part
         return product if any(b.has(variable) and e > 1 for b, e in _powers(product)) else part

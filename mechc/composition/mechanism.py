@@ -26,13 +26,13 @@ from mechc.composition.events import Event
 from mechc.declare import catalog
 from mechc.declare import transforms as steps
 from mechc.declare.catalog import MechanismFile
-from mechc.declare.transforms import OfLength, Sample, Transform, Truncate
+from mechc.declare.transforms import OfLength, Sample, Transform, Truncate, Unlisted
 from mechc.errors import DeclarationError, UnsupportedError, as_flag, public
 from mechc.hints import QUESTIONS, of_package, suggestion
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.numeric.jit import uncollected
-from mechc.protocol import TAG, Kernel, ParameterInfo
+from mechc.protocol import TAG, Kernel, Measure, ParameterInfo
 
 if TYPE_CHECKING:
     from mechc.composition.queries.noise import Noise
@@ -94,6 +94,8 @@ class Mechanism(inputs.SetOnce):
         base = self._base
         if base is None or base.tag_kernel is not None or base.reverse_kernel is not None:
             return None
+        if base.kernel.MEASURE == Measure.FINITE != base.declaration.measure:
+            base = Mechanism(base.origin, (*base.transforms, Unlisted()))
         usual = np.array([p.usual for p in base.parameters])
         plain = fits(base.kernel, usual) and not {p.name for p in base.parameters} & {*ENDS}
         return base if plain else None

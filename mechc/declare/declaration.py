@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -299,7 +300,7 @@ class Declaration:
                 "declare the pair by dominates(adjacency, because=...)"
             )
 
-    @property
+    @cached_property
     def canonical(self) -> str:
         """The mathematics alone, with variable and parameters renumbered.
 
@@ -319,7 +320,7 @@ class Declaration:
         parts += [f"tag {self.tag.canonical}"] if self.tag else []
         return "\n".join(parts)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of `canonical`, in hexadecimal."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()

@@ -168,6 +168,26 @@ class OfLength(Transform):
         return name
 
 
+@dataclass(frozen=True)
+class Listed(Transform):
+    """The ratios of two laws that are constant on many pieces; the compiler's own."""
+
+    word = "listed"
+    keeps_groups = True
+
+
+@dataclass(frozen=True)
+class Unlisted(Transform):
+    """Nothing, but that constant pieces are kept one by one, as a window on outputs needs them."""
+
+    word = "unlisted"
+    keeps_groups = True
+
+    def describe(self, name: str) -> str:
+        """The name stays."""
+        return name
+
+
 KNOWN: dict[str, type[Transform]] = {
     made.word: made
     for made in (Group, OfLength, Poisson, RandomSensitivity, Shift, Shuffled, Truncate, Vector,

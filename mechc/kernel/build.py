@@ -20,7 +20,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
 from mechc.declare import catalog
-from mechc.declare.transforms import OfLength, Transform
+from mechc.declare.transforms import OfLength, Transform, Unlisted
 from mechc.errors import CacheError, DeclarationError, UnsupportedError
 from mechc.kernel import cache
 from mechc.protocol import PROTOCOL, TAG, Kernel
@@ -211,9 +211,11 @@ def _compile(
     origin: Origin, transforms: Transforms, progress: Progress | None
 ) -> dict[tuple[Other, ...], Kernel]:
     """Compile and store both directions, the same kernel if there is one pair, and the index."""
+    from mechc.calculus.transform.listed import listed
     from mechc.kernel.compiler import compile_declaration
 
     forward = declaration(origin, transforms)
+    forward = forward if Unlisted() in transforms else listed(forward)
     whole = compile_declaration(forward, progress=progress)
     laws: dict[tuple[Other, ...], Declaration | None] = {
         (): forward, (Other.REVERSE,): forward.reverse or forward, (Other.INDEX,): forward.tag

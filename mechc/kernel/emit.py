@@ -122,6 +122,7 @@ class Writer:
     def __init__(self, module: Module) -> None:
         """Prepare to write the functions of `module`."""
         self.module = module
+        self.is_list = module.measure is Measure.FINITE  # read once: not worth machine code
         self.printer = Printer()
 
     def kernels(self) -> Iterator[str]:
@@ -175,10 +176,12 @@ class Writer:
         head = f"{function.name}({function.variable}, theta)".replace("(, ", "(")
         if not function.variable:
             return self._define(CONSTANT, head, function.doc, lines, plain=True)
-        return self._define(COMPLEX if function.complex else SCALAR, head, function.doc, lines)
+        if function.complex:
+            return self._define(COMPLEX, head, function.doc, lines)
+        return self._define(SCALAR, head, function.doc, lines, plain=self.is_list)
 
     def _array(self, function: Function) -> str:
-        body, tail, plain = function.body, function.body.tail, False
+        body, tail, plain = function.body, function.body.tail, self.is_list
         if isinstance(tail, ir.Call) and tail.name in KERNEL:  # another function, moved
             place = self.printer(ir.replaced(tail.args[0], {ir.Var("x"): ir.Local("xs")}))
             lines = [f"out[:] = {place}", f"{tail.name}_many(out, theta, out)"]

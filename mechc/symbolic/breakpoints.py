@@ -13,15 +13,19 @@ that it is not empty, which rules out most combinations of cuts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import sympy as sp
+from numpy.typing import NDArray
 from sympy import Basic, Expr, S, Symbol, oo
 from sympy.core.relational import Relational
 
 from mechc.errors import UnsupportedError
-from mechc.symbolic.facts import Facts, Undecided, candidates
+from mechc.symbolic.evaluate import Values, evaluate_array
+from mechc.symbolic.facts import SAMPLES, Facts, Undecided, candidates, sampled
 from mechc.symbolic.functions import clamped
 from mechc.symbolic.signs import decide, weak_sign, without_exponentials
 
@@ -29,6 +33,7 @@ SWITCHES = (sp.Abs, sp.sign, sp.Max, sp.Min, sp.Heaviside, Relational)
 ROUGH = (sp.floor, sp.ceiling, sp.frac, sp.Mod, sp.DiracDelta, sp.KroneckerDelta,
          sp.re, sp.im, sp.arg)  # fmt: skip
 LIMIT = 400  # pieces of an expression, done and waiting
+MANY = 16  # comparisons from which on those whose order is proved are cut at together
 
 
 class Stretch(NamedTuple):
@@ -126,8 +131,20 @@ def split(
         Undecided: a sign depends on the parameters, or the order of two cuts if it must not.
         UnsupportedError: a switch is neither linear nor quadratic in the variable.
     """
+    found = _split(exprs, variable, lo, hi, facts, ordered=False)
+    if ordered and any(end.has(clamped) for stretch in found for end in (stretch.lo, stretch.hi)):
+        return list(_split(exprs, variable, lo, hi, facts, ordered=True))
+    return list(found)
+
+
+@lru_cache(maxsize=64)  # noise is taken apart for its shape, its centre and its pair
+def _split(
+    exprs: tuple[Expr, ...], variable: Symbol, lo: Expr, hi: Expr, facts: Facts, *, ordered: bool
+) -> tuple[Stretch, ...]:
     done: list[Stretch] = []
-    waiting = [(_Cell(lo, hi, facts, facts), tuple(map(_without_absolutes, exprs)))]
+    waiting = _cut_together(
+        _Cell(lo, hi, facts, facts), tuple(map(_without_absolutes, exprs)), variable
+    )[::-1]
     while waiting:
         cell, formulas = waiting.pop()
         node = _innermost(formulas)
@@ -144,7 +161,109 @@ def split(
         for part, s in reversed(parts):
             chosen = {node: _value(node, s)}
             waiting.append((part, tuple(e.xreplace(chosen) for e in formulas)))
-    return done
+    return tuple(done)
+
+
+def _cut_together(
+    cell: _Cell, formulas: tuple[Expr, ...], variable: Symbol
+) -> list[tuple[_Cell, tuple[Expr, ...]]]:
+    """The cell, or where much is compared its parts between cuts in a proved order.
+
+    Cut one by one, formulas are rewritten as often as there are cuts, and each cut is compared with
+    many; sorted by their values, neighbours alone have to be compared.
+    """
+    signs = _single_cuts(cell, formulas, variable)
+    if len(signs) < MANY:
+        return [(cell, formulas)]
+    cuts = list(dict.fromkeys(cut for cut, *_ in signs.values()))
+    values = _values_of((cell.lo, cell.hi, *cuts), cell.facts)
+    order = [cell.lo]
+    for cut in sorted(cuts, key=lambda cut: (*values[cut][:1], cut.sort_key())):
+        if (values[cut] > values[order[-1]]).all() and _order(order[-1], cut, cell.facts) == 1:
+            order.append(cut)
+    while len(order) > 1 and _order(order[-1], cell.hi, cell.facts) != 1:
+        order.pop()
+    place = {cut: i for i, cut in enumerate((*order, cell.hi))}
+    parts = []
+    for i, (lo, hi) in enumerate(pairwise((*order, cell.hi))):
+        truth: dict[Basic, Basic] = {}
+        for node, (cut, first, after) in signs.items():
+            if cut in place:
+                before = place[cut] > i
+            elif (values[cut] >= values[hi]).all() and _order(hi, cut, cell.facts) in (0, 1):
+                before = True
+            elif (values[cut] <= values[lo]).all() and _order(cut, lo, cell.facts) in (0, 1):
+                before = False
+            else:
+                continue
+            truth[node] = _value(node, first if before else after)
+        known: dict[Basic, Basic] = {}
+        rest = tuple(_resolved(formula, truth, known) for formula in formulas)
+        parts.append((_Cell(lo, hi, cell.facts, cell.always), rest))
+    return parts
+
+
+def _single_cuts(
+    cell: _Cell, formulas: tuple[Expr, ...], variable: Symbol
+) -> dict[Basic, tuple[Expr, int, int]]:
+    """Comparisons that switch once and hold no other switch: where, the signs before and after."""
+    nodes: set[Basic] = set().union(*(e.atoms(Relational) for e in formulas))
+    found = {}
+    for node in sorted(nodes, key=lambda n: n.sort_key()) if len(nodes) >= MANY else ():
+        switch = _switch(node)
+        u = switch.u
+        if node.has(*SWITCHES[:-1]) or not (u.has(variable) and u.is_polynomial(variable)):
+            continue
+        try:
+            zeros_matter = bool(variable.is_integer) and switch.zero is not None
+            first, roots = _roots(u, variable, cell.facts, zeros_matter)
+            cuts = _cuts(switch, variable, first, roots)
+        except (Undecided, UnsupportedError):
+            continue  # to be cut at alone, or refused
+        if len(cuts) == 1:
+            found[node] = cuts[0][0], first, cuts[0][1]
+    return found
+
+
+def _values_of(ends: tuple[Expr, ...], facts: Facts) -> dict[Expr, NDArray[np.float64]]:
+    """Ends at parameters spread over the domain."""
+
+    def stacked(_: Expr, values: Values) -> NDArray[Any]:
+        rows = [evaluate_array(end, values) for end in ends]
+        return np.stack([np.broadcast_to(row, (SAMPLES, 1)) for row in rows])
+
+    found = sampled(sp.Tuple(*ends), facts, stacked)
+    found = np.broadcast_to(found, (len(ends), SAMPLES, 1))[:, :, 0]
+    return dict(zip(ends, found[:, ~np.isnan(found).any(axis=0)], strict=True))
+
+
+def _resolved(expr: Basic, truth: dict[Basic, Basic], known: dict[Basic, Basic]) -> Basic:
+    """An expression where some comparisons are known."""
+    if expr in truth:
+        return truth[expr]
+    if expr not in known:
+        if isinstance(expr, sp.Piecewise):
+            known[expr] = _first_arm(expr, truth, known)
+        elif expr.args:
+            args = [_resolved(arg, truth, known) for arg in expr.args]
+            same = all(a is b for a, b in zip(args, expr.args, strict=True))
+            known[expr] = expr if same else expr.func(*args)
+        else:
+            known[expr] = expr
+    return known[expr]
+
+
+def _first_arm(expr: sp.Piecewise, truth: dict[Basic, Basic], known: dict[Basic, Basic]) -> Basic:
+    arms = []
+    for value, condition in expr.args:
+        held = _resolved(condition, truth, known)
+        if held is not S.false:
+            arms.append((_resolved(value, truth, known), held))
+        if held is S.true:
+            break
+    if arms and arms[0][1] is S.true:
+        return arms[0][0]
+    return sp.Piecewise(*arms, evaluate=False)  # of many arms SymPy compares all conditions
 
 
 def _without_absolutes(expr: Expr) -> Expr:
@@ -159,7 +278,7 @@ def _without_absolutes(expr: Expr) -> Expr:
         if factor.is_positive or factor.is_negative:
             sides = (kind(gap.xreplace({size: s * size.args[0]}), 0) for s in (1, -1))
             opened[relation] = sp.And(*sides) if factor.is_positive else sp.Or(*sides)
-    return expr.xreplace(opened)
+    return _resolved(expr, opened, {}) if opened else expr
 
 
 def _innermost(exprs: tuple[Expr, ...]) -> Basic | None:

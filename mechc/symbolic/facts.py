@@ -40,7 +40,7 @@ class Undecided(Exception):
         return f"sign of {self.expr}"
 
 
-_SAMPLES = 48  # parameter vectors at which an open sign is looked at
+SAMPLES = 48  # parameter vectors at which an open sign is looked at
 _PLACES = 12  # places of the variable for each of them
 
 
@@ -84,7 +84,7 @@ class Facts:
         solved = _solved(expr * sign)
         return replace(facts, encoding=(solved, *facts.encoding)) if solved else facts
 
-    @lru_cache(maxsize=1024)  # noqa: B019  the same question twice gets the same symbols
+    @lru_cache(maxsize=1024)  # noqa: B019  as `facts_of`
     def within(self, x: Symbol, lo: Expr, hi: Expr) -> Facts:
         """Facts that also know lo < x < hi."""
         lows, highs = candidates(S(lo), S(hi))
@@ -164,6 +164,7 @@ def _overtaken(end: Expr, side: int) -> tuple[Expr, ...]:
     return tuple(end + constant for end in (*(() if inside else (cut,)), *beyond))
 
 
+@lru_cache(maxsize=256)  # so that the same question twice gets the same symbols
 def facts_of(parameters: tuple[Parameter, ...], condition: Basic = S.true) -> Facts:
     """Facts of the domains and of a conjunction of relations; other Booleans are ignored."""
     inside = ((p.symbol, _interior(p)) for p in parameters)
@@ -283,7 +284,7 @@ def sampled(
     generator = np.random.default_rng(20)
     moving = facts.moving(expr)
     for symbol in sorted(unbound, key=lambda s: s.sort_key()):
-        shape = (1, _PLACES) if symbol in moving else (_SAMPLES, 1)
+        shape = (1, _PLACES) if symbol in moving else (SAMPLES, 1)
         sample = generator.normal(scale=1.5, size=shape)
         values[symbol] = np.exp(sample) if symbol.is_nonnegative else sample
     try:
@@ -297,6 +298,6 @@ def sampled(
         for known, value in (*facts.known, *domains):
             with np.errstate(invalid="ignore"):  # infinite values, encoded ends, are not known
                 found = np.where(evaluate_array(known, values) * value > 0, found, np.nan)
-        return np.broadcast_to(found, np.broadcast_shapes(found.shape, (_SAMPLES, 1)))
+        return np.broadcast_to(found, np.broadcast_shapes(found.shape, (SAMPLES, 1)))
     except (AttributeError, KeyError, TypeError, NotImplementedError):  # KeyError: bound variables
-        return np.full((_SAMPLES, 1), np.nan)
+        return np.full((SAMPLES, 1), np.nan)

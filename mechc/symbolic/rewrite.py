@@ -165,9 +165,12 @@ def cancelled(ratio: Expr) -> Expr:
         return ratio
 
 
+@lru_cache(maxsize=4096)  # regions, generating functions and losses ask the same
 def quotient(over: Expr, under: Expr) -> Expr:
     """over/under for constants, cancelled or factored where that makes it shorter."""
     ratio = over / under
+    if not ratio.free_symbols or max(monomials(over), monomials(under)) > MAX_DEGREE:
+        return ratio
     return min((ratio, cancelled(ratio), factored(ratio)), key=sp.count_ops)
 
 

@@ -107,6 +107,8 @@ def _by_combination(expr: Expr, facts: Facts) -> _Found | None:
     """The sign of what is linear where linear facts hold, which is decided; None for others."""
     # By Farkas' lemma it is never negative if it is a sum of facts, domains and a constant, none
     # with a negative factor. Where both signs would follow, the facts contradict each other.
+    if expr.has(exp):
+        return None
     target = _linear(expr)
     if target is None:  # 3 + x/s has the sign of 3 s + x
         numerator, denominator = fraction(expr)

@@ -191,12 +191,13 @@ def _read(text: str) -> Certificate:
 
 
 def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate:
+    from mechc.calculus.transform.listed import listed
     from mechc.kernel.compiler import compile_declaration
     from mechc.kernel.emit import LAW, with_law
     from mechc.verify import checks
 
     started = time.process_time()
-    declaration = mechanism.declaration
+    declaration = listed(mechanism.declaration)
     runner, full = checks.Runner(), level == "full"
     wanted = compile_declaration(declaration)
     wanted = with_law(wanted) if LAW in text else wanted

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mechc.adjacency import Adjacency
+from mechc.calculus.transform.listed import listed
 from mechc.calculus.transform.sampling import poisson, shuffled, without_replacement
 from mechc.calculus.transform.sensitivity import (
     group,
@@ -27,12 +28,14 @@ from mechc.errors import UnsupportedError
 
 RULES: dict[type[Transform], Callable[..., Declaration]] = {
     transforms.Group: group,
+    transforms.Listed: listed,
     transforms.OfLength: of_length,
     transforms.Poisson: poisson,
     transforms.RandomSensitivity: random_sensitivity,
     transforms.Shift: shift,
     transforms.Shuffled: shuffled,
     transforms.Truncate: truncate,
+    transforms.Unlisted: lambda declaration: declaration,
     transforms.Vector: vector,
     transforms.WithReplacement: with_replacement,
     transforms.WithoutReplacement: without_replacement,

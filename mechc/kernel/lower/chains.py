@@ -19,7 +19,7 @@ from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import log_of_terms
 from mechc.protocol import Measure
-from mechc.symbolic.rewrite import cancelled, expanded_log
+from mechc.symbolic.rewrite import expanded_log, quotient
 
 Span = tuple[Expr, Expr, ir.Expr]
 X = ir.Var("x")
@@ -102,8 +102,12 @@ def log_mass(terms: tuple[Term, ...], case: CalculusCase, chooser: Chooser) -> i
     """Log of the mass of an atom; -inf for none."""
     if not terms:
         return ir.MINUS_INF
-    mass = expanded_log(log(total(terms)))
-    return chooser.constant(mass, case, chooser.context.constant, far=True)
+    return chooser.constant(_log(total(terms)), case, chooser.context.constant, far=True)
+
+
+def _log(value: Expr) -> Expr:
+    """A log multiplied out, of a number as it is."""
+    return expanded_log(log(value)) if value.free_symbols else log(value)
 
 
 def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
@@ -120,7 +124,7 @@ def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, 
         if not atom.p or not atom.q:
             yield atom.x, ir.INF if atom.p else ir.MINUS_INF
             continue
-        loss = expanded_log(log(cancelled(total(atom.p) / total(atom.q))))
+        loss = _log(quotient(total(atom.p), total(atom.q)))
         yield atom.x, chooser.constant(loss, case, chooser.context.constant, far=True)
 
 

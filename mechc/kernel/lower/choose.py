@@ -38,13 +38,15 @@ VECTORS = 3  # parameter vectors at which forms are tried, beside corners
 GOOD = 4 * EPS  # errors up to this one are as good as none: fewer operations decide
 ENOUGH = 3  # binary digits that may be lost before a probability is factored, which takes long
 LOST = 40  # binary digits that a loss may lose before it is computed as a difference of logs
-LONG = 500  # operations that a loss may take before a more accurate difference of logs replaces it
+LONG = 500  # operations that a loss may take before a more accurate difference of logs replaces it,
+LENGTHY = 120  # the same of a constant, before its forms are not tried: of each it would take 1 s
 INVERTIBLE = 1e-13  # a closed inverse with a larger error than this is replaced by bracketing
 PROBABLE = 1e-12  # distribution functions and logs of masses with larger errors are not emitted
 SMALLEST = 1e-290  # smaller probabilities are near underflow, where no relative accuracy is asked
 TAIL_DIGITS = 360  # enough to see a tail probability of exp(-700) in one minus its complement
 OVERFLOWING = 710.0  # exponentials of larger losses overflow; an inverse may not depend on them
 GOOD_SIZE = 1e-6  # relative accuracy asked of inverses of such losses
+MANY = 24  # outcomes from which on forms are not tried: of each mass they would take 50 ms
 FAR_OUT = 1100.0  # a value of a parameter whose exponential is no double
 NEXT_TO = 1.3e-3  # how far a parameter is from the upper end of its domain, such as a rate from one
 LARGE = 300.0  # losses next to an end at zero above which quotients of powers may overflow
@@ -73,6 +75,7 @@ class Chooser:
     _samples: dict[int, list[Sample]] = field(default_factory=dict)
     _ends: dict[tuple[int, bool], list[Sample]] = field(default_factory=dict)
     _chosen: dict[Expr, ir.Expr] = field(default_factory=dict)
+    _constants: dict[tuple[Expr, int, bool], ir.Expr] = field(default_factory=dict)
 
     def loss(self, expr: Expr) -> ir.Expr:
         """The best form of a loss formula, over all regions where it holds."""
@@ -105,7 +108,13 @@ class Chooser:
         self, expr: Expr, case: CalculusCase, place: Freezer, far: bool = False
     ) -> ir.Expr:
         """The best form of an expression in parameters, if asked at large parameters too."""
-        if not expr.free_symbols:
+        key = expr, id(case), far
+        if key not in self._constants:
+            self._constants[key] = self._constant(expr, case, place, far)
+        return self._constants[key]
+
+    def _constant(self, expr: Expr, case: CalculusCase, place: Freezer, far: bool) -> ir.Expr:
+        if not expr.free_symbols or len(case.atoms) > MANY or expr.count_ops() > LENGTHY:
             return place(expr)
         variable = self.context.calculus.pair.variable
         forms = self._candidates(expr)
@@ -137,8 +146,10 @@ class Chooser:
                 value = sample.value(mass)
                 measure = _off(mpmath.log(value), least=1) if value > SMALLEST else _is_tiny
                 trials.append(Trial(sample.arguments(), measure))
-        for form in dict.fromkeys([mass, expand(mass), *quotients(mass)]):
-            logs += candidates(expand_log(log(form), force=True), self.context.calculus.ell)
+        lengthy = mass.count_ops() > LENGTHY
+        for form in dict.fromkeys([mass] if lengthy else [mass, expand(mass), *quotients(mass)]):
+            whole = expand_log(log(form), force=True)
+            logs += [whole] if lengthy else candidates(whole, self.context.calculus.ell)
         forms = list(dict.fromkeys(logs))
         return _accurate(*_first(self._measured(forms, self.context.constant, None, trials)))
 

@@ -90,7 +90,9 @@ def completed(expr: Expr, variable: Symbol) -> Expr:
         return expr.xreplace(
             {m: log_mix(m.args[0], completed(m.args[1], variable)) for m in mixtures}
         )
-    if not expr.is_polynomial(variable) or sp.Poly(expr, variable).degree() != 2:
+    if variable not in expr.free_symbols or not expr.is_polynomial(variable):
+        return expr
+    if sp.Poly(expr, variable).degree() != 2:
         return expr
     a, b, c = map(factored, sp.Poly(expr, variable).all_coeffs())
     return a * (variable + factored(b / (2 * a))) ** 2 + factored(c - b**2 / (4 * a))
