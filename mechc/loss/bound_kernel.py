@@ -28,7 +28,12 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
-from mechc.loss.running_error import exact_losses, known_masses, known_weights
+from mechc.loss.running_error import (
+    exact_losses,
+    known_masses,
+    known_weights,
+    precise_masses,
+)
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure
@@ -136,6 +141,7 @@ class KernelSource:
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
         self.estimated = estimated  # that error, or losses far out: not proven
         self._hold_weights()
+        self._recomputed = False  # masses of atoms, with many digits
         self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
         atoms, found = [self._declared_atoms(declared)], []
         for log, told in zip(atoms[0][2:], self.told, strict=True):
@@ -163,7 +169,8 @@ class KernelSource:
         self._unsplit = bool(np.logical_or.reduce(branches[:, 2] == protocol.UNSPLIT))
         self.support = self._find_support(branches)
         # P(L = inf) and Q(L = -inf)
-        self.infinite = agreed(float(closed), total(found[0]), self.label), total(found[1])
+        closed = math.nan if self._recomputed and bare else float(closed)
+        self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
         self.early = NO_MASS, NO_MASS  # at infinite loss, of P and Q, though their loss is not
         self.above: tuple[Any, ...] = ()  # steps of which one has no smaller Rényi divergence
         self._atom_error = 0.0
@@ -401,14 +408,21 @@ class KernelSource:
 
     def _declared_atoms(self, declared: Floats) -> Atoms:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
-        rows = np.asarray(declared, np.float64).reshape(-1, 3)
+        rows = np.array(declared, np.float64).reshape(-1, 3)
         if not rows.size:
             return NO_ATOMS
         if not (rows[:, 1:] < np.inf).all():
             raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
         errors, self.told = known_masses(self.kernel, self.theta)
         sizes = np.abs(rows[:, 1:], where=rows[:, 1:] > -np.inf, out=np.zeros_like(errors))
-        errors[errors <= FEW * EPS * (1.0 + sizes)] = 0.0  # counted with their logs
+        counted = FEW * EPS * (1.0 + sizes)  # with their logs
+        if (errors > counted).any():
+            logs, found = precise_masses(self.kernel, self.theta)
+            better = (errors > counted) & (found < errors)
+            self._recomputed = bool(better.any())
+            rows[:, 1:] = np.where(better, logs, rows[:, 1:])
+            errors = np.where(better, found, errors)
+        errors[errors <= counted] = 0.0
         if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
             raise NumericError(
                 f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
@@ -437,6 +451,8 @@ class KernelSource:
         error = FEW * EPS * (1.0 + np.abs(rows[:, 1:]))
         shared = np.isfinite(rows[:, 1:]).all(axis=1)
         revealed = float(self.kernel.log_infinite_mass(self.theta))  # under P, by atoms as well
+        if self._recomputed and self._listed[0]:
+            revealed = log_total(rows[~shared, 1])
         unshared = revealed, log_total(rows[~shared, 2])
         for column, beside in enumerate(unshared):
             if not (shared.any() and self._listed[column] and beside < np.inf):

@@ -4,7 +4,8 @@ Nearness proves nothing: epsilon + 1e-30 is epsilon in doubles at all parameters
 functions are run as Python on parameters that know what they are. A `Known` has its exact value
 beside what doubles make of it, and sums, products and quotients of such are `Known` as well;
 whatever else is computed is a `Computed` with its error, in first order: what errors of operands
-make of it, and a rounding. What is neither stands in the text of the kernel.
+make of it, and a rounding. What is neither stands in the text of the kernel. Masses of which that
+leaves little are computed again with `DIGITS`, as `Precise` numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import lru_cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import mpmath
 import numpy as np
 
 from mechc.errors import MechcError
@@ -29,6 +31,7 @@ NEAR = 1e-9  # relative distance within which an end that is rounded may be the 
 LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
 OF_SUM = 1e-11  # and of series and roots that depend on parameters
+DIGITS = 60  # of masses that are differences
 
 
 class Computed(float):
@@ -193,20 +196,121 @@ def _nan_last(number: float) -> float:
     return math.inf if math.isnan(number) else number
 
 
+class Precise:
+    """A number with many digits, and how far it may be from what it stands for."""
+
+    def __init__(self, value: Any, error: Any = 0.0, known: Known | None = None) -> None:
+        """Keep them; of a parameter, too, what it is."""
+        self.value, self.error, self.known = value, error, known
+
+    def __float__(self) -> float:
+        """The nearest double."""
+        return float(self.value)
+
+
+def _digits(number: Any) -> tuple[Any, Any]:
+    """A number and its error."""
+    if isinstance(number, Precise):
+        return number.value, number.error
+    return mpmath.mpf(number), error_of(float(number))
+
+
+def _precise_operator(word: str) -> Any:
+    """What arithmetic does to many digits."""
+    plain = getattr(operator, word.removeprefix("r") if word in REFLECTED else word)
+
+    def operated(*operands: Any) -> Precise:
+        operands = operands[::-1] if word in REFLECTED else operands
+        if plain not in ERRORS:
+            return precisely(plain)(*operands)  # type: ignore[no-any-return]
+        pairs = list(map(_digits, operands))
+        value = plain(*(v for v, _ in pairs))
+        sizes = (v for number, error in pairs for v in (abs(number), error))
+        return Precise(value, ERRORS[plain](abs(value), *sizes) + mpmath.mp.eps * abs(value))
+
+    return operated
+
+
+def _compared(word: str) -> Any:
+    plain = getattr(operator, word)
+    return lambda one, other: plain(one.value, _digits(other)[0])
+
+
+for _word in ("neg", "pos", "abs", *BINARY, *REFLECTED):
+    setattr(Precise, f"__{_word}__", _precise_operator(_word))
+for _word in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Precise, f"__{_word}__", _compared(_word))
+
+
+def _exactly() -> dict[str, Any]:
+    """What functions of numbers in kernels are, in MPMath."""
+    mp, names = mpmath.mp, "exp log log1p expm1 sqrt erf erfc gamma sin cos tan sinh cosh tanh"
+    return {name: getattr(mp, name) for name in names.split()} | {
+        "pow": mp.power, "lgamma": mp.loggamma, "fabs": mp.fabs,
+        "log1mexp": lambda u: mp.log(-mp.expm1(u)), "softplus": lambda u: mp.log1p(mp.exp(u)),
+        "mix": lambda q, d: 1 + q * mp.expm1(d), "log_mix": lambda q, d: mp.log1p(q * mp.expm1(d)),
+        "log_mix_rest": lambda r, q, d: mp.log(r + q * mp.exp(d)),
+        "log_add": lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
+        "log_sum": lambda v, a, w, b: mp.log(v * mp.exp(a) + w * mp.exp(b)),
+        "log_ratio": lambda n, d, gap: mp.log1p(gap / d),
+        "sum_of_three": lambda a, b, c: a + b + c,
+        "exp_difference": lambda a, b, gap: mp.exp(b) * mp.expm1(gap),
+        "log_exp_difference": lambda a, b, gap: a + mp.log(-mp.expm1(-gap)),
+        "power": lambda b, a, log_b: mp.power(b, a),
+        "power_complement": lambda b, a, log_b: 1 - mp.power(b, a),
+        "log_binomial": lambda n, k: mp.log(mp.binomial(n, k)),
+        "lgamma_difference": lambda a, h: mp.loggamma(a + h) - mp.loggamma(a),
+        "log_erfc": lambda u: mp.log(mp.erfc(u)), "log_half_erfc": lambda u: mp.log(mp.erfc(u) / 2),
+        "log_cosh": lambda u: mp.log(mp.cosh(u)), "log_sinh": lambda u: mp.log(mp.sinh(u)),
+    }  # fmt: skip
+
+
+EXACTLY = _exactly()
+
+
+def precisely(function: Any) -> Any:
+    """A function of numbers with many digits; as it is in doubles where it is no known one."""
+    exact = EXACTLY.get(getattr(function, "__name__", ""))
+
+    def computed(*arguments: Any) -> Precise:
+        if exact is None:
+            made = computing(function)(*map(_in_doubles, arguments))
+            return Precise(mpmath.mpf(made), made.error)
+        pairs = list(map(_digits, arguments))
+        values = [value for value, _ in pairs]
+        value = exact(*values)
+        error = mpmath.mp.eps * (1 + abs(value))
+        for i, (at, moved) in enumerate(pairs if value == value else ()):
+            ends = (at - moved, at + moved) if moved else ()
+            error += max((abs(exact(*values[:i], end, *values[i + 1 :]) - value) for end in ends),
+                         default=0.0)  # fmt: skip
+        return Precise(value, error)
+
+    return computed
+
+
+def _in_doubles(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [at.known for at in argument]
+    value, error = _digits(argument)
+    near = float(value)
+    return Computed(near, float(error + abs(value - near)))
+
+
 def _parameters(kernel: Kernel, theta: Floats) -> list[Known]:
     """Parameters that know what they are."""
     rows = zip(kernel.PARAMETERS, theta.tolist(), strict=True)
     return [(Whole if ParameterInfo(*row).integer else Known)(value) for row, value in rows]
 
 
-def _run(function: Any, *arguments: Any) -> Any:
+def _run(function: Any, *arguments: Any, computing: Any = computing) -> Any:
     """What an emitted function says, on arrays that keep what is put in."""
     with np.errstate(all="ignore"):
-        return _keeping(function.py_func)(*arguments)
+        return _keeping(function.py_func, computing)(*arguments)
 
 
 @lru_cache(maxsize=64)
-def _keeping(plain: FunctionType) -> FunctionType:
+def _keeping(plain: FunctionType, computing: Any) -> FunctionType:
     """An emitted function that keeps what its parameters are."""
     space = dict[str, Any]()
     for name, value in plain.__globals__.items():
@@ -249,6 +353,23 @@ def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, fl
         is_told = len(alone) == 1 and isinstance(alone[0], LogOfKnown)
         told.append(alone[0].parameter if is_told else math.nan)
     return np.array([[*map(error_of, row[1:])] for row in rows]).reshape(-1, 2), (told[0], told[1])
+
+
+def precise_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, Floats]:
+    """Return logs of masses of atoms computed with many digits, shape (atoms, 2), and their errors.
+
+    Errors are infinite where that fails.
+    """
+    with mpmath.workdps(DIGITS):
+        known = [Precise(mpmath.mpf(float(at)), 0.0, at) for at in _parameters(kernel, theta)]
+        try:
+            rows = _run(kernel.atoms, known, computing=precisely)
+            pairs = [[*map(_digits, row[1:])] for row in rows]
+            logs = np.array([[float(value) for value, _ in row] for row in pairs])
+            errors = np.array([[float(error) for _, error in row] for row in pairs])
+        except FAILING:
+            return np.zeros(2), np.full(2, math.inf)
+        return logs, errors + U * np.where(logs > -np.inf, np.abs(logs), 0.0)
 
 
 def known_weights(kernel: Kernel, theta: Floats) -> dict[str, tuple[float, float]]:
