@@ -20,7 +20,7 @@ FLOORS = (
 # behind the kernel: nothing here may import SymPy when a query on a cached kernel runs
 NUMERIC = ("numeric", "accountants", "loss", "individual", "composition", "protocol", "errors",
            "hints")  # fmt: skip
-NUMERIC_LIBRARIES = {"numpy", "scipy", "numba"}
+NUMERIC_LIBRARIES = {"numpy", "scipy", "numba", "mpmath"}
 
 
 def module_name(path: Path) -> str:

@@ -18,7 +18,6 @@ from functools import lru_cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-import mpmath
 import numpy as np
 
 from mechc.errors import MechcError
@@ -31,7 +30,8 @@ NEAR = 1e-9  # relative distance within which an end that is rounded may be the 
 LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
 OF_SUM = 1e-11  # and of series and roots that depend on parameters
-DIGITS = 60  # of masses that are differences
+DIGITS = 60  # of masses that are differences, ...
+ROUNDED = 1e-59  # ... and their relative rounding
 
 
 class Computed(float):
@@ -210,6 +210,8 @@ class Precise:
 
 def _digits(number: Any) -> tuple[Any, Any]:
     """A number and its error."""
+    import mpmath
+
     if isinstance(number, Precise):
         return number.value, number.error
     return mpmath.mpf(number), error_of(float(number))
@@ -226,7 +228,7 @@ def _precise_operator(word: str) -> Any:
         pairs = list(map(_digits, operands))
         value = plain(*(v for v, _ in pairs))
         sizes = (v for number, error in pairs for v in (abs(number), error))
-        return Precise(value, ERRORS[plain](abs(value), *sizes) + mpmath.mp.eps * abs(value))
+        return Precise(value, ERRORS[plain](abs(value), *sizes) + ROUNDED * abs(value))
 
     return operated
 
@@ -242,8 +244,11 @@ for _word in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Precise, f"__{_word}__", _compared(_word))
 
 
+@lru_cache(maxsize=1)
 def _exactly() -> dict[str, Any]:
     """What functions of numbers in kernels are, in MPMath."""
+    import mpmath  # it takes long to load
+
     mp, names = mpmath.mp, "exp log log1p expm1 sqrt erf erfc gamma sin cos tan sinh cosh tanh"
     return {name: getattr(mp, name) for name in names.split()} | {
         "pow": mp.power, "lgamma": mp.loggamma, "fabs": mp.fabs,
@@ -265,21 +270,18 @@ def _exactly() -> dict[str, Any]:
     }  # fmt: skip
 
 
-EXACTLY = _exactly()
-
-
 def precisely(function: Any) -> Any:
     """A function of numbers with many digits; as it is in doubles where it is no known one."""
-    exact = EXACTLY.get(getattr(function, "__name__", ""))
+    exact = _exactly().get(getattr(function, "__name__", ""))
 
     def computed(*arguments: Any) -> Precise:
         if exact is None:
             made = computing(function)(*map(_in_doubles, arguments))
-            return Precise(mpmath.mpf(made), made.error)
+            return Precise(_digits(float(made))[0], made.error)
         pairs = list(map(_digits, arguments))
         values = [value for value, _ in pairs]
         value = exact(*values)
-        error = mpmath.mp.eps * (1 + abs(value))
+        error = ROUNDED * (1 + abs(value))
         for i, (at, moved) in enumerate(pairs if value == value else ()):
             ends = (at - moved, at + moved) if moved else ()
             error += max((abs(exact(*values[:i], end, *values[i + 1 :]) - value) for end in ends),
@@ -360,6 +362,8 @@ def precise_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, Floats]:
 
     Errors are infinite where that fails.
     """
+    import mpmath
+
     with mpmath.workdps(DIGITS):
         known = [Precise(mpmath.mpf(float(at)), 0.0, at) for at in _parameters(kernel, theta)]
         try:
