@@ -374,22 +374,9 @@ def writable(path: Path) -> Path:
     return path
 
 
-def load_matplotlib() -> None:
-    """Load it, if it is there, without its help, which takes a seventh of the time."""
-    with suppress(ImportError):
-        from matplotlib import artist
-
-        kept, artist.kwdoc = artist.kwdoc, lambda artist: ""
-        try:
-            pass
-        finally:
-            artist.kwdoc = kept
-
-
 def drawable(path: Path | None) -> None:
     """Refuse a file for a figure, if there is one, where none could be written at the end."""
     if path is not None:
-        load_matplotlib()
         from mechc.report import plot
 
         plot.check(path)

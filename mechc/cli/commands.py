@@ -16,11 +16,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console, ConsoleRenderable
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import mechc
 from mechc.cli import arguments as args
@@ -122,45 +122,7 @@ def _meant_command(word: str, ctx: Any) -> str:
     return f"; that is mechc {known}" if known else _in_python(word)
 
 
-class _Word:
-    """Reads the words of one option without pydantic, which takes a tenth of a short command."""
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what the words stand for, by typer where that takes more than a function."""
-        several, known = param.multiple or param.nargs == -1, param.type_descriptor
-        kind, read = known.annotation, known.parameter_info.parser
-        strings = isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-        if value is None:
-            return () if several else None
-        if read is not None and not several:
-            return read(value)
-        if kind is str and isinstance(value, str):
-            return value
-        if kind is Path and isinstance(value, (str, Path)) and not known.parameter_info.exists:
-            return Path(value)
-        if read is None and strings and {*get_args(kind)} == {str}:
-            return get_origin(kind)(value)
-        param._runtime_param = None
-        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
-
-
-class _Quick:
-    """A command whose options read their words sooner."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options."""
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in found:
-            if getattr(param, "_runtime_param", 0) is None and hasattr(param, "type_descriptor"):
-                param._runtime_param = _Word()
-        return found
-
-
-class _Command(_Quick, TyperCommand):
-    """One of the commands."""
-
-
-class _Group(_Quick, TyperGroup):
+class _Group(TyperGroup):
     """The commands, with errors shown as one line."""
 
     def make_context(self, *given: Any, **how: Any) -> Any:
@@ -274,7 +236,7 @@ def _print(ctx: typer.Context, answer: Answer) -> None:
 
 def command(name: str | None = None, group: typer.Typer = app) -> Callable[[Any], Any]:
     """Add a command, its groups of options spread, that prints its answer, as JSON if asked."""
-    return lambda made: group.command(name, cls=_Command)(args.grouped(made, _print))
+    return lambda made: group.command(name)(args.grouped(made, _print))
 
 
 @command("list")
@@ -362,7 +324,6 @@ def report(
     from mechc.report import datasheet
 
     args.writable(output)
-    args.load_matplotlib()
     datasheet.check(output)
     mechanism, values = what.open(None)
     with err.status(f"datasheet of {mechanism.name}"):
@@ -746,7 +707,7 @@ def cache(
     return Answer(found, lambda: tables.cache(found))
 
 
-@app.command(cls=_Command)
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to write kernel and figure.")] = Path(),
 ) -> None:
