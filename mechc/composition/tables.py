@@ -234,8 +234,11 @@ def from_pmfs(
     p, q = _masses(name, "p", p), _masses(name, "q", q)
     if p.shape != q.shape:
         raise DeclarationError(f"{name}: p has {p.size} entries and q has {q.size}")
-    for side, law in (("p", p), ("q", q)):
-        _check_total(name, side, math.fsum(law.tolist()))
+    totals = [sum(map(Fraction, law.tolist())) for law in (p, q)]
+    for side, total in zip("pq", totals, strict=True):
+        _check_total(name, side, float(total))
+    # scaled to masses of one their losses move by this: of 1 and 1e-30 the first may be 1 - 1e-30
+    off = (1.0 + 2.0 * MASS_TOLERANCE) * float(abs(totals[0] - totals[1]))
     both = (p > 0) & (q > 0)
     if not both.any():
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
@@ -245,8 +248,10 @@ def from_pmfs(
     with np.errstate(divide="ignore"):
         tells, other_tells = np.log(apart).tolist()
     loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
-    law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name)
-    other = PrivacyLoss.from_log_atoms(-loss, log_q, other_tells, tells, f"{name} reversed")
+    law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name, loss_error=off)
+    other = PrivacyLoss.from_log_atoms(
+        -loss, log_q, other_tells, tells, f"{name} reversed", loss_error=off
+    )
     law, other = replace(law, told=(tell, tell_other)), replace(other, told=(tell_other, tell))
     return NumericEvent(Table(name, False, claim), law, other)
 

@@ -155,3 +155,16 @@ def test_the_mass_at_infinite_loss_of_one_direction_is_not_the_end_of_the_other(
 
 def delta_of_adding(epsilon):
     return 0.25 - math.exp(epsilon) * 2.0**-30
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_masses_of_one_beside_others_are_a_little_less(count):
+    """Of 1 and 3e-27 the first is 1 - 3e-27: delta(0) of adding was 0, by the masses as given."""
+    small, smaller = 3.15e-27, 1.2e-58
+    event = mechc.from_pmfs([1.0, small], [1.0, smaller])
+    with mpmath.workdps(120):
+        p, q = mpmath.mpf(small), mpmath.mpf(smaller)
+        value = (1 - q) ** count - (1 - p) ** count  # without the rare one of all outcomes
+        for direction in ("remove", "add"):
+            bound = (event * count).log_delta(0.0, direction=direction)
+            assert bound.lower <= float(mpmath.log(value)) <= bound.upper
