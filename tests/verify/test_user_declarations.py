@@ -9,12 +9,12 @@ pytest.importorskip("flint")
 
 from flint import acb, arb, ctx
 from scipy.stats import norm
-from sympy import Abs, Piecewise, Rational, exp, log, oo, pi, simplify, sqrt
+from sympy import Abs, Piecewise, Rational, exp, log, oo, pi, simplify, sqrt, tanh
 
 import mechc
 from mechc.calculus.integrals import mass
 from mechc.calculus.terms import Term
-from mechc.declare import additive, mechanism, positive, real
+from mechc.declare import additive, integer, mechanism, positive, probability, real
 from mechc.symbolic.facts import Facts
 from mechc.verify.balls.oracle import Oracle
 
@@ -80,6 +80,22 @@ DECLARED = {
     "two_logistics": two_logistics,
     "betas": betas,
 }
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+def test_mixtures_whose_weights_may_be_negative_elsewhere(lattice):
+    """1 - a - b has no sign by the parameters' domains: the sum was no sum of exponentials."""
+    y = integer("y") if lattice else x
+    c, d = (probability(name, typical=(0.01, 0.3)) for name in "cd")
+
+    def noise(mean):
+        shape = exp(-Abs(y - mean)) if lattice else exp(-((y - mean) ** 2) / 2)
+        return shape * (tanh(Rational(1, 2)) if lattice else 1 / sqrt(2 * pi))
+
+    mixed = (1 - c - d) * noise(0) + c * noise(1) + d * noise(2)
+    declared = mechanism("mixed", p=mixed, q=noise(0), variable=y, parameters=(c, d),
+                         lattice=lattice)  # fmt: skip
+    assert mechc.load(declared).verify().ok
 
 
 @pytest.mark.slow

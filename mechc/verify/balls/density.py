@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, S, Symbol, diff, exp, expand, log
+from sympy import Add, Expr, Mul, S, Symbol, diff, exp, expand, log
 
 from mechc.calculus.terms import Term
 from mechc.verify.balls import expressions
@@ -23,7 +23,7 @@ class Law:
         """Compile the terms, those of weight zero left out."""
         self.x, self.values = x, values
         kept = []
-        for term in terms:
+        for term in (part for whole in terms for part in _parts(whole, x, values)):
             weight = expressions.constant(term.weight, values)
             if not weight.is_zero():
                 kept.append((weight.log(), term.log_density))
@@ -108,3 +108,22 @@ def difference(one: Expr, other: Expr, x: Symbol) -> Expr:
             rest += share * log(1 + (a - b).as_expr() / bottom)
             shares[top] = shares[bottom] = S.Zero
     return rest + Add(*(share * log(inside) for inside, share in shares.items()))
+
+
+def _parts(term: Term, x: Symbol, values: Any) -> list[Term]:
+    """Weighted exponentials of which a term is the sum, at parameters where all weights have signs.
+
+    The calculus keeps a sum together where a weight, such as 1 - a - b, may be negative.
+    """
+    if not (isinstance(term.log_density, log) and isinstance(term.log_density.args[0], Add)):
+        return [term]
+    found = []
+    for part in term.log_density.args[0].args:
+        weight, rest = part.as_independent(x, as_Add=False)
+        size = expressions.constant(weight, values)
+        if not (size > 0 or size.is_zero()) or not all(
+            isinstance(f, exp) for f in Mul.make_args(rest)
+        ):
+            return [term]
+        found.append(Term(term.weight * weight, Add(*(f.args[0] for f in Mul.make_args(rest)))))
+    return found
