@@ -75,21 +75,18 @@ BAND = 1.08  # ratio of the nodes at which bands of errors begin
 SUMMED = 1.0 + 1e-9  # more than the rounding of sums of errors
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
-PERIODS, PARTS = (
-    1.5,
-    4,
-)  # people whose periods, rounded up to powers of this, are the same share the
-# longest of them, rounded up to powers of so many parts of it
+PERIODS = 1.5  # people whose periods, rounded up to powers of this, are the same share the
+PARTS = 4  # longest of them, rounded up to powers of so many parts of it
 PILOT, ROUGH = 3.0, 0.05  # of the sum that says where the answer is before anything is proven: its
 # nodes, as a multiple of a guess by K'', and the share of delta that its images may have
 LEARNERS = 1 << 12  # people of whom answers are guessed by sums, where they are four times as many
-TAUGHT, TAUGHT_NEAR = 40, 4  # of them, with bounds at tilts less than so many steps apart, and ...
-TRUSTED, WIDENED = 0.1, 0.05  # ... logs of epsilon that what is learned of these may be off by, and
-# that others may be beyond what was seen
+TAUGHT, TAUGHT_NEAR = 40, 4  # of them, the fewest that teach, and tilts that these may be apart
+TRUSTED = 0.1  # log of epsilon that what is learned may be off by, ...
+WIDENED = 0.05  # ... and that others may be beyond what was seen
 FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
-BLOCK = 1 << 8  # people handled at a time, and up to four times as many as long as there are no
-NUMBERS = 1 << 16  # more of these: what is known of them stays at hand
+BLOCK = 1 << 8  # people handled at a time, or up to four times as many with ...
+NUMBERS = 1 << 16  # ... so many numbers in all: what is known of them stays at hand
 BLOCKS = 16  # of them that a thread is given at a time, with room that is not new to it
 HARDLY = 10.0  # times what is allowed, that is lost on a contour on which phi hardly decays
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried

@@ -40,20 +40,18 @@ from mechc.loss.moments import exponentials, waves
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS, MOST_LOG
 
-UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK, KNOWN = range(
-    10
-)  # what `choose` says
+# what `choose` says
+UPPER, START, LENGTH, NODES, LEVEL, ALLOWED, TILT, BEST, WORK, KNOWN = range(10)
 STRIDE = 4  # contours go through every fourth tilt, so that there are few
 CANCELLATION = 6.0  # nats by which a contour may miss the saddle
 NEGLIGIBLE = 0.5  # of what is lost beyond the nodes, that further nodes may be
 COARSE = 0.5  # share of the sum beyond which table errors leave nothing
 BELOW = 18  # tilts below the saddle tried as contour
 ABOVE = 14  # tilts above a contour tried for its right images
-BEFORE = np.array(
-    [0, 4, 10, 18]
-)  # tilts before that of the best Chernoff bound, whose logs of K tell
-# epsilon; a lesson has the least and the largest log of its ratio to the bound that was seen, the
-# constant, and the weights of the log of the bound and of these
+# tilts before that of the best Chernoff bound, whose logs of K tell epsilon
+BEFORE = np.array([0, 4, 10, 18])
+# the least and the largest log of epsilon over the bound that was seen, the constant, and the
+# weights of the log of the bound and of these
 LESSON = 4 + BEFORE.size
 LEAST = 5e-324  # a positive delta that no double is as small as
 VERTEX = 0.05  # share of epsilon by which its saddle point may lie below those of single tilts

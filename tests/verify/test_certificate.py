@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sympy
 
 pytest.importorskip("flint")
 
@@ -155,6 +156,8 @@ def test_canonical_text_is_read_by_whitelist():
         expression("__import__('os').system('true')")
     with pytest.raises(ValueError, match="not a declaration"):
         expression("Symbol.__class__")
+    assert expression("Or(false, true)") == sympy.true  # and `false` is no symbol
+    assert expression("And(false, true)") == sympy.false
 
 
 def test_kernel_files_find_their_declaration(tmp_path):

@@ -39,6 +39,9 @@ def listed(declaration: Declaration) -> Declaration:
     pieces, facts = pieces_of(declaration), facts_of(declaration.parameters)
     if not pieces or not all(_is_flat(piece, facts) for piece in pieces):
         return declaration
+    ends = sp.Tuple(*(end for piece in pieces for end in (piece.lo, piece.hi)))
+    if len(ends.atoms(clamped)) > MOST_OPEN:
+        return declaration
     masses: dict[Expr, list[tuple[Expr, Expr]]] = {}
     for piece in pieces:
         p, q = (Add(*(term.weight for term in side)) for side in (piece.p, piece.q))

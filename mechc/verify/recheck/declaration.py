@@ -214,7 +214,7 @@ def _build(node: ast.AST) -> Any:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_build(node.operand)
     if isinstance(node, ast.Name):
-        return _CONSTANTS.get(node.id) or sympy.Symbol(node.id)
+        return _CONSTANTS[node.id] if node.id in _CONSTANTS else sympy.Symbol(node.id)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = (sympy.S(_build(side)) for side in (node.left, node.right))
         return _OPERATORS[type(node.op)](left, right)
