@@ -262,7 +262,8 @@ class Auto(registry.Accountant):
         if loose and float(answer.upper) >= NEARLY_DISJOINT:
             return _meet(self._remaining(epsilon), answer)
         if target is None and _width(answer) > STEERING:
-            return _meet(bounds.by_single_steps(self._steps, epsilon), answer)
+            with share(BRIEF):
+                return _meet(bounds.by_single_steps(self._steps, epsilon), answer)
         return answer
 
     def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
@@ -323,9 +324,13 @@ class Auto(registry.Accountant):
                 break  # only the recursion might have been narrower still, and soon
             if name in tried or (name == "pld" and self._facts.mixed and width <= WORTH):
                 continue
+            part = 1.0 if strategy is order[-1] else strategy.share
+            if best is not None and float(best.upper) < SMALLEST:
+                part = min(part, BRIEF)  # no double is as small as delta
+            elif two_sided:
+                part = min(part, ANOTHER)
             try:
-                part = 1.0 if strategy is order[-1] else strategy.share
-                with share(min(part, ANOTHER) if two_sided else part):
+                with share(part):
                     answer = self._accountant(name).log_delta(epsilon)
             except OutOfWorkError as out:
                 if best is None and strategy is order[-1]:

@@ -51,6 +51,7 @@ MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
 OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
 LEAST_REACH = 64.0  # integers looked at on either side
 FADED = -1e5  # log of a share of the mass that no list holds
+SMALLEST = -745.2  # log of the smallest double
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
 PLAIN = 6.0  # ulps by which those of parameters move quotients of them
@@ -572,6 +573,8 @@ class KernelSource:
             left_out = source._left_out(ends, epsilon, reverse)
             if left_out <= found + LOG_NEGLIGIBLE:
                 return loss, log_mass, -math.inf
+            if found == -math.inf and left_out < SMALLEST:
+                break  # nothing is above, and what may be is no double
             (low, high), strip = source.tilts, source.strip
             try:  # the next tilts inside the strip of convergence
                 if reverse:

@@ -7,11 +7,11 @@ import pytest
 from mpmath import mp
 from scipy import stats
 from scipy.special import erfc, gammaln
-from sympy import Rational, factorial, gamma, oo
+from sympy import Piecewise, Rational, factorial, gamma, oo
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
-from mechc.declare import integer, mechanism
+from mechc.declare import additive, integer, mechanism, parameter, positive
 from mechc.declare.text import declaration_from_text
 from mechc.errors import UnsupportedError
 from mechc.loss.privacy_loss import Step, bound
@@ -493,3 +493,17 @@ def test_rare_samples_of_integers_whose_tilts_end(epsilon):
     thirty = (30 * event).delta(epsilon, direction="remove")
     # more steps reveal no less
     assert truth <= thirty.upper <= 1.0 and thirty.lower > 0.5 * thirty.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 20.0])
+def test_beyond_losses_of_integers_whose_order_no_proof_tells(epsilon):
+    """Negative binomial noise of size 3: p / q = n / (0.8 (n + 2)) < 1 / 0.8 at every integer."""
+    n = integer("n")
+    size, ratio = positive("size"), parameter("ratio", lo=0, hi=1)
+    mass = gamma(n + size) / (gamma(size) * factorial(n)) * (1 - ratio) ** size * ratio**n
+    noise = mechc.load(additive(
+        "noise", variable=n, sensitivity=1, parameters=(size, ratio), lattice=True,
+        noise=Piecewise((mass, n >= 0), (0, True)),
+    ))  # fmt: skip
+    found = (2 * noise(size=3.0, ratio=0.8)).delta(epsilon, direction="remove")
+    assert 2 * math.log(1 / 0.8) < epsilon and found.lower == 0.0 and found.upper < 1e-300

@@ -18,10 +18,11 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.loss.truncated_loss import is_resolved
-from mechc.numeric.allowance import OutOfWorkError, spared
+from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.rounding import U
 
 FIRST, RATIO, TILTS = 2.0**-12, 4.0, 9  # of the normal law's tilt: where to begin, and how to go on
+SHARE_OF_STEPS = 0.3  # of the work, for single steps: tilts are left the rest
 INSIDE = 0.9  # of the strip of convergence
 
 
@@ -61,7 +62,9 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
         each = epsilon / sum(s.count for s in steps)  # some step has a larger loss
         some = [math.log(s.count) + s.loss.log_above(each * (1.0 - 4.0 * U)) for s in steps]
         return min(float(np.logaddexp.reduce(some)) + 1e-12, 0.0)
-    composed, best = ComposedLoss(steps), log_by_single_steps(steps, epsilon)[1]
+    composed = ComposedLoss(steps)
+    with share(SHARE_OF_STEPS):
+        best = log_by_single_steps(steps, epsilon)[1]
     try:
         _, mean, variance = map(float, composed.cumulants(0.0, 2))
         resolved = (U * (abs(mean) + epsilon)) ** 2  # a variance below is none in doubles

@@ -342,11 +342,13 @@ class Evaluation:
         if shift == 0.0 or (math.isnan(lower) and math.isnan(upper)):
             return answer
         free = max(FREE, OWN_WIDTH * (upper - lower)) if lower > -math.inf else FREE
+        moved = outward(answer, math.log(shift))
         if math.log(shift) <= math.log(free) + lower:
-            return outward(answer, math.log(shift))
-        lower = min(float(self._ask(direction, epsilon + shift, target).lower), lower)
+            return moved
+        if lower > -math.inf:
+            lower = min(float(self._ask(direction, epsilon + shift, target).lower), lower)
         upper = max(float(self._ask(direction, epsilon - shift, target).upper), upper)
-        return replace(answer, lower=lower, upper=upper)
+        return replace(moved, lower=max(lower, moved.lower), upper=min(upper, moved.upper))
 
     def _is_beyond(self, direction: str, epsilon: float) -> bool:
         """Whether a largest loss that is known to the last digit is no larger than epsilon."""
