@@ -867,6 +867,34 @@ def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
     assert run.epsilon(1e-6, direction=direction).upper < 3.0
 
 
+@pytest.mark.parametrize("rare", [1e-9, 1e-5, 1e-3])
+def test_epochs_of_many_kinds_with_a_rare_large_ratio_by_enumeration(rare):
+    """Two epochs of nine steps of three outcomes each; large ratios of all kinds are pooled."""
+    rng, kinds = np.random.default_rng(23), 9
+    q = np.empty((kinds, 3))
+    q[:, 2] = rare * rng.uniform(0.5, 2.0, kinds)
+    q[:, 0] = rng.uniform(0.3, 0.7, kinds)
+    q[:, 1] = 1.0 - q[:, 0] - q[:, 2]
+    x = np.stack([rng.uniform(*ends, kinds) for ends in ((0.6, 1), (1, 1.4), (30, 200))], axis=1)
+    x /= (x * q).sum(axis=1)[:, None]
+    w, mass = np.zeros(1), np.ones(1)
+    for ratios, masses in zip(x / kinds, q, strict=True):
+        w, mass = np.add.outer(w, ratios).ravel(), np.outer(mass, masses).ravel()
+    event = [mechc.from_pmfs(a * b / (a @ b), b / b.sum()) for a, b in zip(x, q, strict=True)]
+    run = mechc.random_allocation(event, epochs=2)
+    for direction in ("remove", "add"):
+        p, other = (w * mass, mass) if direction == "remove" else (mass, w * mass)
+        order = np.argsort(p / other)
+        ratio, p, other = (each[order] for each in (p / other, p, other))
+        above = [np.append(np.cumsum(each[::-1])[::-1], 0.0) for each in (p, other)]
+        for epsilon in (0.1, 1.0):
+            i = np.searchsorted(ratio, math.exp(epsilon) / ratio, side="right")
+            value = float(p @ above[0][i] - math.exp(epsilon) * (other @ above[1][i]))
+            bound = run.delta(epsilon, direction=direction)
+            assert bound.lower <= value * (1.0 + 1e-7) + 1e-13
+            assert value * (1.0 - 1e-7) - 1e-13 <= bound.upper <= value * (1.0 + 5e-3) + 1e-8
+
+
 def test_epochs_of_many_kinds_without_a_grid_reveal_no_more_than_plain_ones():
     """Large ratios with a density beside integers: what told the step has bounds them."""
     sigmas = 0.6 + 0.2 * np.arange(10)
