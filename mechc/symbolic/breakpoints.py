@@ -263,6 +263,8 @@ def _first_arm(expr: sp.Piecewise, truth: dict[Basic, Basic], known: dict[Basic,
             break
     if arms and arms[0][1] is S.true:
         return arms[0][0]
+    if not arms:
+        return S.NaN  # as SymPy has it, where no condition holds
     return sp.Piecewise(*arms, evaluate=False)  # of many arms SymPy compares all conditions
 
 

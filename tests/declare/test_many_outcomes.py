@@ -9,7 +9,7 @@ from sympy import Abs, Piecewise, Rational, binomial, exp
 
 import mechc
 from mechc.declare import additive, mechanism, parameter, positive, rate, real
-from mechc.errors import MechcError
+from mechc.errors import DeclarationError, MechcError
 
 x = real("x")
 epsilon, d = positive("epsilon", typical=(0.1, 3)), positive("sensitivity", default=1)
@@ -120,6 +120,14 @@ def test_heights_that_may_be_negative_are_not_summed():
                         sensitivity=d, parameters=(t, d))  # fmt: skip
     with pytest.raises(MechcError):
         mechc.load(declared)(t=0.75).delta(0.1)
+
+
+@pytest.mark.parametrize("steps", [7, 20])
+def test_a_histogram_without_a_last_arm_is_refused(steps):
+    arms = [(Rational(k + 1, steps * (steps + 1)), Abs(x) < k + 1) for k in range(steps)]
+    declared = additive("open", noise=Piecewise(*arms), variable=x, sensitivity=1, parameters=())
+    with pytest.raises(DeclarationError, match="end the Piecewise with"):
+        mechc.load(declared)()
 
 
 def test_histogram_of_numbers():
