@@ -1,5 +1,6 @@
 """Staircases, histograms and long lists of outcomes, against sums over pieces found here."""
 
+import dataclasses
 import math
 import random
 from itertools import pairwise
@@ -8,6 +9,7 @@ import pytest
 from sympy import Abs, Piecewise, Rational, binomial, exp
 
 import mechc
+from mechc.calculus.transform.listed import listed
 from mechc.declare import additive, mechanism, parameter, positive, rate, real
 from mechc.errors import DeclarationError, MechcError
 
@@ -174,3 +176,11 @@ def test_binomial_list():
         law = [math.comb(size, i) * 0.52**i * 0.48 ** (size - i) for i in range(size + 1)]
         masses = list(zip(law, law[::-1], strict=True))
         assert event.delta(at).upper == pytest.approx(delta(masses, at, "remove"), rel=1e-9)
+
+
+def test_equal_pairs_keep_their_own_claims():
+    """A declaration that another one equals, but for its claim, was taken for that."""
+    first = mechc.load("laplace").declaration
+    second = dataclasses.replace(first)
+    assert first == second and first is not second
+    assert listed(first) is first and listed(second) is second

@@ -28,20 +28,37 @@ MANY = 8  # comparisons in a density from which on it is listed; fewer are kept 
 MOST_OPEN = 8  # ends whose order is not known: each may double the parameter cases
 
 
-@lru_cache(maxsize=16)
 def listed(declaration: Declaration) -> Declaration:
     """The law of the ratio of a pair that is constant on many pieces; any other pair as it is."""
-    densities = declaration.p, declaration.q
+    atoms, pieces = _outcomes(declaration)
+    if not atoms:
+        return declaration
+    reverse = declaration.reverse
+    return replace(
+        declaration, measure=Measure.FINITE, p=S.Zero, q=S.Zero, atoms=atoms,
+        support=(S.Zero, sp.Integer(len(atoms) - 1)), claim=None,
+        reverse=None if reverse is None else listed(reverse),
+        construction=Derived(declaration, Listed(), "T9", Adjacency.ANY, (
+            f"P and Q are constant on each of {pieces} pieces, whose ratios are all that an output "
+            "tells",)),
+    )  # fmt: skip
+
+
+# of the pair alone: equal declarations may have unlike claims
+@lru_cache(maxsize=16)
+def _outcomes(declaration: Declaration) -> tuple[tuple[tuple[Expr, Expr, Expr], ...], int]:
+    """One outcome for each ratio, none where the pair is to stay, and how many pieces there are."""
+    densities, none = (declaration.p, declaration.q), ((), 0)
     if declaration.measure is not Measure.DENSITY or declaration.atoms or not any(
         len(density.atoms(Relational)) >= MANY for density in densities
     ):  # fmt: skip
-        return declaration
+        return none
     pieces, facts = pieces_of(declaration), facts_of(declaration.parameters)
     if not pieces or not all(_is_flat(piece, facts) for piece in pieces):
-        return declaration
+        return none
     ends = sp.Tuple(*(end for piece in pieces for end in (piece.lo, piece.hi)))
     if len(ends.atoms(clamped)) > MOST_OPEN:
-        return declaration
+        return none
     masses: dict[Expr, list[tuple[Expr, Expr]]] = {}
     for piece in pieces:
         p, q = (Add(*(term.weight for term in side)) for side in (piece.p, piece.q))
@@ -51,21 +68,13 @@ def listed(declaration: Declaration) -> Declaration:
         masses.setdefault(key, []).append((q if piece.q else p, _length(piece)))
     lengths = Add(*(length for parts in masses.values() for _, length in parts), evaluate=False)
     if len(lengths.atoms(sp.Max, sp.Min)) > MOST_OPEN:
-        return declaration
+        return none
     atoms: list[tuple[Expr, Expr, Expr]] = []
     for ratio, parts in masses.items():
         mass = _total(parts)
         p, q = (mass, S.Zero) if ratio == sp.oo else (ratio * mass, mass)
         atoms.append((sp.Integer(len(atoms)), p, q))
-    reverse = declaration.reverse
-    return replace(
-        declaration, measure=Measure.FINITE, p=S.Zero, q=S.Zero, atoms=tuple(atoms),
-        support=(S.Zero, sp.Integer(len(atoms) - 1)), claim=None,
-        reverse=None if reverse is None else listed(reverse),
-        construction=Derived(declaration, Listed(), "T9", Adjacency.ANY, (
-            f"P and Q are constant on each of {len(pieces)} pieces, whose ratios are all that an "
-            "output tells",)),
-    )  # fmt: skip
+    return tuple(atoms), len(pieces)
 
 
 def _is_flat(piece: Piece, facts: Facts) -> bool:
