@@ -167,6 +167,18 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
     return made
 
 
+def compiled(origin: Origin, transforms: Transforms) -> Declaration:
+    """Return the declaration that the kernel is made of: many constant pieces are a list there.
+
+    Raises:
+        UnsupportedError: as `declaration` does.
+    """
+    from mechc.calculus.transform.listed import listed
+
+    whole = declaration(origin, transforms)
+    return whole if Unlisted() in transforms else listed(whole)
+
+
 def derived(origin: Origin, transforms: Transforms, what: str, make: Callable[[], Any]) -> Any:
     """What is read off a declaration, as JSON holds it: found once, then kept beside the kernel."""
     if isinstance(origin, LoadedKernel):
@@ -211,11 +223,9 @@ def _compile(
     origin: Origin, transforms: Transforms, progress: Progress | None
 ) -> dict[tuple[Other, ...], Kernel]:
     """Compile and store both directions, the same kernel if there is one pair, and the index."""
-    from mechc.calculus.transform.listed import listed
     from mechc.kernel.compiler import compile_declaration
 
-    forward = declaration(origin, transforms)
-    forward = forward if Unlisted() in transforms else listed(forward)
+    forward = compiled(origin, transforms)
     whole = compile_declaration(forward, progress=progress)
     laws: dict[tuple[Other, ...], Declaration | None] = {
         (): forward, (Other.REVERSE,): forward.reverse or forward, (Other.INDEX,): forward.tag

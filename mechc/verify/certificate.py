@@ -191,13 +191,12 @@ def _read(text: str) -> Certificate:
 
 
 def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate:
-    from mechc.calculus.transform.listed import listed
     from mechc.kernel.compiler import compile_declaration
     from mechc.kernel.emit import LAW, with_law
     from mechc.verify import checks
 
     started = time.process_time()
-    declaration = listed(mechanism.declaration)
+    declaration = build.compiled(mechanism.origin, mechanism.transforms)
     runner, full = checks.Runner(), level == "full"
     wanted = compile_declaration(declaration)
     wanted = with_law(wanted) if LAW in text else wanted
