@@ -61,6 +61,11 @@ class CacheError(MechcError, OSError):
     """The kernel cache cannot be read or written."""
 
 
+def in_words(error: Exception) -> str:
+    """What an exception says, a file's in the words of the system alone."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 def check_one_of(name: str, value: object, known: Iterable[str], owner: str = "") -> None:
     """Refuse what is none of the known words (of `owner`), with the one that is near or meant."""
     known = list(known)

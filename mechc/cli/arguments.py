@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 import mechc
-from mechc.errors import DeclarationError, MechcError
+from mechc.errors import DeclarationError, MechcError, in_words
 
 if TYPE_CHECKING:
     from mechc.composition.events import Composition
@@ -368,7 +368,7 @@ def writable(path: Path) -> Path:
         elif not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             why = f"{path.parent} is not a folder to write in"
     except (OSError, RuntimeError) as error:  # a name that is too long, or of no user
-        why = getattr(error, "strerror", str(error))
+        why = in_words(error)
     if why:
         raise DeclarationError(f"cannot write {path}: {why}")
     return path

@@ -14,7 +14,7 @@ from mechc.adjacency import Claim
 from mechc.composition.mechanism import Mechanism, load
 from mechc.declare import catalog
 from mechc.errors import MechcError
-from mechc.protocol import TAG, Measure
+from mechc.protocol import TAG, Measure, is_closed
 
 HEADINGS = {
     "name": "mechanism", "parameters": "parameters", "adjacency": "adjacency", "claim": "claim",
@@ -87,7 +87,7 @@ def _of_kernel(mechanism: Mechanism) -> Row:
         "claim": claim_word(claim),
         "cgf": can["cgf"].partition(":")[0],
         "atoms": words[kernel.MEASURE != Measure.DENSITY or plateau],
-        "lattice": words[can["lattice"].startswith("closed") and TAG not in can],
+        "lattice": words[is_closed(kernel, "lattice") and TAG not in can],
         "infinite": words[infinite],
     }
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import keyword
-import os
 from pathlib import Path
 
-from mechc.errors import DeclarationError
+from mechc.errors import DeclarationError, in_words
 
 TEMPLATE = '''"""Noise of my own on a real query: a file for mechc.
 
@@ -55,5 +54,5 @@ def write(name: str) -> Path:
     except FileExistsError:
         raise DeclarationError(f"{path} is there already, and is not overwritten") from None
     except OSError as error:
-        raise DeclarationError(f"cannot write {path}: {os.strerror(error.errno or 0)}") from None
+        raise DeclarationError(f"cannot write {path}: {in_words(error)}") from None
     return path

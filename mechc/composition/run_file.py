@@ -26,7 +26,7 @@ from mechc.composition.operations import under
 from mechc.composition.run_record import ASKED, FORMAT, MARK, ask, versions
 from mechc.declare.catalog import MechanismFile
 from mechc.declare.transforms import of_words
-from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, public
+from mechc.errors import DeclarationError, MechcError, as_flag, check_one_of, in_words, public
 from mechc.hints import suggestion
 from mechc.kernel.cache import load as load_kernel
 from mechc.verify.agreement import EPSILONS
@@ -177,8 +177,7 @@ def _as_run_file(path: Path, expected: str) -> Iterator[None]:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
             RecursionError) as error:  # fmt: skip
-        why = getattr(error, "strerror", None) or error
-        why = f"no {why}" if isinstance(error, KeyError) else why
+        why = f"no {error}" if isinstance(error, KeyError) else in_words(error)
         raise DeclarationError(f"{path}: {why} (expected {expected})") from error
 
 

@@ -22,7 +22,7 @@ import mechc
 from mechc.accountants.bound import Bound, plain
 from mechc.adjacency import Adjacency
 from mechc.composition.inputs import as_epsilon, checked, share
-from mechc.errors import CacheError, DeclarationError
+from mechc.errors import CacheError, DeclarationError, in_words
 from mechc.protocol import PROTOCOL, Run
 
 FORMAT = 2  # of run files; a reader refuses later ones
@@ -86,7 +86,7 @@ def add(path: Path, text: str) -> Path:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise CacheError(f"cannot write {path}: {error.strerror}") from error
+        raise CacheError(f"cannot write {path}: {in_words(error)}") from error
     return path
 
 

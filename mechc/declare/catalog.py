@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from mechc.errors import DeclarationError, MechcError
+from mechc.errors import DeclarationError, MechcError, in_words
 from mechc.hints import PACKAGE, VALUES, suggestion
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _read(path: Path) -> bytes:
             raise DeclarationError(f"{path}: cannot be read (a folder, a pipe or a device)")
         return path.read_bytes()
     except OSError as error:
-        raise DeclarationError(f"{path}: cannot be read ({error.strerror})") from error
+        raise DeclarationError(f"{path}: cannot be read ({in_words(error)})") from error
 
 
 def _file(name: str, path: Path) -> MechanismFile:

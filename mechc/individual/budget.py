@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.composition.inputs import as_path
-from mechc.errors import DeclarationError, UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError, in_words
 from mechc.individual.storage import PathLike, StateError
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
@@ -214,8 +214,7 @@ def allocate(
         storage.parent.mkdir(parents=True, exist_ok=True)
         return np.memmap(storage, dtype=dtype, mode="w+", shape=shape)
     except (OSError, OverflowError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise StateError(f"storage={str(storage)!r}: {why}") from error
+        raise StateError(f"storage={str(storage)!r}: {in_words(error)}") from error
 
 
 def for_rows(count: int, work: Callable[[slice], None], size: int = _ROWS) -> None:

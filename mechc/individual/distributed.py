@@ -42,6 +42,7 @@ from mechc.errors import (
     NumericError,
     UnsupportedError,
     check_one_of,
+    in_words,
     library,
 )
 from mechc.individual.accountant import IndividualAccountant, bar
@@ -235,8 +236,7 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise StateError(f"cannot write {path}: {why}") from error
+        raise StateError(f"cannot write {path}: {in_words(error)}") from error
 
 
 @contextmanager

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.composition.inputs import as_path
-from mechc.errors import MechcError
+from mechc.errors import MechcError, in_words
 
 Arrays = dict[str, NDArray[Any]]
 PathLike = str | os.PathLike[str]
@@ -71,7 +71,7 @@ def write(path: PathLike, kind: str, meta: Mapping[str, Any], arrays: Arrays) ->
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise StateError(f"state file {target}: cannot be written ({error.strerror})") from error
+        raise StateError(f"state file {target}: cannot be written ({in_words(error)})") from error
     try:
         with open(handle, "wb") as file:
             for part in parts:
@@ -122,7 +122,7 @@ def read(path: PathLike, kind: str) -> State:
     try:
         held = np.memmap(name, np.uint8, "r") if os.path.getsize(name) else np.empty(0, np.uint8)
     except OSError as error:
-        raise StateError(f"state file {name}: cannot be read ({error.strerror})") from error
+        raise StateError(f"state file {name}: cannot be read ({in_words(error)})") from error
     prefix, wrong = bytes(held[: _PREFIX.size]), ""
     if len(prefix) < _PREFIX.size or not prefix.startswith(_MAGIC):
         wrong = "not a mechc state file, or truncated within its first bytes"
@@ -158,8 +158,7 @@ class Shelf:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
         except (OSError, TypeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise StateError(f"tables={folder!r}: {why} (expected a folder)") from error
+            raise StateError(f"tables={folder!r}: {in_words(error)} (expected a folder)") from error
 
     def take(self, key: Hashable, make: Callable[[], Arrays]) -> Arrays:
         """Return the arrays of a key, all that they depend on; made if they are not there."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mechc.declare import catalog
 from mechc.declare.transforms import OfLength, Transform, Unlisted
-from mechc.errors import CacheError, DeclarationError, UnsupportedError
+from mechc.errors import CacheError, DeclarationError, UnsupportedError, in_words
 from mechc.kernel import cache
 from mechc.protocol import PROTOCOL, TAG, Kernel
 
@@ -215,7 +215,7 @@ def write_atomically(path: Path, text: str) -> Path:
         else:
             cache.write_whole(path, text)
     except OSError as error:
-        raise CacheError(f"cannot write {path}: {error.strerror}") from error
+        raise CacheError(f"cannot write {path}: {in_words(error)}") from error
     return path
 
 

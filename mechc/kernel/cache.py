@@ -52,7 +52,7 @@ import numpy as np
 import platformdirs
 
 from mechc import __version__
-from mechc.errors import CacheError, VerificationError
+from mechc.errors import CacheError, VerificationError, in_words
 from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
 
@@ -276,7 +276,7 @@ def _anywhere(name: str, write: Callable[[Path], Kernel]) -> Kernel:
     except OSError as error:
         if _fallback:
             raise CacheError(f"{name}: cannot write the kernel anywhere: {error}") from error
-        _fall_back(f"cannot be written ({error.strerror or error})")
+        _fall_back(f"cannot be written ({in_words(error)})")
     return _anywhere(name, write)
 
 
@@ -514,7 +514,7 @@ def _fall_back(reason: str) -> None:
     except OSError as error:
         raise CacheError(
             f"the kernel cache {_configured()} {reason}, and there is no temporary directory: "
-            f"{error.strerror or error}"
+            f"{in_words(error)}"
         ) from error
     warnings.warn(
         f"the kernel cache {_configured()} {reason}; kernels of this process go to "
