@@ -379,14 +379,21 @@ def optimise(
             if known[0] == known[1]:
                 break
             lo, hi = (lo, 0.5 * (lo + hi)) if known[0] else (0.5 * (lo + hi), hi)
-        middle = 0.5 * (lo + hi)
-        low, inner, high = at(lo), at(middle), at(hi)
-        at_end = (low < inner < high and low <= at(lo + xtol)) or (
-            low > inner > high and high <= at(hi - xtol)
-        )
-        if not at_end:
-            least = inner < min(low, high) and max(low, high) < math.inf
-            lowest(at, lo, hi, xtol=xtol, inside=middle if least else None)
+        places = np.linspace(lo, hi, 5).tolist()
+        step, here = min(xtol, 0.1 * (hi - lo)), 2
+        while 0 < here < 4:  # downhill, as shapes at the ends may take longest
+            beside = min(here - 1, here + 1, key=lambda i: at(places[i]))
+            if not at(places[beside]) < at(places[here]):
+                break
+            here = beside
+        if here in (0, 4):  # of the last quarter the end and what is next to it are known
+            places[here : here + 1] = [lo, lo + step] if here == 0 else [hi - step, hi]
+            here = 1 if here == 0 else 4
+        inside = places[here]
+        if math.isinf(at(inside)):
+            lowest(at, lo, hi, xtol=xtol)
+        elif at(inside) <= min(at(places[here - 1]), at(places[here + 1])):
+            lowest(at, places[here - 1], places[here + 1], xtol=xtol, inside=inside)
     else:
         from scipy.optimize import minimize
 
