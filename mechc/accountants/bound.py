@@ -94,6 +94,7 @@ class Bound(Recorded):
         detail: what the method did: direction, contour, nodes, error terms, reasons.
         quantity: what is bounded; it says which side is safe.
         claim: the weakest claim of the steps, with all assumptions; None inside the library.
+        at: of several answers, the word and the values that were asked about; None of one.
 
     `float(bound)`, formats such as `f"{bound:.3f}"` (rounded outward) and comparisons such as
     `bound < 5` take the safe side, which never under-reports: upper, but lower for false negative
@@ -109,6 +110,7 @@ class Bound(Recorded):
     detail: dict[str, Any] = field(default_factory=dict, repr=False)
     quantity: Quantity = field(default=Quantity.BOUND, repr=False)
     claim: Claim | None = field(default=None, repr=False)
+    at: tuple[str, NDArray[Any]] | None = field(default=None, repr=False)
 
     @property
     def adjacency(self) -> Adjacency | None:
@@ -140,8 +142,7 @@ class Bound(Recorded):
         rest = self.status.removeprefix(word)
         declared = word and claim.status != "proven"
         status = f"{word} for the declared pair{rest}" if declared else self.status
-        sides = self.lower, self.estimate, self.upper
-        return Bound(*sides, self.method, status, self.detail, quantity, claim)
+        return replace(self, status=status, quantity=quantity, claim=claim)
 
     def under(self, adjacency: Adjacency) -> Bound:
         """Return an answer that is right for any relation as the one for a given relation."""
@@ -182,7 +183,10 @@ class Bound(Recorded):
             )
         sides = (np.asarray(getattr(self, s))[place] for s in ("lower", "estimate", "upper"))
         lower, estimate, upper = (side if np.ndim(side) else float(side) for side in sides)
-        return replace(self, lower=lower, estimate=estimate, upper=upper)
+        at = None
+        if self.at is not None and np.ndim(lower):
+            at = self.at[0], self.at[1][place]
+        return replace(self, lower=lower, estimate=estimate, upper=upper, at=at)
 
     def __iter__(self) -> Iterator[Bound]:
         """Iterate over several answers."""
@@ -264,11 +268,10 @@ class Bound(Recorded):
 
     def _repr_html_(self) -> str:
         """Show the line, and on request the sides and what stands behind them."""
-        if np.ndim(self.safe):
-            sides = (np.ravel(side).tolist() for side in (self.lower, self.estimate, self.upper))
-            values = list(zip(*sides, strict=True))
-        else:
-            values = [(float(self.lower), float(self.estimate), float(self.upper))]
+        word, asked = self.at or ("", np.empty(0))
+        head = [word] * bool(word) + ["lower", "estimate", "upper"]
+        columns = [asked] * bool(word) + [self.lower, self.estimate, self.upper]
+        values = list(zip(*(np.ravel(column).tolist() for column in columns), strict=True))
         shown = [tuple(map(repr, row)) for row in values[:MOST_ROWS]]
         more = "" if len(values) <= MOST_ROWS else f"; the first {MOST_ROWS} of {len(values)}"
         words = [self.status, self.adjacency.words if self.adjacency else "", self.method]
@@ -279,7 +282,7 @@ class Bound(Recorded):
         )
         behind = [] if self.claim is None else [str(self.claim)]
         behind += [f"{key}: {value}" for key, value in self.detail.items()]
-        table = as_table(shown, ("lower", "estimate", "upper"))
+        table = as_table(shown, head)
         return f"<b>{html.escape(line)}</b>{table}{folded('what stands behind it', behind)}"
 
     def record(self) -> dict[str, Any]:
@@ -288,7 +291,8 @@ class Bound(Recorded):
         words = {"quantity": self.quantity.words, "safe": self.quantity.safe.value,
                  "method": self.method, "status": self.status, "adjacency": self.adjacency,
                  "claim": None if self.claim is None else self.claim.record()}  # fmt: skip
-        made: dict[str, Any] = plain({**sides, **words, "detail": self.detail})
+        at = {} if self.at is None else dict([self.at])
+        made: dict[str, Any] = plain({**at, **sides, **words, "detail": self.detail})
         return made
 
 

@@ -446,7 +446,7 @@ def curve(
     bound = _under(run.epsilon_curve(delta, numbers, method=method), what.adjacency)
     if plot is not None:
         run.plot(plot, kind="steps", delta=delta, counts=numbers, method=method)
-    return Answer({"count": numbers, **bound.record()}, lambda: tables.curve(numbers, bound))
+    return Answer(bound.record(), lambda: tables.curve(numbers, bound))
 
 
 @command()

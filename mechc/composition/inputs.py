@@ -378,13 +378,15 @@ def checked(
     return tuple(check(value) for value in array.ravel()), array.shape
 
 
-def collect(answers: list[Bound], shape: tuple[int, ...]) -> Bound:
-    """Stack scalar bounds into one bound of arrays; the details stand under "each"."""
+def collect(answers: list[Bound], word: str, values: Any) -> Bound:
+    """Stack scalar bounds into one of arrays, by what they were asked at; details under "each"."""
+    values = np.asarray(values, np.float64)
     sides = np.array([(a.lower, a.estimate, a.upper) for a in answers], np.float64)
-    lower, estimate, upper = sides.reshape(-1, 3).T.reshape(3, *shape)
+    lower, estimate, upper = sides.reshape(-1, 3).T.reshape(3, *values.shape)
     method = "+".join(sorted({a.method for a in answers}))
     status = next((a.status for a in answers if a.status != "proven"), "proven")
-    return Bound(lower, estimate, upper, method, status, {"each": tuple(a.detail for a in answers)})
+    detail = {"each": tuple(a.detail for a in answers)}
+    return Bound(lower, estimate, upper, method, status, detail, at=(word, values))
 
 
 def from_log(bound: Bound) -> Bound:

@@ -417,7 +417,7 @@ class IndividualAccountant(TakesTurns):
                 found = self._by_contours(replace(query, tell=shown), who)
         else:
             found = (self._renyi if method == "renyi" else self._plancherel)(query, who)
-        return found.stands_for(self.family.claim, quantity)
+        return replace(found.stands_for(self.family.claim, quantity), at=("row", who))
 
     def _plancherel(self, query: Query, rows: Integers) -> Bound:
         """The paper's evaluation of the counts."""

@@ -70,7 +70,7 @@ def run(
     methods: Iterable[str],
     target: float | None,
     **how: Any,
-) -> Figure:
+) -> Figure | Axes:
     """Draw one aspect of events or compositions; arguments as for the method `plot`."""
     check_one_of("kind", kind, KINDS, "plot")
     if not LEAST_DELTA <= look.smallest < 0.1:
@@ -110,7 +110,7 @@ def run(
     labels.write(axes, below=ax is None)
     if path is not None:
         save(figure, path)
-    return figure
+    return figure if ax is None else ax
 
 
 def bars(
@@ -122,7 +122,7 @@ def bars(
     xlabel: str = "",
     ax: Axes | None = None,
     joined: bool = False,
-) -> Figure:
+) -> Figure | Axes:
     """Draw a row of marks for each name, on a log scale; what is not finite is left out.
 
     With `joined` the first and the last value of a row are the ends of an interval, one without an
@@ -163,7 +163,7 @@ def bars(
     figure.suptitle("\n".join(textwrap.wrap(title, 86)), fontsize="medium")
     if path is not None:
         save(figure, path)
-    return figure
+    return figure if ax is None else ax
 
 
 def draw(

@@ -33,6 +33,23 @@ def test_bounds_runs_and_calibrations_show_their_numbers_and_claims(gaussian, la
     assert "the first 50 of 60" in shown(many) and "<b>" not in shown(many)
 
 
+def test_each_of_several_answers_stands_beside_what_was_asked(gaussian):
+    run = 10 * gaussian(sigma=9.0)
+    for answer, word, values in (
+        (run.delta([0.25, 0.75]), "epsilon", [0.25, 0.75]),
+        (run.epsilon([1e-5, 1e-7]), "delta", [1e-5, 1e-7]),
+        (run.epsilon(log_delta=[-50.0, -60.0]), "log_delta", [-50.0, -60.0]),
+        (run.epsilon_curve(1e-5, [7, 3, 1])[:2], "count", [7, 3]),
+        (run.tpr(np.array([[0.125, 0.5]])), "fpr", [[0.125, 0.5]]),
+        (run.renyi([1.5, 4.0]), "order", [1.5, 4.0]),
+    ):
+        assert shown(answer).count(word) and answer.record()[word] == values
+        for value, one in zip(np.ravel(values).tolist(), np.ravel(answer.upper), strict=True):
+            lower = float(np.ravel(answer.lower)[np.ravel(answer.upper) == one][0])
+            assert f"<tr><td>{value!r}</td><td>{lower!r}</td>" in answer._repr_html_()
+    assert run.delta(0.25).at is None and run.delta([0.25, 0.75])[1].at is None
+
+
 def test_several_answers_are_a_sequence_whose_array_is_the_safe_side(gaussian):
     curve = gaussian(sigma=9.0).epsilon_curve(1e-5, [1, 10, 100])
     assert np.array_equal(np.asarray(curve), curve.upper) and curve[-1] == list(curve)[2]

@@ -244,7 +244,7 @@ def test_figures_into_axes_of_ones_own_and_what_is_refused(gaussian, laplace):
     figure = gaussian(sigma=1.0).plot(kind="densities")
     (axes,) = figure.axes
     drawn = len(axes.lines)
-    assert gaussian(sigma=2.0).plot(kind="densities", ax=axes, label="wide") is figure
+    assert gaussian(sigma=2.0).plot(kind="densities", ax=axes, label="wide") is axes
     assert len(axes.lines) == drawn + 2
     run = 2 * laplace(scale=3.0)
     names = ["auto", "renyi", "clt"]

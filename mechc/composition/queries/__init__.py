@@ -49,7 +49,6 @@ from mechc.numeric.allowance import MAX_WORK, limited
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from mechc.composition.queries.evaluation import Evaluation
     from mechc.protocol import Run
@@ -107,8 +106,9 @@ class Queries(SetOnce, ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: the method cannot do this composition.
         """
+        at = ("epsilon", epsilon)
         return self._ask(
-            Quantity.LOG_DELTA, as_epsilon, epsilon, lambda found, e: found.log_delta(e), how
+            Quantity.LOG_DELTA, as_epsilon, at, lambda found, e: found.log_delta(e), how
         )
 
     def delta(self, epsilon: Any = None, **how: Any) -> Bound:
@@ -117,8 +117,9 @@ class Queries(SetOnce, ABC):
         Arguments and errors as for `log_delta`. Below the smallest double the lower side is 0 and
         the upper side the smallest positive double.
         """
+        at = ("epsilon", epsilon)
         return self._ask(
-            Quantity.DELTA, as_epsilon, epsilon, lambda found, e: from_log(found.log_delta(e)), how
+            Quantity.DELTA, as_epsilon, at, lambda found, e: from_log(found.log_delta(e)), how
         )
 
     def epsilon(self, delta: Any = None, *, log_delta: Any = None, **how: Any) -> Bound:
@@ -141,11 +142,11 @@ class Queries(SetOnce, ABC):
         """
         from mechc.composition.queries.epsilon import epsilon
 
-        target = delta if log_delta is None else log_delta
+        at = ("delta", delta) if log_delta is None else ("log_delta", log_delta)
         check = as_delta if log_delta is None else as_log_delta
         if (delta is None) == (log_delta is None):
             check = _no_target
-        return self._ask(Quantity.EPSILON, check, target, epsilon, how)
+        return self._ask(Quantity.EPSILON, check, at, epsilon, how)
 
     def to_json(self) -> str:
         """Return what happens how often as JSON: the line of a run file, see `save`."""
@@ -175,14 +176,14 @@ class Queries(SetOnce, ABC):
         return check(self.composition(), checked(as_epsilon, epsilons)[0])
 
     def _ask(
-        self, quantity: Quantity, check: Callable[[Any], float], values: Any,
+        self, quantity: Quantity, check: Callable[[Any], float], where: tuple[str, Any],
         question: Callable[[Evaluation, float], Bound], how: dict[str, Any],
     ) -> Bound:  # fmt: skip
-        """Ask one evaluation about all points (`values`, each checked), each with so much work."""
+        """Ask one evaluation about all points of `where`, each checked, each with so much work."""
         work = how.pop("max_work", MAX_WORK)
         balls = as_flag("certified", quantity in CERTIFIED and how.pop("certified", False))
         setting = Setting.of(**how)  # refused before its target if a word is not known
-        points, shape = checked(check, values)
+        points, shape = checked(check, where[1])
         run, allowed, evaluation = self.composition(), inf if balls else as_work(work), None
         answers = _certified(run, setting) if balls else None
         # from the largest epsilon down: a contour serves those below its own better
@@ -202,7 +203,7 @@ class Queries(SetOnce, ABC):
                             else answers.delta(at) if quantity is Quantity.DELTA
                             else answers.log_delta(at)
                         )  # fmt: skip
-        found = known[points[0]] if shape is None else collect([known[at] for at in points], shape)
+        found = known[points[0]] if shape is None else collect([known[at] for at in points], *where)
         return found.stands_for(run.claim, quantity)
 
     def save(
@@ -259,8 +260,8 @@ class Queries(SetOnce, ABC):
         log: bool = False,
         epoch: float = 1.0,
         **how: Any,
-    ) -> Figure:
-        """Draw what is proven and return the matplotlib figure (optional extra `plot`).
+    ) -> Any:
+        """Draw what is proven, with matplotlib (optional extra `plot`).
 
         Args:
             path: file to write as well; its suffix decides the format (svg, pdf, png ...).
@@ -283,6 +284,9 @@ class Queries(SetOnce, ABC):
             log: "tradeoff" with the true positive rate on log axes.
             epoch: steps in an epoch, for "steps" to count epochs.
             how: keyword arguments of the query that is drawn.
+
+        Returns:
+            The figure, which notebooks show; or `ax`, as they show the figure that it is in.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -337,7 +341,9 @@ class Queries(SetOnce, ABC):
         """
         from mechc.composition.queries.divergences import false_negative
 
-        return self._ask(Quantity.FALSE_NEGATIVE_RATE, as_rate, alpha, false_negative, how)
+        return self._ask(
+            Quantity.FALSE_NEGATIVE_RATE, as_rate, ("alpha", alpha), false_negative, how
+        )
 
     beta = tradeoff  # the word of others
 
@@ -354,7 +360,7 @@ class Queries(SetOnce, ABC):
         from mechc.composition.queries.divergences import true_positive
 
         check = partial(share, "tpr", "fpr")
-        return self._ask(Quantity.TRUE_POSITIVE_RATE, check, fpr, true_positive, how)
+        return self._ask(Quantity.TRUE_POSITIVE_RATE, check, ("fpr", fpr), true_positive, how)
 
     def reconstruction(self, baseline: Any = None, **how: Any) -> Bound:
         """Return bounds on the probability with which a record can be reconstructed.
@@ -371,7 +377,7 @@ class Queries(SetOnce, ABC):
         from mechc.composition.queries.divergences import true_positive
 
         check = partial(share, "reconstruction", "baseline")
-        return self._ask(Quantity.RECONSTRUCTION, check, baseline, true_positive, how)
+        return self._ask(Quantity.RECONSTRUCTION, check, ("baseline", baseline), true_positive, how)
 
     def bayes_risk(self, prior: Any = 0.5, **how: Any) -> Bound:
         """Return bounds on the smallest probability of error of a guess whether a record is there.
@@ -386,7 +392,7 @@ class Queries(SetOnce, ABC):
         from mechc.composition.queries.divergences import bayes_risk
 
         check = partial(share, "bayes_risk", "prior")
-        return self._ask(Quantity.BAYES_RISK, check, prior, bayes_risk, how)
+        return self._ask(Quantity.BAYES_RISK, check, ("prior", prior), bayes_risk, how)
 
     def zcdp(self, *, direction: str = "both", max_work: float = MAX_WORK) -> Bound:
         """Return bounds on the smallest rho such that the run is rho-zCDP.
@@ -427,7 +433,7 @@ class Queries(SetOnce, ABC):
 
         question = partial(divergences.renyi, self.composition())
         how = {"direction": direction, "max_work": max_work}
-        return self._ask(Quantity.RENYI, as_order, orders, question, how)
+        return self._ask(Quantity.RENYI, as_order, ("order", orders), question, how)
 
     def gdp(
         self, *, epsilon_max: float | None = None, max_work: float = MAX_WORK, **how: Any

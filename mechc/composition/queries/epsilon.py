@@ -475,7 +475,7 @@ def epsilon_curve(
         table[:, i] = answer.lower, answer.estimate, answer.upper
     between = np.setdiff1d(alone, answered)
     bound_between(different, table, alone, between)
-    summary = collect(singles, (len(singles),))
+    summary = collect(singles, "count", different[answered])
     methods |= set(summary.method.split("+"))
     lower, estimate, upper = table[:, place]
     return Bound(
@@ -489,6 +489,7 @@ def epsilon_curve(
             "between": different[between].tolist(),
             "each": summary.detail["each"],
         },
+        at=("count", numbers),
     )
 
 

@@ -49,8 +49,6 @@ from mechc.protocol import Measure, ParameterInfo
 if TYPE_CHECKING:
     import os
 
-    from matplotlib.figure import Figure
-
 ERRORS: dict[str, Callable[[Noise], float]] = {
     "standard_deviation": lambda noise: noise.standard_deviation().value,
     "absolute_error": lambda noise: noise.absolute_error().value,
@@ -191,19 +189,18 @@ class Tournament(Recorded):
         return {**words, "claim": claim, "adjacency": claim["adjacency"],
                 "entrants": [entrant.record() for entrant in self.entrants]}  # fmt: skip
 
-    def plot(self, path: str | os.PathLike[str] | None = None, **how: Any) -> Figure:
-        """Draw the errors of all that have an answer (optional extra `plot`), `ax=` for where."""
+    def plot(self, path: str | os.PathLike[str] | None = None, **how: Any) -> Any:
+        """Draw the errors of all that have an answer, as `plot` of a run does; `ax=` for where."""
         from mechc.report import plot
 
         shown = [e for e in self.entrants if e.event is not None]
         path = None if path is None else inputs.as_path(path)
-        figure: Figure = plot.bars(
+        return plot.bars(
             {e.name: [e.errors[word] for word in ("standard_deviation", "absolute_error",
                                                    "quantile_95", "quantile_999")] for e in shown},
             ("standard deviation", "mean absolute error", "95 % of errors", "99.9 % of errors"),
             path, title=self.title, xlabel="error, in units of the query", **how,
         )  # fmt: skip
-        return figure
 
 
 @public
