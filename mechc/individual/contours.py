@@ -87,7 +87,7 @@ FEW = 1 << 13  # people who do not get a contour of their own
 DEAR = 10.0  # times the work that people may have with the contour of others
 BLOCK = 1 << 8  # people handled at a time, or up to four times as many with ...
 NUMBERS = 1 << 16  # ... so many numbers in all: what is known of them stays at hand
-BLOCKS = 16  # of them that a thread is given at a time, with room that is not new to it
+BLOCKS = 64  # of them that a thread is given at a time, with room that is not new to it
 HARDLY = 10.0  # times what is allowed, that is lost on a contour on which phi hardly decays
 OPEN = 1e3  # share of delta lost beyond which more nodes are not tried
 KEPT = 256  # tables and contours beyond which all are made afresh
@@ -338,6 +338,8 @@ class Asked(NamedTuple):
     def some(self, who: NDArray[Any]) -> Asked:
         """Return the question for some of the people."""
         who = np.flatnonzero(who) if who.dtype == np.bool_ else who
+        if who.size == self.rows.size and (np.diff(who) == 1).all():
+            return self
         place = who if self.place is None else self.place[who]
         below = None if self.below is None else self.below[who]
         ends = None if self.ends is None else self.ends[:, who]
@@ -349,9 +351,10 @@ class Asked(NamedTuple):
         found: Floats = self.how[index]
         return found if self.place is None else found[self.place]
 
-    def words(self) -> Floats:
-        """Return all columns, a row for each word."""
-        return np.array([self.column(index) for index in range(KNOWN + 1)])
+    def lay(self, who: Integers, found: Floats) -> None:
+        """Change what `how` has of some of the people."""
+        assert self.how is not None
+        self.how[:, who if self.place is None else self.place[who]] = found
 
     @property
     def tilts(self) -> Integers:
@@ -479,17 +482,16 @@ class Evaluator(TakesTurns):
         todo = np.flatnonzero(asked.tilts >= 0)
         done, fresh = size - todo.size, todo[np.isnan(known[todo])]
         if fresh.size:
-            known, some, how = known.copy(), asked.some(fresh), asked.words()
+            known, some = known.copy(), asked.some(fresh)
             known[fresh] = self._guesses(some, tilts)
             about = np.arange(tilts.t.size), SHARE * asked.query.rtol
-            how[:, fresh] = _choose(some, tilts, known[fresh], *about)
-            asked = asked._replace(how=how, place=None)
+            asked.lay(fresh, _choose(some, tilts, known[fresh], *about))
         asked = asked.some(todo)
         for turn in range(len(ROUNDS) if todo.size else 0):
             if turn:  # with what is known by now contours fit better
                 _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
-            asked = _share(asked, tilts, known[todo])
+            _share(asked, tilts, known[todo])
             for part, i in _groups(asked.tilts):
                 self._on_contour(answers, todo[part], asked.some(part), tilts, i, ROUNDS[turn:])
                 done += part.size
@@ -622,20 +624,16 @@ def _choose(
     return found
 
 
-def _share(asked: Asked, tilts: Tilts, known: Floats) -> Asked:
+def _share(asked: Asked, tilts: Tilts, known: Floats) -> None:
     """Let people on contours of few take one of many, where they have little more work with it."""
     at = asked.tilts
     distinct, sizes = np.unique(at, return_counts=True)
     many = distinct[sizes >= min(FEW, sizes.max(initial=0))]
     few = np.flatnonzero(~np.isin(at, many))
-    if not few.size:
-        return asked
-    some = asked.some(few)
-    how = _choose(some, tilts, known[few], many, SHARE * asked.query.rtol)
-    fits = (how[TILT] >= 0) & (how[WORK] <= DEAR * some.column(WORK))
-    found = asked.words()
-    found[:, few[fits]] = how[:, fits]
-    return asked._replace(how=found, place=None)
+    if few.size:
+        how = _choose(asked.some(few), tilts, known[few], many, SHARE * asked.query.rtol)
+        fits = (how[TILT] >= 0) & (how[WORK] <= DEAR * asked.column(WORK)[few])
+        asked.lay(few[fits], how[:, fits])
 
 
 def _reach(asked: Asked, contour: Contour, h: Floats) -> tuple[Floats, Integers]:
@@ -671,6 +669,9 @@ def _nodes_apart(asked: Asked) -> tuple[Floats, Integers]:
 
 def _groups(keys: Integers) -> Iterator[tuple[Integers, int]]:
     """Yield the positions that share each key, and the key."""
+    if keys.size and (keys == keys[0]).all():
+        yield np.arange(keys.size), int(keys[0])
+        return
     order = np.argsort(keys.astype(np.int16), kind="stable")  # small numbers, by their digits
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
     for part in np.split(order, cuts) if keys.size else ():

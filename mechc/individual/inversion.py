@@ -79,6 +79,15 @@ def _period(log_b, t, i, epsilon, goal):  # type: ignore[no-untyped-def]
     return max(left, right)
 
 
+@subroutine("float64(float64[::1], float64[::1], int64, int64, float64)")
+def _beside(k, t, i, j, bend):  # type: ignore[no-untyped-def]
+    """Return minus the log of the share that what makes up the law tilted by t[j] has at t[i]."""
+    # Where rare large losses begin to outweigh the others K'' is that between both parts, while
+    # |phi| falls no faster than that of either.
+    far, slope = t[i] - t[j], (k[j + 1] - k[j - 1]) / (t[j + 1] - t[j - 1])
+    return max(k[i] - k[j] - slope * far - 0.5 * bend * far * far, 0.0)
+
+
 @compiled(
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
     " float64, float64, float64[::1], int64[::1], float64[:,::1], float64[:,::1])",
@@ -172,8 +181,12 @@ def choose(  # type: ignore[no-untyped-def]
             if level > CANCELLATION and out[p, TILT] >= 0.0:
                 continue
             length = _period(log_b, t, i, eps, goal)
-            need = length * math.sqrt(2.0 * (max(level, 0.0) - log_small) / max(bend[m], 1e-300))
-            need = need / (2.0 * math.pi)
+            fall = max(level, 0.0) - log_small
+            need = fall / max(bend[m], 1e-300)
+            if m and i > STRIDE:
+                stays = fall - _beside(k, t, i, i - STRIDE, bend[m - 1])
+                need = max(need, stays / max(bend[m - 1], 1e-300))
+            need = length * math.sqrt(2.0 * need) / (2.0 * math.pi)
             off = max(1000.0 * radius[m] / tolerance, away)
             weighed = max(need, 16.0) * (1.0 + off * math.exp(level))
             if weighed < out[p, WORK]:

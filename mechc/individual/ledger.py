@@ -119,6 +119,20 @@ def ends(totals, people, out):  # type: ignore[no-untyped-def]
     return 0
 
 
+@compiled(nogil=True)
+def digests(totals, people, weights, out):  # type: ignore[no-untyped-def]
+    """Write a number for the row of each person; what is returned says nothing.
+
+    A sum modulo 2^64: the same for the same, and by chance for rows that differ.
+    """
+    for i in range(people.size):
+        row, total = totals[people[i]], np.uint64(0)
+        for j in range(row.size):
+            total += weights[j] * np.uint64(row[j])
+        out[i] = total
+    return 0
+
+
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1])",
     nogil=True,
@@ -298,8 +312,10 @@ class Ledger:
     def distinct(self, people: Integers) -> tuple[Integers, Integers]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        hashes = np.concatenate([part @ weights for part in self._parts(people)])
-        _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
+        found = np.empty(people.size, np.uint64)
+        totals = self.totals
+        for_rows(people.size, lambda s: digests(totals, people[s], weights, found[s]))
+        _, first, place = np.unique(found, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
             if all((own == other).all() for own, other in pairs):
