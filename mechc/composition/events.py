@@ -80,6 +80,7 @@ class Event(Queries):
     lone_evaluation: ClassVar[Callable[..., Evaluation | None] | None] = None
     """What answers for one use alone, where its law is only a bound (`random_allocation`)."""
     allocated: tuple[tuple[Event, int], ...] = ()
+    drawn: int = 1
     """Distinct steps with counts, where a record takes part in one of them."""
 
     def __init__(

@@ -237,13 +237,94 @@ def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
 @pytest.mark.parametrize(
     "run",
     [
-        2 * epoch("gaussian", 20, sigma=1.0), epoch("discrete_laplace", 20, a=1.0),
+        2 * epoch("gaussian", 20, sigma=1.0),
         mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
     ],
 )  # fmt: skip
 def test_epochs_that_are_not_certified(run):
     with pytest.raises(UnsupportedError, match="certified: "):
         run.delta(0.5, certified=True)
+
+
+def sums_of(points, steps):
+    """Values and masses of a sum of independent ones of these, by doubles."""
+    value, mass = np.zeros(1), np.ones(1)
+    for _ in range(steps):
+        value = np.add.outer(value, [x for x, _ in points]).ravel()
+        mass = np.multiply.outer(mass, [m for _, m in points]).ravel()
+        order = np.argsort(value)
+        value, mass = value[order], mass[order]
+        first = np.flatnonzero(np.append(True, np.diff(value) > 1e-13 * value[1:]))
+        value, mass = value[first], np.add.reduceat(mass, first)
+    return value, mass
+
+
+BINOMIAL = [(math.comb(20, n), math.comb(20, n - 1) if n else 0) for n in range(22)]  # Q and P
+ATOMS = [(0.5, 0.2), (0.3, 0.5), (0.15, 0.3), (0.05, 0.0)]
+
+
+def atoms_event():
+    outcomes = [tuple(Rational(str(mass)) for mass in row) for row in ATOMS]
+    return mechc.load(mechanism("four_points", parameters=(), outcomes=outcomes))()
+
+
+@pytest.mark.parametrize(
+    ("event", "points", "infinite", "steps", "narrow"),
+    [
+        pytest.param(mechc.load("binomial")(trials=20, sensitivity=1),
+                     [(p / q, q / 2**20) for q, p in BINOMIAL if q], 2.0**-20, 6, 1e-6,
+                     marks=pytest.mark.slow),
+        (mechc.load("discrete_laplace")(a=0.8), [(math.exp(x), 1.0 / (1.0 + math.exp(x)))
+         for x in (0.8, -0.8)], 0.0, 60, 1e-11),
+        (atoms_event(), [(p / q, q) for p, q in ATOMS if q], ATOMS[-1][0], 14, 1e-11),
+    ],
+)  # fmt: skip
+def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps, narrow):
+    run = mechc.random_allocation(event, steps=steps)
+    value, mass = sums_of(points, steps)
+    w = value / steps
+    for epsilon in (0.1, 0.4):
+        for direction, true in (
+            ("remove", infinite + float(mass @ np.maximum(w - math.exp(epsilon), 0.0))),
+            ("add", float(mass @ np.maximum(1.0 - math.exp(epsilon) * w, 0.0))),
+        ):
+            bound = run.delta(epsilon, direction=direction, certified=True)
+            assert bound.status.startswith("certified")
+            assert bound.lower - 1e-13 * true <= true <= bound.upper + 1e-13 * true
+            assert bound.upper - bound.lower < narrow * true
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "run",
+    [
+        # W that many sums make, steps of two kinds, point masses beside a density
+        epoch("discrete_gaussian", 1000, sigma=1.5),
+        mechc.random_allocation([mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9),
+        epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
+        mechc.random_allocation(
+            [mechc.load("discrete_gaussian")(sigma=0.7), mechc.load("gaussian")(sigma=0.9)] * 9
+        ),
+    ],
+)  # fmt: skip
+def test_epochs_of_other_noise_beside_doubles(run):
+    for direction in ("remove", "add"):
+        found, known = (run.delta(0.2, direction=direction, certified=c) for c in (True, False))
+        assert found.status == "certified" and width(found) < 1e-4
+        assert found.lower <= known.upper and known.lower <= found.upper
+
+
+def test_several_steps_of_few_values_by_all_choices():
+    """e_2 of (X_1, .., X_t) / C(t, 2) for randomised response with n ratios of e and others 1/e."""
+    run, t = mechc.random_allocation(mechc.load("discrete_laplace")(a=1.0), 30, selected=2), 30
+    up, down, c = math.e, 1.0 / math.e, math.exp(0.3)
+    true = 0.0
+    for n in range(t + 1):
+        mass = math.comb(t, n) * down**n / (1.0 + down) ** t
+        pairs = math.comb(n, 2) * up**2 + n * (t - n) + math.comb(t - n, 2) * down**2
+        true += mass * max(pairs / math.comb(t, 2) - c, 0.0)
+    bound = run.delta(0.3, direction="remove", certified=True)
+    assert width(bound) < 1e-10 and bound.lower * (1 - 1e-13) <= true <= bound.upper * (1 + 1e-13)
 
 
 def test_masses_that_are_small_differences_keep_their_digits():

@@ -51,7 +51,7 @@ def finite_part(laws: Sequence[Law], epsilon: Any, tilt: float, smallest: Any) -
         return arb(0)  # P and Q share no outcome of some step
     if any(densities for *_, densities in found):
         raise UnsupportedError("certified: a density among the laws")
-    atoms = [_merged(rows) for rows, *_ in found]
+    atoms = [merged(rows) for rows, *_ in found]
     missing = sum((n * rest.upper() for n, (_, rest, _) in zip(counts, found, strict=True)), arb(0))
     step = _common_step(atoms)
     if step is None:
@@ -64,7 +64,7 @@ def finite_part(laws: Sequence[Law], epsilon: Any, tilt: float, smallest: Any) -
     return _by_polynomials(placed, counts, epsilon) + arb(0).union(missing)
 
 
-def _merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def merged(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Overlapping losses as one atom: the union of the balls with the sum of the masses."""
     merged: list[tuple[Any, Any]] = []
     for loss, mass in sorted(rows, key=lambda row: float(row[0].mid())):

@@ -21,6 +21,7 @@ from flint import acb, acb_mat, arb, ctx
 from mechc.verify.balls import chebyshev
 from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.integral import PieceIntegral
+from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.certified.integrand import Powers
 
@@ -44,10 +45,14 @@ def moments(
     rows = [row for _, p, q in oracle.atoms if (row := integrand.at(p, q)) is not None]
     error, top = arb(0), (last * h).upper()
     for part in oracle.parts():
+        share = (size * tolerance / 400).lower()
         if part.plateau is not None or not part.is_shared:
             rows += [row] if (row := integrand.constant(part)) is not None else []
+        elif isinstance(part, LatticeSum):
+            found, missed = integers(part, integrand, share)
+            rows += found
+            error += missed.upper()
         else:
-            share = (size * tolerance / 400).lower()
             found, missed = _nodes(part, integrand, top, tolerance, share)
             rows += found
             error += missed
@@ -60,6 +65,13 @@ def moments(
         table += left * acb_mat([[w * (z * loss).exp() for z in fine] for w, loss in some])
     room = acb(arb(0, error.upper()), arb(0, error.upper()))
     return [value + room for value in table.entries()[: last + 1]]
+
+
+def integers(part: LatticeSum, integrand: Powers, share: Any) -> tuple[list[Any], Any]:
+    """(weight, phase) at integers, and a ball around what all others weigh, about `share`."""
+    logs, rest = part.points(1 + integrand.c, -integrand.c, lambda _: share)
+    rows = (integrand.at(p.exp(), q.exp()) for p, q in logs)
+    return [row for row in rows if row is not None], rest
 
 
 def _nodes(part: PieceIntegral, integrand: Powers, top: Any, tolerance: Any, share: Any) -> Any:
