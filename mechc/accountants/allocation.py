@@ -37,12 +37,13 @@ from mechc.accountants.contours.put import (
 from mechc.errors import InternalError, NumericError
 from mechc.loss.discretise import one_sided, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.numeric.allowance import OutOfWorkError, apart
-from mechc.numeric.logs import log_add, log_mean, log_subtract
+from mechc.numeric.allowance import OutOfWorkError, apart, spend
+from mechc.numeric.logs import log_add, log_mean, log_of, log_subtract
 from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply
+PAIRED = 2**12  # of each of two laws of which all sums are taken
 TAIL = 1e-30  # mass beyond its ends
 WIDE = 1e-6  # nats between bounds, beyond which the density of W is found ...
 FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and so many nats
@@ -77,7 +78,7 @@ class Ratio:
         """Hold the laws; contours are laid when they are asked for, laws on grids may be kept."""
         self.factors, self.shares, self._kept = factors, factors[0][0], kept
         self._by_top: dict[tuple[float, float, int], list[Term]] = {}
-        self._between: dict[int, Between] = {}
+        self._between: dict[int, Between | Joined] = {}
 
     @cached_property
     def listed(self) -> PrivacyLoss | None:
@@ -97,13 +98,14 @@ class Ratio:
         except (NumericError, OutOfWorkError):
             return None
 
-    def between(self, drawn: int = 1) -> Between:
+    def between(self, drawn: int = 1) -> Between | Joined:
         """The laws on a grid where a record takes part in so many steps."""
         if self._kept is not None:
             return self._kept.between(drawn)
         if drawn not in self._between:
             first = [(replace(s, law=s.law.first()), n) for s, n in self.factors]
-            self._between[drawn] = Between(first, drawn)
+            mixed = len({shares.continuous for shares, _ in first}) > 1
+            self._between[drawn] = Joined(first) if mixed else Between(first, drawn)
         return self._between[drawn]
 
     @cached_property
@@ -205,6 +207,104 @@ class Ratio:
                 found += [Term(((small, t - m), (part, m)), ways) for part in parts]
             self._by_top[key] = [term for term in found if term.log_mean > DEEPEST - 10.0]
         return self._by_top[key]
+
+
+class Joined:
+    """The laws on a grid of an epoch of which some steps have a density and others have none.
+
+    W is a mean of those of two epochs, of the ones and of the others. Each is replaced by a law of
+    points that dominates it or is dominated, one after the other (docs/theorems.md, T11).
+    """
+
+    def __init__(self, factors: Factors) -> None:
+        """Hold the two epochs."""
+        self.steps, self._parts = factors[0][0].steps, list[tuple[Ratio, float]]()
+        for continuous in (True, False):
+            some = [(s, n) for s, n in factors if s.continuous is continuous]
+            steps = sum(n for _, n in some)
+            own = Ratio([(replace(s, steps=steps), n) for s, n in some])
+            self._parts.append((own, steps / self.steps))
+
+    def above(self, adding: bool = False) -> PrivacyLoss:
+        """Return a law that dominates the epoch."""
+        return self._law(adding, True)
+
+    def below(self, adding: bool = False) -> PrivacyLoss:
+        """Return a law that the epoch dominates, of removing or of adding a record."""
+        return self._law(adding, False)
+
+    def _law(self, adding: bool, upper: bool) -> PrivacyLoss:
+        laws = [self._of(ratio, adding, upper) for ratio, _ in self._parts]
+        points = [
+            _points(law, adding, share) for law, (_, share) in zip(laws, self._parts, strict=True)
+        ]
+        (w, q), (other, mass) = points
+        sign = -1.0 if adding else 1.0
+        few = np.add.outer(np.sort(w)[:2], np.sort(other)[:2])
+        ends = np.log([few[few > 0.0].min(), w.max() + other.max()])
+        first, step = ends[0] - SETTLED, float(np.ptp(ends) + 2.0 * SETTLED) / POINTS
+        # masses of cells under Q, and under P
+        cells = np.zeros((2, POINTS + 1))
+        zero = 0.0
+        for x, weight in zip(w.tolist(), q.tolist(), strict=True):
+            sums = x + other
+            some = sums > 0.0
+            zero += weight * float(mass[~some].sum())
+            sums, own = sums[some], weight * mass[some]
+            at = ((np.log(sums) - first) / step).astype(np.int64)
+            for row, each in zip(cells, (own, own * sums), strict=True):
+                row += np.bincount(at, each, POINTS + 1)
+        spend(30.0 * w.size * other.size)
+        at = np.flatnonzero(cells[0])
+        under_q, under_p = cells[:, at]
+        if upper:  # to both ends of a cell, keeping both masses
+            lo = np.exp(first + step * at)
+            up = np.clip((under_p / lo - under_q) / math.expm1(step), 0.0, under_q)
+            at, under_q = np.append(at, at + 1), np.append(under_q - up, up)
+            at, under_q = at[under_q > 0.0], under_q[under_q > 0.0]
+            log_w = first + step * at
+            under_p = under_q * np.exp(log_w)
+        else:  # which cell it is
+            log_w = np.log(under_p / under_q)
+        infinite = zero
+        if not adding:
+            infinite = sum(
+                share * float(np.exp(law.log_infinite) - np.exp(law.log_early)) * other_q.sum()
+                for law, (_, share), (_, other_q) in zip(
+                    laws, self._parts, points[::-1], strict=True
+                )
+            )
+        made = one_sided(
+            sign * log_w, np.log(under_q if adding else under_p), log_of(infinite),
+            f"random allocation of {self._parts[0][0].shares.law.label}", upper,
+            CALLED + sum(law.density_error for law in laws),
+            CALLED + sum(law.loss_error for law in laws),
+        )  # fmt: skip
+        return replace(made, of_estimated=any(law.estimated for law in laws))
+
+    @staticmethod
+    def _of(ratio: Ratio, adding: bool, upper: bool) -> PrivacyLoss:
+        """One of the two epochs, on few points."""
+        if ratio.exact is None:
+            between = ratio.between()
+            law = between.above(adding) if upper else between.below(adding)
+        else:
+            law = ratio.exact.fork()
+            law = law.reversed() if adding else law
+        return _rounded(law, upper, PAIRED)
+
+
+def _points(law: PrivacyLoss, adding: bool, share: float) -> tuple[Floats, Floats]:
+    """Points of share * W with masses under Q, 0 with what is left of it among them."""
+    log_w, log_mass = law.atom_loss, law.atom_log_mass
+    if adding:
+        q, rest = np.exp(log_mass), math.exp(law.log_infinite) - math.exp(law.log_early)
+        log_w = -log_w
+    else:
+        q = np.exp(log_mass - log_w)
+        rest = 1.0 - float(q.sum())
+    w, q = share * np.append(np.exp(log_w), 0.0), np.append(q, max(rest, 0.0))
+    return w[q > 0.0], q[q > 0.0]
 
 
 class Epoch:
@@ -345,9 +445,10 @@ class Epoch:
             short = False
         if not self.ratio.shares.continuous and upper - lower <= ROUGH:
             short = False  # no grid is finer
-        estimated = short and self.exact is not None and self.exact.estimated
+        estimated = False
         if short and (alike or len(self.laws) <= KINDS or self.exact is not None):
             laws = (self.above, self.below) if self.exact is None else (self.exact, self.exact)
+            estimated = any(law.estimated for law in laws)
             # next to its end a law has no panels that settle
             with suppress(NumericError):
                 (most, middle), (least, _) = (
@@ -431,7 +532,7 @@ class Epoch:
     @cached_property
     def above(self) -> PrivacyLoss:
         """A law of the loss above the epoch: at worst of the step with the record, told."""
-        found = self._on_grid(Between.above)
+        found = self._on_grid(lambda each, adding: each.above(adding))
         if found is None and len(self.laws) == 1:
             return self.law
         ends = [(law if found is None else found).support for law, _ in self.laws]
@@ -462,9 +563,9 @@ class Epoch:
     def below(self) -> PrivacyLoss:
         """A law of the loss below the epoch: at worst of nothing."""
         nothing = PrivacyLoss.from_log_atoms(np.zeros(1), np.zeros(1), -math.inf, -math.inf, "none")
-        return self._on_grid(Between.below) or nothing
+        return self._on_grid(lambda each, adding: each.below(adding)) or nothing
 
-    def _on_grid(self, find: Callable[[Between, bool], PrivacyLoss]) -> PrivacyLoss | None:
+    def _on_grid(self, find: Callable[[Between | Joined, bool], PrivacyLoss]) -> PrivacyLoss | None:
         try:
             with apart():
                 return find(self.ratio.between(), self.adding)
@@ -507,10 +608,14 @@ def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:
 
 def lattice(law: PrivacyLoss, upper: bool) -> PrivacyLoss:
     """Return a law on a lattice above, or below, one of atoms."""
-    if law.source is not None:  # of one step, which is above without rounding
-        return law.first()
+    # that of one step is above without rounding
+    return law.first() if law.source is not None else _rounded(law, upper, POINTS)
+
+
+def _rounded(law: PrivacyLoss, upper: bool, points: int) -> PrivacyLoss:
+    """A law on a lattice of at most so many points."""
     lo, hi = law.support
-    step = max(hi - lo, NEAREST) / POINTS
+    step = max(hi - lo, NEAREST) / points
     return (rounded_up if upper else rounded_down)(law, step, TAIL)
 
 

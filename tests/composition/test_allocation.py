@@ -741,6 +741,37 @@ def test_steps_of_other_noise_that_are_hardly_not_alike(direction):
     assert bound.upper - bound.lower < 2e-6 * value
 
 
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_two_epochs_of_integers_beside_a_density(direction):
+    """E delta(epsilon - loss) over the first epoch, delta of the second by normal integrals."""
+    sigma, own, epsilon = 0.8, 1.1, 1.0
+    mass = np.exp(-0.5 * (np.arange(-14.0, 15.0) / sigma) ** 2)
+    q = mass[:-1] / mass.sum()
+    x = mass[1:] / mass[:-1]  # the ratios of masses at n and n + 1
+    z = np.linspace(-9.0, 9.0, 1801)
+    other, weight = np.exp(z / own - 0.5 / own**2), 0.01 * norm.pdf(z)
+
+    def puts(k):  # E (k - X)_+ of the normal step
+        at = own * np.log(np.maximum(k, 1e-300)) + 0.5 / own
+        return np.where(k > 0.0, k * norm.cdf(at) - norm.cdf(at - 1.0 / own), 0.0)
+
+    def delta(c):  # of one epoch
+        put = (q * puts(2.0 * c[..., None] - x)).sum(axis=-1) / 2.0
+        return put / c if direction == "add" else 1.0 - c + put
+
+    w = 0.5 * (x[:, None] + other)
+    under_q = q[:, None] * weight
+    if direction == "add":
+        true = (under_q * delta(math.exp(-epsilon) / w)).sum()
+    else:
+        true = (under_q * w * delta(math.exp(epsilon) / w)).sum()
+    steps = [mechc.load("discrete_gaussian")(sigma=sigma), gaussian(sigma=own)]
+    bound = (2 * mechc.random_allocation(steps)).delta(epsilon, direction=direction)
+    assert bound.lower <= true * (1.0 + 1e-8) and true <= bound.upper * (1.0 + 1e-8)
+    assert bound.upper - bound.lower < 1e-3 * true
+    assert "estimated" in bound.status
+
+
 def test_a_schedule_of_many_kinds_lies_between_its_ends():
     """A hundred kinds of logistic noise; and masses at infinity beside losses without end."""
     noise = [mechc.load("logistic")(scale=s) for s in np.linspace(0.5, 0.6, 100)]
