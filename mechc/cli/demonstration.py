@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import mechc
-from mechc.cli.progress import children, compiling, known, obey, warm_up
+from mechc.cli.progress import children, compiling, known, processes, warm_up
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
 from mechc.declare import catalog
@@ -66,14 +64,14 @@ def _second_process(out: Console) -> Iterator[None]:
     if all(mechanism.is_compiled for mechanism in known()):
         yield
         return
-    try:
-        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), obey)
-        with children():
-            answer = pool.submit(warm_up)
-    except (OSError, ImportError):
-        yield
-        return
-    with pool:
+    with ExitStack() as stack:
+        try:
+            pool = stack.enter_context(processes(1))
+            with children():
+                answer = pool.submit(warm_up)
+        except (OSError, ImportError):
+            yield
+            return
         yield
         with out.status("compiling the accountants"):
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,8 @@ from mechc.composition.operations import poisson
 from mechc.errors import MechcError
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
     from rich.console import Console
 
     from mechc.composition.mechanism import Mechanism
@@ -45,16 +48,38 @@ def warm_up() -> None:
 @contextmanager
 def children() -> Iterator[None]:
     """Let processes begin that Ctrl-C does not reach, and make talk, before they `obey`."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which they inherit
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def obey() -> None:
     """End at Ctrl-C from now on, without words: what a new process does first."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes of which none is waited for at Ctrl-C."""
+    # here, as most commands have nothing to compile and need none of it
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), obey) as pool:
+        try:
+            yield pool
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
 
 
 def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
@@ -62,29 +87,18 @@ def compiling_all(mechanisms: Sequence[Any], console: Console) -> None:
     missing = [made for made in mechanisms if _is_missing(made)]
     if not missing:
         return
-    # here, as most commands have nothing to compile and need none of it
-    import multiprocessing
-    from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+    from concurrent.futures import Future, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    context = multiprocessing.get_context("spawn")
     columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=console, transient=True)
     workers = min(len(missing), os.cpu_count() or 1)
-    with (
-        suppress(BrokenProcessPool, OSError),
-        bar,
-        ProcessPoolExecutor(workers, context, obey) as pool,
-    ):
+    with suppress(BrokenProcessPool, OSError), bar, processes(workers) as pool:
         with children():
             jobs: list[Future[None]] = [pool.submit(_compile, made) for made in missing]
-        try:
-            deque(bar.track(as_completed(jobs), total=len(jobs)), maxlen=0)
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise
+        deque(bar.track(as_completed(jobs), total=len(jobs)), maxlen=0)
 
 
 def _is_missing(mechanism: Any) -> bool:

@@ -28,6 +28,7 @@ from mechc.numeric.rounding import EPS
 from mechc.protocol import ParameterInfo
 
 MAX_COUNT = 10**12  # steps of a composition
+COUNTED = "a non-negative integer up to 10**12"
 MOST_BYTES = 1 << 28  # of a file with a run
 LEAST_RTOL = 1e-30  # finer than any answer in doubles
 LEAST = math.ulp(0.0)  # positive double
@@ -214,9 +215,7 @@ def as_count(count: Any, name: str = "count") -> int:
     except TypeError:
         value = None
     if value is None or isinstance(count, (bool, np.bool_)):
-        raise DeclarationError(
-            f"{name}={count!r} is not an integer (expected 0 <= {name} <= 10**12)"
-        )
+        raise DeclarationError(f"{name}={count!r} is not an integer (expected {COUNTED})")
     check_count(value, name=name)
     return value
 
@@ -226,7 +225,7 @@ def check_count(value: int, event: object = None, name: str = "count") -> None:
     if not 0 <= value <= MAX_COUNT:
         where = f"{event}: " if event else ""
         problem = "is negative" if value < 0 else "is too large"
-        raise DeclarationError(f"{where}{name}={value} {problem} (expected 0 <= {name} <= 10**12)")
+        raise DeclarationError(f"{where}{name}={value} {problem} (expected {COUNTED})")
 
 
 LARGEST_SIZE = 1e15  # size of anything counted: doubles hold all integers up to it

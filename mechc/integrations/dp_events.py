@@ -162,8 +162,9 @@ def _only(event: Any, relation: NeighboringRelation, *accepted: NeighboringRelat
 
 def _amount(event: Any, name: str, most: float = float_info.max, said: str = "") -> float:
     """A parameter that is a finite number >= 0."""
-    return as_number(f"{type(event).__name__}: {said}{name}", getattr(event, name),
-                     f"0 <= {name} <= {most:g}", 0.0, most)  # fmt: skip
+    accepted = f"0 <= {name} <= {most:g}" if most < float_info.max else "a non-negative number"
+    about = f"{type(event).__name__}: {said}{name}"
+    return as_number(about, getattr(event, name), accepted, 0.0, most)
 
 
 def _multiplier(event: Any) -> float:

@@ -1,7 +1,10 @@
 """What is compiled once is said on a terminal, and can be compiled ahead."""
 
 import io
+import multiprocessing
 import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from typer.testing import CliRunner
@@ -46,3 +49,12 @@ def test_warm_fails_where_nothing_is_kept(tmp_path, monkeypatch):
 def test_warm_refuses_what_does_not_exist_before_it_begins():
     done = CliRunner().invoke(app, ["warm", "no_such_mechanism"])
     assert done.exit_code == 2 and "no_such_mechanism" in done.output
+
+
+def test_no_process_is_waited_for_at_an_interruption():
+    with pytest.raises(KeyboardInterrupt), progress.processes(1) as pool:
+        with progress.children():
+            job = pool.submit(time.sleep, 600.0)
+        raise KeyboardInterrupt
+    assert job.cancelled() or isinstance(job.exception(), BrokenProcessPool)
+    assert not multiprocessing.active_children()
