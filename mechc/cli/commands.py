@@ -376,7 +376,9 @@ def dpsgd(
             "mechc.composition.training:SOLVABLE",
         ),
     ] = "",
-    record: Annotated[Path | None, typer.Option(help="Run file to add the run to.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Run file to add the run, and the question, to.")
+    ] = None,
 ) -> Answer:
     """Print bounds on epsilon (delta, tpr) of a training run with DP-SGD; or solve for one word."""
     if solve_for:
@@ -399,7 +401,7 @@ def dpsgd(
     else:
         bound = run.tpr(aim.fpr, method=aim.method)
     if record is not None:
-        training.save(record, append=True)
+        _add(record, training, aim.delta, aim.epsilon)
     return _bound(bound, after=f"run        {run}", run=repr(run))
 
 
@@ -599,8 +601,6 @@ def record(
 
     NAME may be another run file, JSON or TOML, whose steps are added, --count times.
     """
-    from mechc.composition import run_record
-
     path = args.writable(path)
     args.question(delta=delta)
     if path.name in mechc.available():
@@ -614,17 +614,28 @@ def record(
         run = mechc.open(what.name, allow_files=allow_files) * what.count
     else:
         run = what.run(what.count)
-    begun = path.exists() and path.stat().st_size
-    before = mechc.open(path, allow_files=allow_files) if begun else 0
-    whole = run + before  # refuses what cannot be composed before it is written
-    run.save(path, append=True)
+    whole = _add(path, run, delta, allow_files=allow_files)
     if delta is None:
         steps = {"count": whole.count, **_claimed(whole)}
         words = "1 step" if whole.count == 1 else f"{whole.count} steps"
         return Answer({"path": path, **steps}, lambda: f"{path}: {words} in all")
-    asked = run_record.questions(delta, None)
-    run_record.add(path, run_record.line(mechc.compose(), asked, whole))
     return _bound(whole.epsilon(delta))
+
+
+def _add(
+    path: Path, run: Composition, delta: float | None, epsilon: float | None = None,
+    allow_files: bool = False,
+) -> Composition:  # fmt: skip
+    """Add a run to a file, and what is then asked of the whole, which is returned."""
+    from mechc.composition import run_record
+
+    begun = path.exists() and path.stat().st_size
+    before = mechc.open(path, allow_files=allow_files) if begun else 0
+    whole = run + before  # refuses what cannot be composed before it is written
+    run.save(path, append=True)
+    if asked := run_record.questions(delta, epsilon):
+        run_record.add(path, run_record.line(mechc.compose(), asked, whole))
+    return whole
 
 
 @command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mechc.composition.mechanism import built_in, load
 from mechc.composition.operations import poisson
 from mechc.errors import MechcError
+from mechc.kernel.cache import VARIABLE, directory
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -58,8 +60,10 @@ def children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def obey() -> None:
-    """End at Ctrl-C from now on, without words: what a new process does first."""
+def obey(directory: str) -> None:
+    """Keep kernels there, and end at Ctrl-C without words: what a new process does first."""
+    os.environ[VARIABLE] = directory
+    warnings.simplefilter("ignore")  # that it cannot be written is for the first process to say
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -72,7 +76,8 @@ def processes(number: int) -> Iterator[ProcessPoolExecutor]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(number, multiprocessing.get_context("spawn"), obey) as pool:
+    spawn, where = multiprocessing.get_context("spawn"), (str(directory()),)
+    with ProcessPoolExecutor(number, spawn, obey, where) as pool:
         try:
             yield pool
         except KeyboardInterrupt:

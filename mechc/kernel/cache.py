@@ -27,6 +27,7 @@ values of the text when it is compiled, and sealed only then; if it differs, it 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -510,18 +511,26 @@ def _fall_back(reason: str) -> None:
     if _fallback:
         return
     try:
-        _fallback.append(Path(tempfile.mkdtemp(prefix="mechc-")).resolve())
+        made = Path(tempfile.mkdtemp(prefix="mechc-")).resolve()
     except OSError as error:
         raise CacheError(
             f"the kernel cache {_configured()} {reason}, and there is no temporary directory: "
             f"{in_words(error)}"
         ) from error
+    _fallback.append(made)
+    atexit.register(_leave, made, os.getpid())
     warnings.warn(
         f"the kernel cache {_configured()} {reason}; kernels of this process go to "
         f"{_fallback[0]}. Set {VARIABLE} to a writable directory of your own.",
         CacheWarning,
         stacklevel=4,
     )
+
+
+def _leave(made: Path, owner: int) -> None:
+    """Remove the temporary directory at the end of the process that made it."""
+    if os.getpid() == owner:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def text_digest(patterns: Iterable[str] = ("**/*.py",), package: Path | None = None) -> str:

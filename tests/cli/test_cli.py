@@ -309,6 +309,17 @@ def test_emit_into_a_missing_folder_leaves_nothing(tmp_path):
     assert not path.parent.exists()
 
 
+def test_a_recorded_training_run_holds_its_question(tmp_path):
+    file = tmp_path / "run.json"
+    words = ["--dataset-size", "1000", "--batch-size", "10", "--steps", "20"]
+    for epsilon in ("2", "1"):
+        asked = run("dpsgd", *words, "--noise-multiplier", "2", "-e", epsilon, "--record", file)
+        assert asked.exit_code == 0, asked.output
+    held = json.loads(run("check", file, "--json").stdout)
+    asked = [one["question"] for one in held["answers"]]
+    assert asked == ["delta at epsilon 2", "delta at epsilon 1"] and held["ok"]
+
+
 def test_curve_and_compare(tmp_path):
     words = ["laplace", "--set", "scale=20"]
     curve = json.loads(run("curve", *words, "--counts", "1,10,100", "--json").stdout)

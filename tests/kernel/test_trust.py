@@ -346,3 +346,13 @@ def test_words_and_claims_are_part_of_the_request():
     keys = {build.key(one, ()) for one in (made, *other)}
     assert len(keys) == 5
     assert build.key(replace(made), ()) in keys
+
+
+def test_a_temporary_directory_ends_with_its_process(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    code = "from mechc.kernel import cache; print(cache.directory(), cache.is_temporary())"
+    about = {**os.environ, cache.VARIABLE: str(tmp_path / "shared"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=about, capture_output=True, text=True)
+    where, temporary = done.stdout.split()
+    assert temporary == "True" and Path(where).parent == tmp_path and not Path(where).exists()
