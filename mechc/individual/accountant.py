@@ -363,7 +363,7 @@ class IndividualAccountant(TakesTurns):
         few = self._ledger.counts(some[:: -(-some.size // TYPICAL)])
         steps = len(self._journal) if self._journal.complete else float((few > 0.0).sum(1).mean())
         alone, size = allowed if tables else different, self._ledger.nbytes
-        about = (people, different, size, alone, steps, few.mean(axis=0), known, tables)
+        about = (people, different, size, alone, steps, few, known, tables)
         return estimate(self.family, self.grid, *about)
 
     @in_turn

@@ -178,7 +178,7 @@ def choose(  # type: ignore[no-untyped-def]
             c, m, level = t[i], i // STRIDE, values[i] - lowest
             if i % STRIDE or not useful[i] or i >= below[p]:
                 continue
-            if level > CANCELLATION and out[p, TILT] >= 0.0:
+            if level > (CANCELLATION if out[p, TILT] >= 0.0 else MOST_LOG):
                 continue
             length = _period(log_b, t, i, eps, goal)
             fall = max(level, 0.0) - log_small
