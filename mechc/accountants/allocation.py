@@ -236,7 +236,8 @@ class Joined:
     def _law(self, adding: bool, upper: bool) -> PrivacyLoss:
         laws = [self._of(ratio, adding, upper) for ratio, _ in self._parts]
         points = [
-            _points(law, adding, share) for law, (_, share) in zip(laws, self._parts, strict=True)
+            _points(law, adding, share, upper)
+            for law, (_, share) in zip(laws, self._parts, strict=True)
         ]
         (w, q), (other, mass) = points
         sign = -1.0 if adding else 1.0
@@ -294,7 +295,7 @@ class Joined:
         return _rounded(law, upper, PAIRED)
 
 
-def _points(law: PrivacyLoss, adding: bool, share: float) -> tuple[Floats, Floats]:
+def _points(law: PrivacyLoss, adding: bool, share: float, upper: bool) -> tuple[Floats, Floats]:
     """Points of share * W with masses under Q, 0 with what is left of it among them."""
     log_w, log_mass = law.atom_loss, law.atom_log_mass
     if adding:
@@ -302,7 +303,9 @@ def _points(law: PrivacyLoss, adding: bool, share: float) -> tuple[Floats, Float
         log_w = -log_w
     else:
         q = np.exp(log_mass - log_w)
-        rest = 1.0 - float(q.sum())
+        # beside it the other part may reveal something: what the masses are off by counts
+        error = CALLED + law.density_error + law.loss_error
+        rest = 1.0 - math.fsum(q.tolist()) + (error if upper else -error)
     w, q = share * np.append(np.exp(log_w), 0.0), np.append(q, max(rest, 0.0))
     return w[q > 0.0], q[q > 0.0]
 
