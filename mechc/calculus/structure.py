@@ -27,11 +27,13 @@ from mechc.calculus.types import Closed, Entry, Kind, Region, Unavailable, joine
 from mechc.symbolic.curvature import affine_parts
 from mechc.symbolic.facts import Facts, candidates
 from mechc.symbolic.rewrite import (
+    MAX_DEGREE,
     MOST_CANCELLED,
     affine_in,
     cancelled,
     degree,
     expanded_log,
+    monomials,
     polynomial_in,
     quotient,
     rational_in,
@@ -69,22 +71,29 @@ def lattice_of(
             return Unavailable(f"the loss varies continuously or irregularly on {region.interval}")
     if not losses:
         return Closed(sp.Tuple(S.Zero, S.One), "no finite loss")
-    return _lattice([sp.expand(loss) for loss in losses], slopes, facts)
+    return _lattice([_multiplied_out(loss) for loss in losses], slopes, facts)
 
 
 def atom_loss(atom: Atom, facts: Facts) -> Expr:
     """Loss of an atom with mass under both."""
     ratio = quotient(total(atom.p), total(atom.q))
     powers = [part.as_base_exp() for part in Mul.make_args(ratio)]
+    loss = expanded_log(log(ratio))
     if ratio.free_symbols and all(proved(base, facts) == 1 for base, _ in powers):
-        logs = (power * expanded_log(log(base)) for base, power in powers)
-        return sp.expand(Add(*logs), log=False)
-    return sp.expand(expanded_log(log(ratio)), log=False)
+        loss = Add(*(power * expanded_log(log(base)) for base, power in powers))
+    return _multiplied_out(loss, log=False)
+
+
+def _multiplied_out(expr: Expr, **hints: bool) -> Expr:
+    """A sum multiplied out, not inside of high powers."""
+    # SymPy would ask for the signs of their derivatives one by one
+    short = all(monomials(part.base ** abs(part.exp)) <= MAX_DEGREE for part in expr.atoms(Pow))
+    return sp.expand(expr, deep=short, **hints)
 
 
 def _lattice(losses: list[Expr], slopes: list[Expr], facts: Facts) -> Entry:
     offset = losses[0]
-    gaps = [g for g in (sp.expand(loss - offset) for loss in losses) if g != 0]
+    gaps = [g for g in (_multiplied_out(loss - offset) for loss in losses) if g != 0]
     if not gaps and not slopes:
         return Closed(sp.Tuple(offset, S.One), "a single finite loss")
     for unit in dict.fromkeys((*slopes, *gaps)):

@@ -161,7 +161,7 @@ def cancelled(ratio: Expr) -> Expr:
     """A ratio without common factors; as it is where that is beyond SymPy."""
     try:  # exp(a (1 + 1e-30)) is a power of exp(1e-30 a), of degree 1e30
         return ratio if degree(ratio) > MOST_CANCELLED else sp.cancel(ratio)
-    except BasePolynomialError:
+    except (BasePolynomialError, RecursionError):  # of high powers inside logs
         return ratio
 
 

@@ -250,7 +250,7 @@ def _decide(expr: Expr, facts: Facts) -> int:
     bounded = _of_bounded_exponentials(expr, facts)
     if bounded is not None:
         return bounded
-    if isinstance(expr, Add) and any(not p.exp.is_number for p in expr.atoms(Pow)):
+    if isinstance(expr, Add) and any(not p.exp.is_Integer for p in expr.atoms(Pow)):
         try:  # before factors take powers apart
             found = _by_powers(expr, facts)
         except Undecided:
