@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mechc.calculus import derive, normalise
+from mechc.errors import UnsupportedError
 from mechc.kernel.emit import emit
 from mechc.kernel.lower import lower
 from mechc.protocol import TAG
@@ -35,10 +36,20 @@ def compile_declaration(declaration: Declaration, *, progress: Progress | None =
 
     Raises:
         DeclarationError: the declaration is refused.
-        UnsupportedError: a breakpoint cannot be located.
+        UnsupportedError: a breakpoint cannot be located, or SymPy recurses too deeply.
         LoweringError: an expression has no kernel form.
     """
-    report = progress or (lambda stage: None)
+    try:
+        return _text_of(declaration, progress or (lambda stage: None))
+    except RecursionError:
+        raise UnsupportedError(
+            f"{declaration.name}: SymPy cannot take its formulas apart, nested or raised to "
+            "powers too often; write high powers of sums as exp(n*log(..)), or fewer of them"
+        ) from None
+
+
+def _text_of(declaration: Declaration, report: Progress) -> str:
+    """The text, stage by stage."""
     report("normalise")
     pair = normalise(declaration)
     report("derive")

@@ -17,7 +17,7 @@ from sympy.core.relational import Relational
 from mechc.calculus.cases import by_cases
 from mechc.declare.declaration import Declaration
 from mechc.errors import MechcError
-from mechc.numeric.rounding import MOST_LOG
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.evaluate import typical_values
@@ -292,6 +292,8 @@ def _inverse(
         error = float((abs(back - target) / max(abs(target), NEAR_ZERO)).upper())
     elif math.isfinite(found):
         reach = _reach(oracle, found, (lo, hi))
+        if math.isfinite(hi - lo):  # an end at 0 has no ulp of its own
+            reach = max(reach, NEAR_ENDS * EPS * (hi - lo))
         if lo - reach <= found <= hi + reach:
             error = _error(oracle, branch.loss, found, target, (lo, hi), check)
             error = listed(oracle, error, found, target, check)

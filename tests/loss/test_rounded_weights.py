@@ -14,7 +14,7 @@ from sympy import Rational, Sum, exp, loggamma, oo
 
 import mechc
 from mechc.declare import count, integer, mechanism, positive, rate, real
-from mechc.errors import DeclarationError, VerificationError
+from mechc.errors import DeclarationError, UnsupportedError, VerificationError
 from mechc.loss.moments import excess
 
 X, N, K = real("x"), integer("n"), integer("k")
@@ -96,6 +96,8 @@ KEPT = [  # complements that keep their digits; the last was refused as a contra
     ((1 - a * b) ** 5, {"a": 1e-9, "b": 1e-8}, lambda a, b: (1 - a * b) ** 5),
     ((1 - 2 * a) ** count("n"), {"a": 0.7, "n": 2.0}, lambda a, n: (1 - 2 * a) ** n),
     ((1 + 2 * c) / (1 + c) ** 2, {"c": 1e-5}, lambda c: (1 + 2 * c) / (1 + c) ** 2),
+    ((1 - exp(-c)) ** Rational(1, 100), {"c": 40.0},
+     lambda c: (1 - mp.exp(-c)) ** (mpf(1) / 100)),
     (1 / (1 + c) ** 2 + 2 * c / (1 + c) ** 2, {"c": 1e-5}, lambda c: (1 + 2 * c) / (1 + c) ** 2),
 ]  # fmt: skip
 
@@ -129,6 +131,20 @@ def test_what_rounding_leaves_nothing_of_is_not_nothing(share, at, value, masses
             return
         assert found.lower <= mp.log(truth) <= found.upper
         assert not (masses or (share, at, value) in KEPT) or found.upper < found.lower + 1e-11
+
+
+def test_shares_with_roots_have_signs():
+    """The loss, of no known direction, was unbounded: where it is nowhere, delta was in [0, 1]."""
+    share = (1 - exp(-c)) ** Rational(1, 100)
+    made = mechc.load(mechanism(
+        "rooted", variable=X, support=(0, oo), parameters=(c,), q=exp(-X),
+        p=share * exp(-X) + (1 - share) * 2 * exp(-2 * X),
+    ))  # fmt: skip
+    with mp.workdps(40):
+        rest = 1 - (1 - mp.exp(-1)) ** (mpf(1) / 100)
+    found = made(c=1.0).delta(0.0)
+    assert found.lower <= rest / 4 <= found.upper < found.lower + 1e-15
+    assert made(c=1.0).delta(0.1).upper == made(c=40.0).delta(0.1).upper == 0.0
 
 
 def test_sums_that_cancel():
@@ -225,3 +241,17 @@ def test_numbers_that_no_double_holds_are_not_exact(tiny):
 def test_functions_that_are_compiled_copy_and_pickle_by_name():
     assert copy.deepcopy(excess) is excess
     assert pickle.loads(pickle.dumps(excess)) is excess
+
+
+@pytest.mark.slow
+def test_what_is_beyond_sympy_is_refused_in_our_words():
+    """High powers of two rates: RecursionError."""
+    p, q = ((1 - a) ** 120 + (1 - b) ** 120) / 2, (1 - b) ** 120
+    made = mechc.load(mechanism("powers", parameters=(a, b), outcomes=[(p, q), (1 - p, 1 - q)]))
+    try:
+        found = made(a=0.01, b=0.02).delta(0.0)
+        with mp.workdps(40):
+            truth = (mpf("0.99") ** 120 - mpf("0.98") ** 120) / 2
+        assert found.lower - 1e-12 <= truth <= found.upper + 1e-12
+    except UnsupportedError as error:
+        assert "high powers" in str(error)

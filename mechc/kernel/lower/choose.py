@@ -33,6 +33,8 @@ from mechc.kernel.passes import finish_expression
 from mechc.kernel.run import runnable
 from mechc.numeric.rounding import EPS
 from mechc.symbolic.evaluate import holds
+from mechc.symbolic.facts import Facts, facts_of
+from mechc.symbolic.signs import proved
 
 VECTORS = 3  # parameter vectors at which forms are tried, beside corners
 GOOD = 4 * EPS  # errors up to this one are as good as none: fewer operations decide
@@ -121,7 +123,9 @@ class Chooser:
         whole = expr.replace(log, lambda inner: log(factored(inner)))
         plain, others = plain_factors(expr)
         apart = [plain + form for form in candidates(others, variable)] if plain != 0 else []
-        forms = list(dict.fromkeys([*forms, whole, *apart]))
+        facts = facts_of(self.context.calculus.pair.parameters, case.condition)
+        powers = expr.replace(log, lambda inner: _log_of_power(inner, facts))
+        forms = list(dict.fromkeys([*forms, whole, powers, *apart]))
         if len(forms) == 1:
             return place(expr)
         trials, samples = [], self.samples(case) + self._next_to_ends(case, wide=True)
@@ -363,3 +367,9 @@ def _relative_or_residual(sample: Sample, region: Region, ell: float, root: Any)
         return float(min(forward, abs(value - ell) / abs(ell)))
 
     return error
+
+
+def _log_of_power(inner: Expr, facts: Facts) -> Expr:
+    """log(b^a) = a log(b) for b > 0; b^a may be next to one."""
+    base, power = inner.as_base_exp()
+    return log(inner) if power == 1 or proved(base, facts) != 1 else power * log(base)

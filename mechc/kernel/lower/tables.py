@@ -115,7 +115,9 @@ def weights(context: Context, capabilities: dict[str, str]) -> Table:
     pair = context.calculus.pair
     found = [(case, weights_of(case, pair.variable, pair.parameters)) for case in pair.cases]
     words = list(dict.fromkeys(weight for _, some in found for weight in some))
-    capabilities |= {"weights": "; ".join(map(str, words))} if words else {}
+    partial = [w for w in words if any(w not in some for _, some in found)]
+    for name, listed in (("weights", words), ("weights of some cases", partial)):
+        capabilities |= {name: "; ".join(map(str, listed))} if listed else {}
     rows = [tuple(_row(str(w), context.constant(w if w in some else S.One)) for w in words)
             for _, some in found]  # fmt: skip
     doc = "Weights that are not negative; one for those of other cases."

@@ -261,16 +261,17 @@ def _has_output(expr: Expr) -> bool:
 
 
 def complement_of_power(expr: ir.Add) -> Expr | None:
-    """c - c b^a of parameters, which loses its digits where b is next to one, or a to zero."""
+    """A difference c - c b^a of parameters, nothing where b is next to one, or a to zero."""
     if len(expr.args) != 2 or _has_output(expr):
         return None
     for one, other in (expr.args, expr.args[::-1]):
         factors = _factors(ir.negate(other))
         for i, factor in enumerate(factors):
             match factor:
-                case ir.Pow(base, power) if not (
-                    isinstance(base, ir.Number) or _divides(factor)
-                ) and ir.mul(*factors[:i], *factors[i + 1 :]) == one:
+                case ir.Pow(base, power) if (
+                    not (isinstance(base, ir.Number) or _divides(factor))
+                    and ir.mul(*factors[:i], *factors[i + 1 :]) == one
+                ):
                     rest = ir.call("power_complement", base, power, ir.call("log", base))
                     return ir.mul(one, rest)
     return None

@@ -271,9 +271,9 @@ class Comparison:
                 yield f"the atom at {float(x)} is {(at, *logs)}, at {vector.theta}"
 
     def _weights(self, vector: Vector) -> Iterator[str]:
-        """Weights are what their words say; one in other cases, of some at least."""
+        """Weights are what their words say; those of some cases are one in others."""
         kernel, theta = self.kernel, vector.theta
-        stated = [w for w in str(kernel["CAPABILITIES"].get("weights", "")).split("; ") if w]
+        stated, some = self._words("weights"), self._words("weights of some cases")
         found = np.ravel(kernel("weights", theta)).tolist()
         if len(found) != len(stated):
             yield f"there are {len(stated)} weights, not {len(found)}"
@@ -286,14 +286,18 @@ class Comparison:
             scale = abs(truth) + sum(abs(value(t) - truth) for t in moved) / step
             if abs(weight - truth) <= vector.enough * scale:
                 self._weighed.add(text)
-            elif weight != 1.0:
+            elif weight != 1.0 or text not in some:
                 yield f"the weight {text} is {weight!r}, at {theta}"
 
     def unweighed(self) -> Iterator[str]:
         """Weights that were one wherever they were looked at."""
-        for text in str(self.kernel["CAPABILITIES"].get("weights", "")).split("; "):
-            if text and text not in self._weighed:
+        for text in self._words("weights of some cases"):
+            if text not in self._weighed:
                 yield f"the weight {text} is one everywhere"
+
+    def _words(self, capability: str) -> list[str]:
+        """Words of weights that a kernel states."""
+        return [w for w in str(self.kernel["CAPABILITIES"].get(capability, "")).split("; ") if w]
 
     def _branch(self, row: Any, vector: Vector) -> Iterator[str]:
         """The loss on one branch is as it says."""
@@ -396,7 +400,10 @@ class Comparison:
             inside = math.copysign(100.0, end) if math.isinf(end) else end + room
             if not -1 < inside < 0 and self._converges(inside, vector) is False:
                 yield f"M({inside}) is infinite, inside the strip ({lo}, {hi})"
-            if math.isfinite(end) and self._converges(end - room, vector) is True:
+            # up to there of any pair, if no direction of the loss is known
+            least = end in (-1.0, 0.0) and any(row[2] == 4.0 for row in vector.rows)
+            known = math.isfinite(end) and not least
+            if known and self._converges(end - room, vector) is True:
                 yield f"M({end - room}) is finite, outside the strip ({lo}, {hi})"
 
     def _converges(self, t: float, vector: Vector) -> bool | None:
