@@ -191,7 +191,7 @@ def _pieces(
     pieces = []
     exprs = (declaration.p, declaration.q)
     zeros = () if lattice else tuple(_vanishing(exprs, variable, facts))
-    sample = _sample_of(declaration)
+    sample = sample_of(declaration)
     kept = (sample.base.p,) if sample else ()
     for stretch in split((*exprs, *kept, *zeros), variable, lo, hi, facts, ordered=ordered):
         a, b = (stretch.lo + 1 if lattice else stretch.lo), stretch.hi
@@ -246,7 +246,7 @@ def move_of(declaration: Declaration) -> Expr | None:
     return built.sensitivity if declaration.p == moved else None
 
 
-def _sample_of(declaration: Declaration) -> Poisson | None:
+def sample_of(declaration: Declaration) -> Poisson | None:
     """How P is a mixture of Q and a law without sampling, None where it is not."""
     built = declaration.construction
     if not isinstance(built, Poisson):

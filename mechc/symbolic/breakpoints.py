@@ -175,12 +175,8 @@ def _cut_together(
     signs = _single_cuts(cell, formulas, variable)
     if len(signs) < MANY:
         return [(cell, formulas)]
-    cuts = list(dict.fromkeys(cut for cut, *_ in signs.values()))
-    values = _values_of((cell.lo, cell.hi, *cuts), cell.facts)
-    order = [cell.lo]
-    for cut in sorted(cuts, key=lambda cut: (*values[cut][:1], cut.sort_key())):
-        if (values[cut] > values[order[-1]]).all() and _order(order[-1], cut, cell.facts) == 1:
-            order.append(cut)
+    cuts = tuple(dict.fromkeys(cut for cut, *_ in signs.values()))
+    order, values = in_order((cell.lo, cell.hi, *cuts), cell.facts)
     while len(order) > 1 and _order(order[-1], cell.hi, cell.facts) != 1:
         order.pop()
     place = {cut: i for i, cut in enumerate((*order, cell.hi))}
@@ -223,6 +219,21 @@ def _single_cuts(
         if len(cuts) == 1:
             found[node] = cuts[0][0], first, cuts[0][1]
     return found
+
+
+def in_order(
+    ends: tuple[Expr, ...], facts: Facts
+) -> tuple[list[Expr], dict[Expr, NDArray[np.float64]]]:
+    """The first end and those whose order after it is proved, and the values of all.
+
+    The second one is left out, as the end of the interval that the others are in.
+    """
+    values = _values_of(ends, facts)
+    order = [ends[0]]
+    for end in sorted(ends[2:], key=lambda end: (*values[end][:1], end.sort_key())):
+        if (values[end] > values[order[-1]]).all() and _order(order[-1], end, facts) == 1:
+            order.append(end)
+    return order, values
 
 
 def _values_of(ends: tuple[Expr, ...], facts: Facts) -> dict[Expr, NDArray[np.float64]]:

@@ -156,6 +156,9 @@ class clamped(sp.Function):  # type: ignore[misc]
     def _eval_is_extended_real(self) -> bool:
         return True
 
+    def _eval_is_extended_nonnegative(self) -> bool | None:
+        return True if self.args[1].is_extended_nonnegative else None
+
     def _eval_is_integer(self) -> bool:
         return all(a.is_integer or a.is_infinite for a in self.args)
 

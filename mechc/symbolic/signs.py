@@ -67,6 +67,11 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     """
     ends = expr.atoms(clamped)
     if ends:
+        lengths = {end for end in ends if end.is_extended_nonnegative}
+        if lengths:  # each may be any length for this proof, of which there may be many
+            found = weak_sign(expr.xreplace(_any_lengths(lengths)), facts)
+            if found is not None:
+                return found
         return _by_ends(expr, max(ends, key=lambda end: end.count_ops()), facts)
     if facts.known and (decided := _by_combination(expr, facts)) is not None:
         return decided.sign
@@ -79,6 +84,12 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
         if form.is_extended_nonnegative or form.is_extended_nonpositive:
             return 1 if form.is_extended_nonnegative else -1
     return None
+
+
+def _any_lengths(lengths: set[Expr]) -> dict[Expr, Expr]:
+    """A symbol for each of some ends that are not negative."""
+    ordered = sorted(lengths, key=sp.default_sort_key)
+    return {end: sp.Symbol(f"length {i}", positive=True) for i, end in enumerate(ordered)}
 
 
 def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:

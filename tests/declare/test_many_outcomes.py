@@ -184,3 +184,31 @@ def test_equal_pairs_keep_their_own_claims():
     second = dataclasses.replace(first)
     assert first == second and first is not second
     assert listed(first) is first and listed(second) is second
+
+
+@pytest.mark.parametrize("steps", [4, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("drawn", [None, 0.2])
+def test_steps_and_a_move_in_an_open_order(steps, drawn):
+    """Any number of steps may lie within the move, or the move within one step."""
+    share = positive("wide", typical=(0.3, 3))
+    arms = [(p**k, Abs(x) < (k + 1) * share) for k in range(steps)]
+    mass = 2 * share * sum(p**k for k in range(steps))
+    declared = additive("open", noise=Piecewise(*arms, (0, True)) / mass, variable=x,
+                        sensitivity=d, parameters=(p, share, d))  # fmt: skip
+    loaded = mechc.load(declared) if drawn is None else mechc.poisson(mechc.load(declared), drawn)
+    for wide, move in ((0.9, 2.3), (2.0, 0.7), (1.0, 3.0)):
+        total = sum(2 * wide * 0.6**k for k in range(steps))
+
+        def density(at, wide=wide, total=total):
+            return 0.6 ** (abs(at) // wide) / total if abs(at) < steps * wide else 0.0
+
+        masses = shifted_pair(density, [wide * k for k in range(-steps, steps + 1)], move)
+        if drawn is not None:
+            masses = [(drawn * a + (1 - drawn) * b, b) for a, b in masses]
+        event = loaded(p=0.6, wide=wide, sensitivity=move)
+        for count in (1, 2):
+            for direction in ("remove", "add"):
+                bound = (count * event).delta(0.3, direction=direction)
+                truth = delta(composed(masses, count), 0.3, direction)
+                assert bound.lower <= truth * (1 + 1e-9)
+                assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)

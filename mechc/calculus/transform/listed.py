@@ -12,20 +12,24 @@ from dataclasses import replace
 from functools import lru_cache
 
 import sympy as sp
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Mul, S, oo
 from sympy.core.relational import Relational
 
 from mechc.adjacency import Adjacency
-from mechc.calculus.cases import Piece, pieces_of
+from mechc.calculus.cases import Piece, pieces_of, sample_of
+from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived
 from mechc.declare.transforms import Listed
 from mechc.protocol import Measure
-from mechc.symbolic.facts import Facts, facts_of, is_certain
+from mechc.symbolic.breakpoints import in_order
+from mechc.symbolic.facts import Facts, facts_of
 from mechc.symbolic.functions import clamped
 from mechc.symbolic.signs import weak_sign
 
-MANY = 8  # comparisons in a density from which on it is listed; fewer are kept piece by piece
-MOST_OPEN = 8  # ends whose order is not known: each may double the parameter cases
+MANY = 8  # comparisons in a density from which on it is listed; fewer are kept piece by piece,
+FEW = 4  # unless their order depends on the parameters
+MOST = 10_000  # pairs of a piece of P and one of Q
+Cell = tuple[Expr, Expr, Expr]  # heights of P and of Q, and the length where they are so
 
 
 def listed(declaration: Declaration) -> Declaration:
@@ -49,50 +53,88 @@ def listed(declaration: Declaration) -> Declaration:
 def _outcomes(declaration: Declaration) -> tuple[tuple[tuple[Expr, Expr, Expr], ...], int]:
     """One outcome for each ratio, none where the pair is to stay, and how many pieces there are."""
     densities, none = (declaration.p, declaration.q), ((), 0)
-    if declaration.measure is not Measure.DENSITY or declaration.atoms or not any(
-        len(density.atoms(Relational)) >= MANY for density in densities
-    ):  # fmt: skip
+    compared = max(len(density.atoms(Relational)) for density in densities)
+    if declaration.measure is not Measure.DENSITY or declaration.atoms or compared < FEW:
         return none
-    pieces, facts = pieces_of(declaration), facts_of(declaration.parameters)
-    if not pieces or not all(_is_flat(piece, facts) for piece in pieces):
-        return none
-    ends = sp.Tuple(*(end for piece in pieces for end in (piece.lo, piece.hi)))
-    if len(ends.atoms(clamped)) > MOST_OPEN:
-        return none
+    cells = _cells(declaration, compared)
     masses: dict[Expr, list[tuple[Expr, Expr]]] = {}
-    for piece in pieces:
-        p, q = (Add(*(term.weight for term in side)) for side in (piece.p, piece.q))
+    for p, q, length in cells:
         # a sum over one term is divided term by term, as of a sample
-        ratio = Add(*(term.weight / q for term in piece.p)) if piece.p and piece.q else S.Zero
-        key = ratio if ratio != 0 else sp.oo if piece.p else S.Zero
-        masses.setdefault(key, []).append((q if piece.q else p, _length(piece)))
-    lengths = Add(*(length for parts in masses.values() for _, length in parts), evaluate=False)
-    if len(lengths.atoms(sp.Max, sp.Min)) > MOST_OPEN:
-        return none
+        ratio = oo if q == 0 else Add(*(term / q for term in Add.make_args(p)))
+        masses.setdefault(ratio, []).append((p if q == 0 else q, length))
     atoms: list[tuple[Expr, Expr, Expr]] = []
     for ratio, parts in masses.items():
         mass = _total(parts)
-        p, q = (mass, S.Zero) if ratio == sp.oo else (ratio * mass, mass)
+        p, q = (mass, S.Zero) if ratio == oo else (ratio * mass, mass)
         atoms.append((sp.Integer(len(atoms)), p, q))
-    return tuple(atoms), len(pieces)
+    return tuple(atoms), len(cells)
 
 
-def _is_flat(piece: Piece, facts: Facts) -> bool:
-    """Whether both densities are constant, and surely not negative: sums would hide that."""
-    if piece.lo.is_infinite or piece.hi.is_infinite:
-        return False
-    terms = (*piece.p, *piece.q)
-    return all(t.log_density == 0 and weak_sign(t.weight, facts) in (0, 1) for t in terms)
+def _cells(declaration: Declaration, compared: int) -> list[Cell]:
+    """Where the two laws are constant; none where they are not, or are as well kept by pieces."""
+    facts, sample = facts_of(declaration.parameters), sample_of(declaration)
+    base = sample.base if sample else declaration
+    laws = [
+        _steps(pieces_of(replace(base, p=law, q=law, construction=None)), facts)
+        for law in (base.p, base.q)
+    ]
+    if not all(laws) or len(laws[0]) * len(laws[1]) > MOST:
+        return []
+    ends = {end for law in laws for step in law for end in step[:2]} - {-oo, oo}
+    if len(in_order((-oo, oo, *ends), facts)[0]) == len(ends) + 1:
+        return [
+            (_height(piece.p), _height(piece.q), sp.expand(piece.hi - piece.lo))
+            for piece in pieces_of(declaration)
+            if compared >= MANY
+        ]
+    rate = sample.rate if sample else S.One
+    return [
+        ((1 - rate) * q + rate * p, q, length)
+        for a, b, p in laws[0]
+        for c, d, q in laws[1]
+        if not (p == 0 and q == 0) and (length := _overlap(a, b, c, d)) != 0
+    ]
 
 
-def _length(piece: Piece) -> Expr:
-    if is_certain(piece.lo, piece.hi):
-        return sp.expand(piece.hi - piece.lo)
-    lo, hi = (
-        end.replace(clamped, lambda cut, lo, hi: sp.Max(lo, sp.Min(cut, hi)))
-        for end in (piece.lo, piece.hi)
-    )
-    return sp.Max(hi - lo, 0)
+def _steps(pieces: Sequence[Piece], facts: Facts) -> list[tuple[Expr, Expr, Expr]]:
+    """Ends and heights of a law on the whole line; none where it is not constant, or open."""
+    # heights surely not negative: sums would hide that
+    flat = all(
+        not (piece.lo.is_infinite or piece.hi.is_infinite)
+        and all(t.log_density == 0 and weak_sign(t.weight, facts) in (0, 1)
+                for t in (*piece.p, *piece.q))
+        for piece in pieces
+    )  # fmt: skip
+    if not flat or not pieces:
+        return []
+    found, last = [], -oo
+    for piece in pieces:
+        if piece.lo != last:
+            found.append((last, piece.lo, S.Zero))
+        found.append((piece.lo, piece.hi, _height(piece.q)))
+        last = piece.hi
+    return [*found, (last, oo, S.Zero)]
+
+
+def _height(parts: Sequence[Term]) -> Expr:
+    return Add(*(term.weight for term in parts))
+
+
+def _overlap(a: Expr, b: Expr, c: Expr, d: Expr) -> Expr:
+    """The length of what the intervals (a, b) and (c, d) have in common."""
+    # by differences alone: of equal steps they are the same again and again
+    width = _least(sp.expand(b - a), sp.expand(d - c))
+    reach = _least(sp.expand(b - c), sp.expand(d - a))
+    if reach.is_nonpositive or (reach - width).is_nonnegative:
+        return S.Zero if reach.is_nonpositive else width
+    return clamped(reach, S.Zero, width)
+
+
+def _least(a: Expr, b: Expr) -> Expr:
+    """The smaller of two numbers."""
+    if (a - b).is_nonnegative:
+        return b
+    return a if (a - b).is_nonpositive else clamped(a, -oo, b)
 
 
 def _total(parts: Sequence[tuple[Expr, Expr]]) -> Expr:

@@ -227,6 +227,9 @@ def _build(node: ast.AST) -> Any:
             return tuple(args)
         named = {k.arg: _build(k.value) for k in node.keywords if k.arg is not None}
         return getattr(sympy, node.func.id)(*args, **named)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "clamped":
+        cut, lo, hi = map(_build, node.args)  # for lo <= hi
+        return sympy.Max(lo, sympy.Min(cut, hi, evaluate=False), evaluate=False)
     if isinstance(node, ast.Tuple):
         return tuple(_build(e) for e in node.elts)
     raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
