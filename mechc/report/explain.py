@@ -20,6 +20,8 @@ from rich.text import Text
 from mechc.calculus import derive, normalise
 from mechc.calculus.cases import Atom, Pair, log_sum
 from mechc.calculus.cgf import cumulants_of
+from mechc.calculus.terms import total
+from mechc.calculus.transform.listed import listed
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
 
@@ -119,10 +121,10 @@ class Explanation:
 
 def explain(declaration: Declaration, *, whole: bool = False) -> Explanation:
     """Derive everything about a declaration and put it into words; `whole` with long formulas."""
-    calculus = derive(normalise(declaration))
+    calculus = derive(normalise(listed(declaration)))
     sections = list(_sections(calculus, declaration, whole))
     if declaration.reverse is not None:
-        reverse = derive(normalise(declaration.reverse))
+        reverse = derive(normalise(listed(declaration.reverse)))
         for section in _sections(reverse, declaration.reverse, whole):
             sections.append(Section(f"add direction: {section.heading}", section.lines))
     return Explanation(declaration.name, tuple(sections))
@@ -139,7 +141,7 @@ def _sections(calculus: Calculus, declaration: Any, whole: bool) -> Iterator[Sec
     yield section(heading, _head(pair, declaration, names), {})
     for case in calculus.cases:
         where = "" if case.condition == sympy.true else f" if {case.condition.xreplace(names)}"
-        atoms = [Line("atom", _atom(atom)) for atom in case.atoms]
+        atoms = [Line("atom", _atom(atom, whole)) for atom in case.atoms]
         branches = _regions(calculus, case) if whole else _branches(calculus, case)
         yield section(f"loss{where}", (*branches, *atoms))
         yield section(f"transforms{where}", _transforms(calculus, case, whole))
@@ -177,7 +179,7 @@ def _head(pair: Pair, declaration: Any, names: dict[Any, Any]) -> Iterator[Line]
         default = "" if parameter.default is None else f", default {parameter.default:g}"
         symbol = f"{names[parameter.symbol]} = " if parameter.symbol in names else ""
         yield Line("parameter", f"{symbol}{parameter.name}: {parameter.domain}{default}")
-    for law in ("p", "q") if pair.measure is not Measure.FINITE else ():
+    for law in ("p", "q") if declaration.measure is not Measure.FINITE else ():
         yield Line(law, formula=getattr(declaration, law).xreplace(names))
     if pair.claim is None:
         yield Line("claim", "none: the answers are about this pair and no other")
@@ -221,9 +223,14 @@ def _range(region: Region) -> str:
     return "constant:" if region.kind is Kind.PLATEAU else f"from {lo} to {hi}:"
 
 
-def _atom(atom: Atom) -> str:
+def _atom(atom: Atom, whole: bool) -> str:
     p, q = (" + ".join(sympy.sstr(t.weight) for t in side) or "0" for side in (atom.p, atom.q))
-    return f"at x = {atom.x}: mass {p} under P, {q} under Q"
+    words = f"at x = {atom.x}: mass {p} under P, {q} under Q"
+    if whole or len(words) <= LONGEST:
+        return words
+    ratio = total(atom.p) / total(atom.q) if atom.p and atom.q else None
+    loss = sympy.sstr(sympy.log(ratio)) if ratio is not None else "inf" if atom.p else "-inf"
+    return f"at x = {atom.x}: L = {loss}, of long masses, see explain(whole=True)"
 
 
 def _transforms(calculus: Calculus, case: CalculusCase, whole: bool) -> Iterator[Line]:

@@ -123,15 +123,19 @@ def _height(parts: Sequence[Term]) -> Expr:
 def _overlap(a: Expr, b: Expr, c: Expr, d: Expr) -> Expr:
     """The length of what the intervals (a, b) and (c, d) have in common."""
     # by differences alone: of equal steps they are the same again and again
-    width = _least(sp.expand(b - a), sp.expand(d - c))
-    reach = _least(sp.expand(b - c), sp.expand(d - a))
-    if reach.is_nonpositive or (reach - width).is_nonnegative:
-        return S.Zero if reach.is_nonpositive else width
-    return clamped(reach, S.Zero, width)
+    gaps = sp.expand(b - c), sp.expand(d - a)
+    if any(gap.is_extended_nonpositive for gap in gaps):
+        return S.Zero
+    width, reach = _least(sp.expand(b - a), sp.expand(d - c)), _least(*gaps)
+    if (reach - width).is_extended_nonnegative:
+        return width
+    return clamped(reach, S.Zero, oo if (reach - width).is_extended_nonpositive else width)
 
 
 def _least(a: Expr, b: Expr) -> Expr:
-    """The smaller of two numbers."""
+    """The smaller of two numbers, one of which may be infinite."""
+    if oo in (a, b) or (a - b).is_zero:
+        return b if a == oo else a
     if (a - b).is_nonnegative:
         return b
     return a if (a - b).is_nonpositive else clamped(a, -oo, b)
