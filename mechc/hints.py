@@ -75,6 +75,7 @@ PACKAGE = _by_theirs({
     "mechc.integrations.dp_accounting":
         "dp_accounting from_event from_dp_accounting to_dp_accounting",
     "mechc.open(path)": "load_run open_run read", "mechc.optimise(...)": "optimize",
+    "mechc.zcdp(...), in Python": "zcdp", "mechc.rdp(...), in Python": "rdp renyi_dp",
     "pure_dp, a bound for it": "sparse_vector above_threshold svt",
     "run.plot(methods=[...]), or mechc compare on the command line": "compare",
     "run.save(path, append=True), or mechc record on the command line": "record",
