@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sympy import Add, Expr, Mul, S, Sum, Symbol
+from sympy import Add, Expr, Mul, Rational, S, Sum, Symbol
 
 from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term, total
@@ -245,10 +245,21 @@ class _CaseChecker:
     def _refuse(self, side: _Side, x: float, theta: Theta) -> None:
         declaration = self.declaration
         expr = declaration.p if side.label == "P" else declaration.q
-        found = evaluate.value(expr.subs(declaration.variable, x), self.parameters, theta)
+        here = expr.subs(declaration.variable, Rational(x))
+        found = evaluate.value(here, self.parameters, theta)
         what = "not a real number" if math.isnan(found) else f"negative, {found:.6g},"
-        raise DeclarationError(f"{declaration.name}: the density of {side.label} is {what} at "
-                               f"{declaration.variable}={x:.6g}, {self._words(theta)}")  # fmt: skip
+        named = zip((p.symbol for p in self.parameters), map(Rational, theta), strict=True)
+        exact = here.subs(dict(named)).evalf(20)  # in as many digits as that takes
+        hint = ""
+        if exact.is_Float and exact > 0:
+            what = f"{found:.6g}, by terms that cancel,"
+            hint = (f" (in truth it is {float(exact):.6g}: kernels count in doubles; write it as "
+                    "one difference of erf, erfc, atan, logistic or hyperbolic functions, or as a "
+                    "formula that does not cancel)")  # fmt: skip
+        where = f"{declaration.variable}={x:.6g}, {self._words(theta)}"
+        raise DeclarationError(
+            f"{declaration.name}: the density of {side.label} is {what} at {where}{hint}"
+        )
 
     def _words(self, theta: Theta) -> str:
         named = zip(self.parameters, theta, strict=True)

@@ -425,7 +425,7 @@ def _sign_at(expr: Expr, values: Values) -> NDArray[np.float64]:
     if isinstance(expr, Mul):
         return prod((_sign_at(part, values) for part in expr.args), start=np.ones(()))
     terms = [evaluate_array(part, values) for part in Add.make_args(expr)]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         total, size = sum(terms), sum(map(np.abs, terms))
         return np.where(np.abs(total) > 1e-9 * size, np.sign(total), 0.0 * total)
 

@@ -12,7 +12,9 @@ from sympy import (
     E,
     Heaviside,
     Piecewise,
+    Rational,
     Sum,
+    atan,
     besseli,
     exp,
     log,
@@ -79,6 +81,20 @@ def test_negative_densities_are_refused(density):
 def test_a_density_that_is_not_real_is_refused():
     with pytest.raises(DeclarationError, match="not a real number"):
         normalise(mechanism("complex", variable=x, p=normal * log(x), q=normal))
+
+
+def test_masses_that_cancel_in_doubles_say_so():
+    """Student-t noise with three degrees of freedom on integers: tails n^-4, terms n^-2."""
+    scale = positive("scale", typical=(0.5, 5))
+
+    def below(y):
+        u = y / (sqrt(3) * scale)
+        return (atan(u) + u / (1 + u**2)) / pi
+
+    masses = below(n + Rational(1, 2)) - below(n - Rational(1, 2))
+    with pytest.raises(DeclarationError, match="terms that cancel"):
+        normalise(additive("rounded", noise=masses, variable=n, sensitivity=1, lattice=True,
+                           parameters=(scale,)))  # fmt: skip
 
 
 def test_negative_masses_are_refused():
