@@ -3,18 +3,22 @@
 Nearness proves nothing: epsilon + 1e-30 is epsilon in doubles at all parameters. So the emitted
 functions are run as Python on parameters that know what they are. A `Known` has its exact value
 beside what doubles make of it, and sums, products and quotients of such are `Known` as well;
-whatever else is computed is a `Computed` with its error, in first order: what errors of operands
-make of it, and a rounding. What is neither stands in the text of the kernel. Masses of which that
-leaves little are computed again with `DIGITS`, as `Precise` numbers.
+whatever else is computed is a `Computed` with a bound on its error: all that errors of operands may
+make of it together, and a rounding. Functions are monotone in each argument between the places of
+`TURNS`, so that they are largest and smallest at corners of what their arguments may be; series and
+roots, which depend on all parameters, have an allowance. What is neither stands in the text of the
+kernel. Masses of which that leaves little are computed again with `DIGITS`, as `Precise` numbers.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -30,6 +34,8 @@ NEAR = 1e-9  # relative distance within which an end that is rounded may be the 
 LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
 OF_SUM = 1e-11  # and of series and roots that depend on parameters
+GROWN = 1.0 + 16.0 * U  # of errors, for the rounding of their own sums
+TINY, LEAST = sys.float_info.min, 5e-324  # what is smaller is rounded to multiples of the least
 DIGITS = 60  # of masses that are differences, ...
 ROUNDED = 1e-59  # ... and their relative rounding
 
@@ -115,9 +121,11 @@ def _operator(word: str) -> Any:
                 return Known(value, known)
         if plain not in ERRORS:
             return computing(plain)(*operands)  # type: ignore[no-any-return]
-        sizes = (v for number in operands for v in (abs(float(number)), error_of(number)))
+        sizes = [v for number in operands for v in (abs(float(number)), error_of(number))]
         moved = ERRORS[plain](abs(value), *sizes) + _share(U, value)
-        return Computed(value, _nan_last(moved))
+        if abs(value) < TINY and all(map(max, sizes[::2], sizes[1::2])):
+            moved += 4.0 * LEAST  # products, and those of errors, that are too small for doubles
+        return Computed(value, _nan_last(GROWN * moved))
 
     return operated
 
@@ -154,19 +162,33 @@ class LogOfKnown(Computed):
     parameter: float
 
 
+# where functions that are not monotone turn, by their names; of waves see `_turns`
+TURNS = {
+    **dict.fromkeys(("lgamma", "gamma"), 1.4616321449683622),
+    **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow"), 0.0),
+}
+
+
 def computing(function: Any) -> Any:
     """A function that also tells how far the errors of its arguments, or ulps of theta, move it."""
+    name = function.__name__
 
     def computed(*arguments: Any) -> Computed:
         plain = [_plain(argument) for argument in arguments]
         value = _total(function, *plain)
         of_theta = any(isinstance(argument, list) for argument in arguments)
-        error = _share(OF_SUM if of_theta else OF_FUNCTION, value)
-        for i, argument in enumerate(arguments if value == value else ()):
+        share = OF_SUM if of_theta else OF_FUNCTION
+        error = _share(share, value)
+        ways = [_may_be(name, argument) for argument in arguments] if value == value else []
+        if math.prod(map(len, ways)) > 1:
+            there = [_total(function, *corner) for corner in product(*ways)]
+            moves = (abs(t - value) + _share(share, t) for t in there if t != value)
+            error += max(map(_nan_last, moves), default=0.0)
+        for i, argument in enumerate(arguments if of_theta and value == value else ()):
             for ends, chosen in _moved(argument):
                 there = [_total(function, *plain[:i], end, *plain[i + 1 :]) for end in ends]
                 error += chosen(_nan_last(0.0 if t == value else abs(t - value)) for t in there)
-        made = Computed(value, _nan_last(error) if value == value else math.inf)
+        made = Computed(value, _nan_last(GROWN * error) if value == value else math.inf)
         if function is math.log and isinstance(arguments[0], Known) and not arguments[0].is_rounded:
             made = LogOfKnown(value, error)
             made.parameter = float(arguments[0])
@@ -179,17 +201,31 @@ def _plain(argument: Any) -> Any:
     return np.array(argument, np.float64) if isinstance(argument, list) else float(argument)
 
 
+def _may_be(name: str, argument: Any) -> list[Any]:
+    """The ends of what an argument may be, and where the function turns between them."""
+    if isinstance(argument, list) or not (error := error_of(argument)):
+        return [_plain(argument)]
+    low, high = (
+        math.nextafter(float(argument) + side * error, side * math.inf) for side in (-1.0, 1.0)
+    )
+    return [low, *_turns(name, low, high), high]
+
+
+def _turns(name: str, low: float, high: float) -> list[float]:
+    if name in ("sin", "cos") and high - low < math.inf:
+        first = math.ceil(2.0 * low / math.pi)
+        last = min(math.floor(2.0 * high / math.pi), first + 3)
+        return [0.5 * math.pi * k for k in range(first, last + 1)]
+    return [at for at in (TURNS.get(name, math.nan),) if low < at < high]
+
+
 def _moved(argument: Any) -> Iterator[tuple[list[Any], Any]]:
-    """An argument at the ends of its errors, and which of what they do counts."""
-    if isinstance(argument, list):
-        for i, at in enumerate(argument):
-            ends = [_plain(argument), _plain(argument)]
-            ends[0][i], ends[1][i] = (math.nextafter(at, end) for end in (-math.inf, math.inf))
-            # next to an integer that ends a sum, one side has a term less
-            yield ends, min if isinstance(at, Whole) else max
-    elif error := error_of(argument):
-        low = min(argument.real - error, math.nextafter(argument, -math.inf))
-        yield [low, max(argument.real + error, math.nextafter(argument, math.inf))], max
+    """Parameters an ulp up and down, and which of what that does counts."""
+    for i, at in enumerate(argument if isinstance(argument, list) else ()):
+        ends = [_plain(argument), _plain(argument)]
+        ends[0][i], ends[1][i] = (math.nextafter(at, end) for end in (-math.inf, math.inf))
+        # next to an integer that ends a sum, one side has a term less
+        yield ends, min if isinstance(at, Whole) else max
 
 
 def _nan_last(number: float) -> float:
@@ -228,7 +264,7 @@ def _precise_operator(word: str) -> Any:
         pairs = list(map(_digits, operands))
         value = plain(*(v for v, _ in pairs))
         sizes = (v for number, error in pairs for v in (abs(number), error))
-        return Precise(value, ERRORS[plain](abs(value), *sizes) + ROUNDED * abs(value))
+        return Precise(value, 2 * ERRORS[plain](abs(value), *sizes) + ROUNDED * abs(value))
 
     return operated
 
@@ -272,23 +308,30 @@ def _exactly() -> dict[str, Any]:
 
 def precisely(function: Any) -> Any:
     """A function of numbers with many digits; as it is in doubles where it is no known one."""
-    exact = _exactly().get(getattr(function, "__name__", ""))
+    import mpmath
+
+    name = function.__name__
+    exact = _exactly().get(name)
 
     def computed(*arguments: Any) -> Precise:
         if exact is None:
             made = computing(function)(*map(_in_doubles, arguments))
             return Precise(_digits(float(made))[0], made.error)
         pairs = list(map(_digits, arguments))
-        values = [value for value, _ in pairs]
-        value = exact(*values)
-        error = ROUNDED * (1 + abs(value))
-        for i, (at, moved) in enumerate(pairs if value == value else ()):
-            ends = (at - moved, at + moved) if moved else ()
-            error += max((abs(exact(*values[:i], end, *values[i + 1 :]) - value) for end in ends),
-                         default=0.0)  # fmt: skip
-        return Precise(value, error)
+        with mpmath.workdps(2 * DIGITS):  # what cancels inside of functions
+            value = exact(*(at for at, _ in pairs))
+            ways = [_may_be_precisely(name, at, moved) for at, moved in pairs]
+            corners = product(*ways if value == value else ())
+            error = max((abs(exact(*corner) - value) for corner in corners if corner), default=0.0)
+        return Precise(value, 2 * error + ROUNDED * (1 + abs(value)))
 
     return computed
+
+
+def _may_be_precisely(name: str, at: Any, moved: Any) -> list[Any]:
+    """As `_may_be`."""
+    low, high = at - moved, at + moved
+    return [low, *_turns(name, float(low), float(high)), high] if moved else [at]
 
 
 def _in_doubles(argument: Any) -> Any:

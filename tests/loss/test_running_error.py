@@ -2,7 +2,9 @@
 
 import copy
 import math
+import operator
 import pickle
+import random
 from fractions import Fraction
 
 import mpmath
@@ -12,7 +14,9 @@ from sympy import Piecewise, Rational, exp
 import mechc
 from mechc.composition.inputs import LogDelta
 from mechc.declare import mechanism, positive, real
+from mechc.kernel.prelude import PRIMITIVES
 from mechc.loss.infinite_mass import LogMass, agreed
+from mechc.loss.running_error import Computed, computing
 
 laplace = mechc.load("laplace")
 x, t, e = real("x"), positive("t", typical=(1.0, 30.0)), positive("epsilon")
@@ -102,3 +106,40 @@ def test_logs_of_deltas_are_copied_with_them():
         assert other == made and (other != made) is False and other.delta == 1e-12
     below = LogDelta(math.nextafter(1e-12, 0.0))
     assert float(below) == float(made) and below != made
+
+
+FUNCTIONS = {  # with domains of their arguments, and what they are
+    "exp": ([(-600, 600)], mpmath.exp), "log": ([(1e-9, 1e9)], mpmath.log),
+    "gamma": ([(0.5, 30)], mpmath.gamma), "lgamma": ([(0.5, 1e4)], mpmath.loggamma),
+    "sin": ([(-9, 9)], mpmath.sin), "cosh": ([(-1, 1)], mpmath.cosh),
+    "log1mexp": ([(-9, -1e-6)], lambda u: mpmath.log(-mpmath.expm1(u))),
+    "softplus": ([(-40, 40)], lambda u: mpmath.log1p(mpmath.exp(u))),
+    "log_half_erfc": ([(-4, 20)], lambda u: mpmath.log(mpmath.erfc(u) / 2)),
+    "log_add": ([(-5, 5)] * 2, lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b))),
+    "mix": ([(1e-6, 1), (-5, 5)], lambda q, d: 1 + q * mpmath.expm1(d)),
+    "log_sum": ([(1e-6, 1), (-5, 5)] * 2,
+                lambda v, a, w, b: mpmath.log(v * mpmath.exp(a) + w * mpmath.exp(b))),
+    "add": ([(-3, 3)] * 2, operator.add), "sub": ([(-3, 3)] * 2, operator.sub),
+    "mul": ([(-1e-160, 1e-160)] * 2, operator.mul), "truediv": ([(-3, 3)] * 2, operator.truediv),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_running_errors_are_bounds(name):
+    """In first order they were not: of large errors, where functions turn, of all arguments."""
+    domains, exactly = FUNCTIONS[name]
+    draw = random.Random(name)
+    plain = PRIMITIVES[name].function if name in PRIMITIVES else getattr(math, name, None)
+    made = computing(plain) if plain else getattr(operator, name)
+    for _ in range(150):
+        at = [draw.uniform(*ends) for ends in domains]
+        errors = [
+            min(abs(x) * 10 ** draw.uniform(-17, -0.5), x - low, high - x)
+            for x, (low, high) in zip(at, domains, strict=True)
+        ]
+        found = made(*map(Computed, at, errors))
+        with mpmath.workdps(60):
+            for side in (-1, 1, draw.uniform(-1, 1)):
+                moves = [draw.choice((-1, 1)) * side * mpmath.mpf(error) for error in errors]
+                truth = exactly(*(mpmath.mpf(x) + move for x, move in zip(at, moves, strict=True)))
+                assert not abs(truth - mpmath.mpf(float(found))) > found.error
