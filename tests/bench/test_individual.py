@@ -60,7 +60,8 @@ def test_against_the_plancherel_method_and_the_plain_accountant(report):
     200 000 people, 50 steps each with ratios that no two steps share. The peers answer for a few of
     them: the FFT of the counts, a further person after twelve whose steps fill all buckets, so that
     no spectrum is made for them; and a composition of the person's own steps. What is compiled is
-    warm on all three sides; tables of the accountant are not, and are part of its time.
+    warm on all three sides; tables of the accountant are not, and are part of its time, but not of
+    that of a further person.
     """
     people, few, delta = 200_000, np.arange(24), 1e-6
     mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
@@ -78,23 +79,26 @@ def test_against_the_plancherel_method_and_the_plain_accountant(report):
         return sum(steps[1:], steps[0]).epsilon(delta=delta)
 
     answered(few[:4], rtol=1e-3, buckets=64)  # loads what is compiled
-    (_, ours), _, seconds = timed(lambda: answered(np.arange(people)))
+    (accountant, ours), _, seconds = timed(lambda: answered(np.arange(people)))
+    _, _, again = timed(lambda: accountant.epsilon(delta))
     composed(people - 1)
     plain, _, alone = timed(lambda: [composed(i) for i in few[:4].tolist()])
     counts, _ = answered(few, splines=False)
     fft, _, both = timed(lambda: counts.epsilon(delta, method="plancherel"))
     _, _, half = timed(lambda: counts.epsilon(delta, method="plancherel", rows=few[:12]))
     each, loop, spectral = seconds / people, alone / len(plain), (both - half) / 12
+    further = again / people
     off = np.abs(fft.estimate / ours.upper[few] - 1).max()
     report.notes.append(
-        f"per person, of {people}: {1e6 * each:.0f} us ({seconds:.1f} s in all); plain accountant"
-        f" {1e3 * loop:.0f} ms ({loop / each:.0f} x), Plancherel {1e3 * spectral:.0f} ms"
-        f" ({spectral / each:.0f} x; with the spectra {both / few.size / each:.0f} x), off by"
+        f"per person, of {people}: {1e6 * each:.0f} us ({seconds:.1f} s in all), a further one"
+        f" {1e6 * further:.0f} us; plain accountant {1e3 * loop:.0f} ms ({loop / each:.0f} x),"
+        f" Plancherel {1e3 * spectral:.0f} ms for a further one ({spectral / further:.0f} x),"
+        f" {1e3 * both / few.size:.0f} ms with the spectra ({both / few.size / each:.0f} x), off by"
         f" {off:.0e}"
     )
     for i, bound in enumerate(plain):
         assert ours.lower[i] <= bound.upper and bound.lower <= ours.upper[i]
-    assert loop >= 500 * each and spectral >= 1000 * each
+    assert loop >= 500 * each and spectral >= 5000 * further
 
 
 def test_a_filter_for_a_million_people_and_a_thousand_steps(report):

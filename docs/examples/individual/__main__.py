@@ -14,7 +14,7 @@ from pathlib import Path
 import figures
 import numpy as np
 import study
-from training import DATASETS, TEST, TRAIN, Settings, load
+from training import DATASETS, TEST, TRAIN, Settings, load, one_thread
 
 from mechc.errors import MechcError
 
@@ -35,7 +35,8 @@ def main(arguments=None):
     if given.seeds < 1 or given.steps < 1:
         parser.error("--seeds and --steps: expected positive integers")
     try:
-        run(given.output, given.seeds, given.steps)
+        with one_thread():
+            run(given.output, given.seeds, given.steps)
     except MechcError as error:
         sys.stderr.write(f"{error}\n")
         return 1

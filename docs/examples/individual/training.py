@@ -64,6 +64,17 @@ def load(name):
     return Data(name, classes, x[train], y[train], x[test], y[test])
 
 
+def one_thread():
+    """Return a context in which products take one thread: matrices are small, more would wait."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise UnsupportedError(
+            "threadpoolctl is not installed (expected the extra mechc[experiment])"
+        ) from error
+    return threadpool_limits(1)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to train.
