@@ -51,10 +51,12 @@ def claim_of(declaration: Declaration, between: str = BETWEEN) -> Claim:
         between: for additive noise, between which inputs its sensitivity is the distance.
 
     Raises:
-        DeclarationError: the pair is not the one that its construction leads to.
+        DeclarationError: the pair is not the one that its construction leads to, or its author's
+            claim is not a declared one.
         UnsupportedError: a sample of groups, by a theorem for one record.
     """
     if declaration.claim is not None:
+        declaration.check_claim()
         return declaration.claim
     built = declaration.construction
     _check_construction(declaration)

@@ -287,7 +287,17 @@ class Declaration:
     of_length: Callable[[int], Declaration] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a claim that says more than an author can assert."""
+        """Refuse such a claim at once."""
+        self.check_claim()
+
+    def check_claim(self) -> None:
+        """Refuse a claim that says more than an author can assert.
+
+        Copies and pickles may have been given one since they were made.
+
+        Raises:
+            DeclarationError: it is not a declared one.
+        """
         if self.claim is None:
             return
         if not isinstance(self.claim, Claim):

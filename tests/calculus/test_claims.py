@@ -1,5 +1,7 @@
 """What may be called proven: theorem T1 for shifts, T6 for sampling, and nothing else."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,8 @@ from front_evaluate import normalised
 from front_examples import BIMODAL, BY_NAME
 from sympy import Abs, Piecewise, Rational, atan, cos, exp, oo, pi, sqrt, tanh
 
+import mechc
+from mechc.calculus import normalise
 from mechc.calculus.claims import claim_of
 from mechc.calculus.noise_shape import centre_of, is_log_concave
 from mechc.calculus.transform.sampling import poisson
@@ -162,6 +166,18 @@ def test_a_plain_pair_asserts_nothing_by_itself():
     claim = claim_of(mechanism("pair", variable=x, p=exp(-Abs(x - 1)) / 2, q=exp(-Abs(x)) / 2))
     assert claim.status == "declared"
     assert claim.theorem is None
+
+
+def test_claims_put_into_copies_are_refused():
+    """They were taken at their word: no construction of a copy asks its author again."""
+    halves = (Rational(2, 3), Rational(1, 3))
+    made = mechanism("given", outcomes=[halves, halves[::-1]], claim=dominates("any", because="so"))
+    for again in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        other = again(made)
+        object.__setattr__(other, "claim", Claim("proven", "T1", "any"))
+        for use in (claim_of, normalise, lambda one: mechc.load(one)().epsilon(0.1)):
+            with pytest.raises(DeclarationError, match="only what mechc has checked is proven"):
+                use(other)
 
 
 def test_the_authors_claim_stands_and_stays_declared():
