@@ -302,6 +302,7 @@ def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps,
         epoch("discrete_gaussian", 1000, sigma=1.5),
         mechc.random_allocation([mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9),
         epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
+        epoch("huber", 50, scale=3.0, bend=1.2),
         mechc.random_allocation(
             [mechc.load("discrete_gaussian")(sigma=0.7), mechc.load("gaussian")(sigma=0.9)] * 9
         ),

@@ -166,6 +166,8 @@ def _windows(
         for side, end in ((-1, lo), (1, hi))
     )
     places = _spread(left, right, lo, hi)
+    if not places:  # hardly any of the density is here
+        return [None for _ in nats]
     heights = (part.height(zero, one, arb(v)) for v in places)
     logs = np.array([float(h.mid()) if h.is_finite() else -math.inf for h in heights])
     widths = np.convolve([places[0], *places, places[-1]], (0.5, 0.0, -0.5), "valid")

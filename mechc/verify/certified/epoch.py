@@ -118,7 +118,7 @@ class Allocated:
                         "certified: too many sums of an epoch with several steps selected; ask "
                         "without certified=True"
                     )
-                put, detail = self._put(c, arb(a), arb(period), last, wanted, top)
+                put, detail = self._put(c, arb(a), arb(period), last, wanted, top, epsilon)
                 value = exact.exp() * put if adding else self._whole() - c + put
             low = value.lower().max((1 - exact.exp()).lower()).max(arb(0))
             ball = low.union(value.upper().min(arb(1)))
@@ -175,7 +175,7 @@ class Allocated:
         """Real part, period, last frequency and log of exp(ac) phi(a)."""
         mean, square = (sum(n * (x**k @ w) for x, w, n in self._nodes) for k in (1, 2))
         sd = math.sqrt(square - sum(n * (x @ w) ** 2 for x, w, n in self._nodes))
-        a = TILTS / sd
+        a = TILTS / max(sd, 1e-300)
         top = self._log_phi(a) + a * c
         period = np.maximum((ROOM + math.log(c + mean + 9.0 * sd) - wanted) / a, 1.01 * c)
         # as if tilted laws were normal near 0, and had jumps far out; variances by differences
@@ -185,11 +185,14 @@ class Allocated:
         y = a * np.maximum(np.sqrt(2.0 * nats), far) / np.sqrt(np.maximum(bent, 1e-300))
         if self._is_discrete:  # as U lets phi fade
             y = np.sqrt(nats)
-        best = int(np.nanargmin(np.where(bent > 0.0, y * period, math.nan)))
+        work = np.where(bent > 0.0, y * period, math.nan)
+        if np.isnan(work).all():
+            raise NumericError("certified: W is hardly ever another number than one")
+        best = int(np.nanargmin(work))
         return float(a[best]), float(period[best]), float(y[best]), float(top[best])
 
     def _put(
-        self, c: Any, a: Any, period: Any, last: float, wanted: float, top: float
+        self, c: Any, a: Any, period: Any, last: float, wanted: float, top: float, epsilon: float
     ) -> tuple[Any, dict[str, Any]]:
         """E_Q[(c - W)_+], and how it was found."""
         h, front, aim = 2 * arb.pi() / period, (a * c).exp(), arb(wanted - ROOM).exp()
@@ -206,15 +209,21 @@ class Allocated:
                 break
             last *= FREQUENCIES
         if not cut < aim:
-            nats = max(top - wanted + ROOM, 1.0)
+            nats, known = max(top - wanted + ROOM, 1.0), count
             count = self._affordable(float(h))
             y, end, between = count * h, count * h, arb(0)
             if self._is_discrete and (found := self._sampled(a, nats)) and found[1] > y:
                 y, end, between = found
                 count = math.ceil(float(y / h))
             v = arb(math.sqrt(2.0 * nats) / float(end))
-            if not (period > c + NARROWEST * v and a * v < 1):
-                raise NumericError("certified: too few nodes for what is known of E exp(-sX)")
+            # what U hides is about v^2 times the density of W, the second derivative
+            adding = self.direction == "add"
+            hidden = math.exp(self.size(epsilon) - (epsilon if adding else 0.0))
+            hidden *= ((self.slope(epsilon) + adding) / float(c)) ** 2
+            valid = period > c + NARROWEST * v and a * v < 1
+            if not valid or cut < v**2 * hidden:
+                count, v = known, arb(0)
+        if v > 0:
             bent = (v**2 * (a**2 - end**2) / 2).exp() / arb.pi()
             for fading, law in zip(faded, self._steps, strict=True):
                 bent *= fading.whole.upper() ** law.count
