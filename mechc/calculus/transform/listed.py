@@ -29,6 +29,7 @@ from mechc.symbolic.signs import weak_sign
 MANY = 8  # comparisons in a density from which on it is listed; fewer are kept piece by piece,
 FEW = 4  # unless their order depends on the parameters
 MOST = 10_000  # pairs of a piece of P and one of Q
+MOST_OPEN = 8  # ends of one law whose order is not known, as of mixtures of moved noise
 Cell = tuple[Expr, Expr, Expr]  # heights of P and of Q, and the length where they are so
 
 
@@ -81,6 +82,8 @@ def _cells(declaration: Declaration, compared: int) -> list[Cell]:
     if not all(laws) or len(laws[0]) * len(laws[1]) > MOST:
         return []
     ends = {end for law in laws for step in law for end in step[:2]} - {-oo, oo}
+    if len(sp.Tuple(*ends).atoms(clamped)) > MOST_OPEN:
+        return []
     if len(in_order((-oo, oo, *ends), facts)[0]) == len(ends) + 1:
         return [
             (_height(piece.p), _height(piece.q), sp.expand(piece.hi - piece.lo))
