@@ -16,7 +16,7 @@ from sympy import Add, Expr, Mul, S, oo
 from sympy.core.relational import Relational
 
 from mechc.adjacency import Adjacency
-from mechc.calculus.cases import Piece, pieces_of, sample_of
+from mechc.calculus.cases import Piece, move_of, pieces_of, sample_of
 from mechc.calculus.terms import Term
 from mechc.declare.declaration import Declaration, Derived
 from mechc.declare.transforms import Listed
@@ -75,6 +75,8 @@ def _cells(declaration: Declaration, compared: int) -> list[Cell]:
     """Where the two laws are constant; none where they are not, or are as well kept by pieces."""
     facts, sample = facts_of(declaration.parameters), sample_of(declaration)
     base = sample.base if sample else declaration
+    if compared < MANY and move_of(base) is None:
+        return []
     laws = [
         _steps(pieces_of(replace(base, p=law, q=law, construction=None)), facts)
         for law in (base.p, base.q)
