@@ -58,6 +58,7 @@ def small(constant=1.0):
 def home(tmp_path, monkeypatch):
     """A cache of its own for every test, and no fallback left over from another."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)  # machine code lies beside kernels
     monkeypatch.setattr(cache, "_fallback", [])
     return tmp_path / "cache"
 
