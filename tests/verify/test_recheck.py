@@ -432,6 +432,8 @@ def edits(content):
         yield f"{here}removed", edited(content, number, None)
         yield f"{here}failure", edited(content, number, {"failures": ["no"]})
         yield f"{here}points", edited(content, number, {"points": 10**9})
+        if check["where"]:
+            yield f"{here}no points", edited(content, number, {"points": 0})
         yield f"{here}tolerance", edited(content, number, {"tolerance": 1.0})
         yield f"{here}max_error", edited(content, number, {"max_error": 1.0})
         other = "identity" if check["kind"] != "identity" else "values"

@@ -146,7 +146,7 @@ def _claims(kernel: Kernel, content: dict[str, Any]) -> list[str]:
             problems.append(f"{name} failed")
         if kind != KINDS.get(name) or not 0.0 <= tolerance <= LOOSEST[kind]:
             problems.append(f"{name}: of another kind, or the tolerance is wider than any needs")
-        if not 0 <= check["points"] <= MOST_POINTS or not error >= 0.0:
+        if not bool(check["where"]) <= check["points"] <= MOST_POINTS or not error >= 0.0:
             problems.append(f"{name}: {check['points']} points, largest error {error}")
         if not all(isinstance(note, str) and note.isprintable() for note in check["notes"]):
             problems.append(f"{name}: notes that are no text")
