@@ -133,6 +133,7 @@ class KernelSource:
         bare = not self.continuous and not on_lattice and protocol.PLATEAU not in kinds
         # whether atoms and the closed mass at infinite loss are all of P, and of Q
         self._listed = bare, bare and protocol.Q_ONLY not in kinds
+        self._all_atoms = bare and protocol.P_ONLY not in kinds  # whether atoms are all of P
         self.loss_error = 0.0  # of point masses, where losses are differences of logs, ...
         self.digits = 0.0  # ... of which so many roundings are seen; else 0
         self.mass_error = 0.0  # relative, of masses of atoms and plateaus
@@ -452,7 +453,7 @@ class KernelSource:
         error = FEW * EPS * (1.0 + np.abs(rows[:, 1:]))
         shared = np.isfinite(rows[:, 1:]).all(axis=1)
         revealed = float(self.kernel.log_infinite_mass(self.theta))  # under P, by atoms as well
-        if self._recomputed and self._listed[0]:
+        if self._recomputed and self._all_atoms:
             revealed = log_total(rows[~shared, 1])
         unshared = revealed, log_total(rows[~shared, 2])
         for column, beside in enumerate(unshared):

@@ -1,8 +1,11 @@
 """Masses of integer noise carry the rounding of the factorials they are made of."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
+import questions
 from sympy import binomial as ways
 from sympy import exp, gamma
 
@@ -111,3 +114,19 @@ def test_a_complement_is_off_by_what_the_other_masses_are():
             found = event.delta(epsilon, direction="add")
             assert found.lower <= truth <= found.upper
         assert event.epsilon(0.0, direction="add").lower <= mpmath.log(exact)
+
+
+@pytest.mark.parametrize("rate", [0.999999999688816, 0.5, 0.3])
+@pytest.mark.parametrize("tau", [8.61899643747691, 6.2])
+def test_a_mass_near_one_beside_a_region_that_reveals(tau, rate):
+    """The complement of the atom lies beyond the threshold, where no atom is."""
+    s, d = 0.643254560530377, 0.5
+    event = questions.load("unseen_key", "poisson")(s=s, tau=tau, d=d, sampling_rate=rate)
+    with mpmath.workdps(60):
+        beyond = mpmath.erfc((mpmath.mpf(tau) - d) / mpmath.mpf(s) / mpmath.sqrt(2)) / 2
+        loss = float(-mpmath.log(1 - mpmath.mpf(rate) * beyond))
+    (found,) = event.loss("add").atom_loss.tolist()
+    assert found == pytest.approx(loss, rel=1e-12, abs=0.0)
+    assert math.exp(event.log_delta(0.0, direction="remove").upper) == pytest.approx(
+        loss, rel=1e-12
+    )
