@@ -162,16 +162,20 @@ class LogOfKnown(Computed):
     parameter: float
 
 
-# where functions that are not monotone turn, by their names; of waves see `_turns`
+# where functions that are not monotone turn, or have a pole, by their names; see `_turns`
 TURNS = {
     **dict.fromkeys(("lgamma", "gamma"), 1.4616321449683622),
-    **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow"), 0.0),
+    **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow", "log_ratio"), 0.0),
 }
+SUMS = "log_binomial", "lgamma_difference"  # of logs that may be much larger, and are rounded
 
 
 def computing(function: Any) -> Any:
     """A function that also tells how far the errors of its arguments, or ulps of theta, move it."""
     name = function.__name__
+    if name in SUMS:
+        own = getattr(function, "py_func", function)
+        return lambda *arguments: _keeping(own, computing)(*arguments)
 
     def computed(*arguments: Any) -> Computed:
         plain = [_plain(argument) for argument in arguments]
@@ -212,6 +216,11 @@ def _may_be(name: str, argument: Any) -> list[Any]:
 
 
 def _turns(name: str, low: float, high: float) -> list[float]:
+    """Where a function turns, nan for poles and jumps, of which nothing is known."""
+    if name in ("mod", "fmod") or (name in ("lgamma", "gamma") and low <= 0.0):
+        return [math.nan]
+    if name == "tan":  # poles are where cos changes its sign
+        return [] if math.cos(low) * math.cos(high) > 0.0 and high - low < 3.0 else [math.nan]
     if name in ("sin", "cos") and high - low < math.inf:
         first = math.ceil(2.0 * low / math.pi)
         last = min(math.floor(2.0 * high / math.pi), first + 3)
@@ -321,8 +330,11 @@ def precisely(function: Any) -> Any:
         with mpmath.workdps(2 * DIGITS):  # what cancels inside of functions
             value = exact(*(at for at, _ in pairs))
             ways = [_may_be_precisely(name, at, moved) for at, moved in pairs]
-            corners = product(*ways if value == value else ())
-            error = max((abs(exact(*corner) - value) for corner in corners if corner), default=0.0)
+            there = (exact(*corner) for corner in product(*ways))
+            # past the end of where they are real functions are complex
+            moves = [abs(t - value) if mpmath.isfinite(t) and mpmath.im(t) == 0 else math.inf
+                     for t in there if t != value]  # fmt: skip
+            error = max(moves, default=0.0)
         return Precise(value, 2 * error + ROUNDED * (1 + abs(value)))
 
     return computed

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 import questions
+from sympy import Rational, exp, gamma
 from sympy import binomial as ways
-from sympy import exp, gamma
 
 import mechc
 from mechc.declare import count, integer, mechanism, positive, rate
@@ -130,3 +130,21 @@ def test_a_mass_near_one_beside_a_region_that_reveals(tau, rate):
     assert math.exp(event.log_delta(0.0, direction="remove").upper) == pytest.approx(
         loss, rel=1e-12
     )
+
+
+@pytest.mark.parametrize(("n", "k"), [(10**6, 1), (10**8, 2)])
+def test_the_log_of_few_choices_among_many_is_a_difference_of_large_logs(n, k):
+    """The mass of one was taken to have all digits: epsilon was 1e-9 too small."""
+    size, some = count("n", typical=(10, 1000)), count("k", typical=(1, 3))
+    one = 1 / ways(size + some, some)
+    pair = mechanism("choice", outcomes=[(one, Rational(1, 2)), (1 - one, Rational(1, 2))],
+                     parameters=(size, some))  # fmt: skip
+    event = mechc.load(pair)(n=n, k=k)
+    with mpmath.workdps(40):
+        mass = 1 / mpmath.binomial(n + k, k)
+        found = event.epsilon(0.0, direction="add")
+        assert found.lower <= -mpmath.log(2 * mass) <= found.upper
+        for epsilon in (0.3, 5.0, 11.0):
+            truth = mpmath.mpf(0.5) - mpmath.exp(epsilon) * mass
+            bound = event.delta(epsilon, direction="add")
+            assert bound.lower <= truth <= bound.upper <= bound.lower * (1 + 1e-12)

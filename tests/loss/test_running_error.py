@@ -16,7 +16,7 @@ from mechc.composition.inputs import LogDelta
 from mechc.declare import mechanism, positive, real
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.loss.infinite_mass import LogMass, agreed
-from mechc.loss.running_error import Computed, computing
+from mechc.loss.running_error import Computed, Precise, computing, precisely
 
 laplace = mechc.load("laplace")
 x, t, e = real("x"), positive("t", typical=(1.0, 30.0)), positive("epsilon")
@@ -119,6 +119,10 @@ FUNCTIONS = {  # with domains of their arguments, and what they are
     "mix": ([(1e-6, 1), (-5, 5)], lambda q, d: 1 + q * mpmath.expm1(d)),
     "log_sum": ([(1e-6, 1), (-5, 5)] * 2,
                 lambda v, a, w, b: mpmath.log(v * mpmath.exp(a) + w * mpmath.exp(b))),
+    "tan": ([(-9, 9)], mpmath.tan),
+    "log_binomial": ([(2, 1e7), (0, 2)], lambda n, k: mpmath.log(mpmath.binomial(n, k))),
+    "lgamma_difference": ([(0.1, 50), (1e-3, 50)],
+                          lambda a, h: mpmath.loggamma(a + h) - mpmath.loggamma(a)),
     "add": ([(-3, 3)] * 2, operator.add), "sub": ([(-3, 3)] * 2, operator.sub),
     "mul": ([(-1e-160, 1e-160)] * 2, operator.mul), "truediv": ([(-3, 3)] * 2, operator.truediv),
 }  # fmt: skip
@@ -143,3 +147,11 @@ def test_running_errors_are_bounds(name):
                 moves = [draw.choice((-1, 1)) * side * mpmath.mpf(error) for error in errors]
                 truth = exactly(*(mpmath.mpf(x) + move for x, move in zip(at, moves, strict=True)))
                 assert not abs(truth - mpmath.mpf(float(found))) > found.error
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "lgamma", "gamma"])
+def test_a_number_of_which_nothing_is_known(name):
+    """Past zero functions are complex, and were taken to be as near as their moduli tell."""
+    function, near = getattr(math, name), 1e-12
+    assert computing(function)(Computed(near, 1e-11)).error == math.inf
+    assert precisely(function)(Precise(mpmath.mpf(near), mpmath.mpf("1e-11"))).error == math.inf
