@@ -322,14 +322,17 @@ class Aim:
     fpr: Annotated[Number, amount("... at this false positive rate.")] = None
     beside: Annotated[Path | None, typer.Option(help="Run file of what else is released.")] = None
     method: Method = "auto"
+    allow_files: AllowFiles = False
 
     def released(self) -> Composition | None:
         """Return what is released beside."""
-        return None if self.beside is None else mechc.open(self.beside)
+        allowed = self.allow_files
+        return None if self.beside is None else mechc.open(self.beside, allow_files=allowed)
 
     def calibrate(self, what: Any, solve_for: str, words: dict[str, Any], **more: Any) -> Any:
         """Return the value that meets it."""
         asked = {**vars(self), "beside": self.released()}
+        del asked["allow_files"]
         return mechc.calibrate(what, solve_for=solve_for, parameters=words, **asked, **more)
 
 

@@ -377,7 +377,7 @@ def dpsgd(
         ),
     ] = "",
     record: Annotated[
-        Path | None, typer.Option(help="Run file to add the run, and the question, to.")
+        Path | None, typer.Option(help="Run file to add the run, and any --delta or --epsilon, to.")
     ] = None,
 ) -> Answer:
     """Print bounds on epsilon (delta, tpr) of a training run with DP-SGD; or solve for one word."""
@@ -401,7 +401,7 @@ def dpsgd(
     else:
         bound = run.tpr(aim.fpr, method=aim.method)
     if record is not None:
-        _add(record, training, aim.delta, aim.epsilon)
+        _add(record, training, aim.delta, aim.epsilon, aim.allow_files)
     return _bound(bound, after=f"run        {run}", run=repr(run))
 
 
@@ -614,7 +614,7 @@ def record(
         run = mechc.open(what.name, allow_files=allow_files) * what.count
     else:
         run = what.run(what.count)
-    whole = _add(path, run, delta, allow_files=allow_files)
+    whole = _add(path, run, delta, None, allow_files)
     if delta is None:
         steps = {"count": whole.count, **_claimed(whole)}
         words = "1 step" if whole.count == 1 else f"{whole.count} steps"
@@ -623,8 +623,7 @@ def record(
 
 
 def _add(
-    path: Path, run: Composition, delta: float | None, epsilon: float | None = None,
-    allow_files: bool = False,
+    path: Path, run: Composition, delta: float | None, epsilon: float | None, allow_files: bool
 ) -> Composition:  # fmt: skip
     """Add a run to a file, and what is then asked of the whole, which is returned."""
     from mechc.composition import run_record

@@ -60,9 +60,9 @@ def children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def obey(directory: str) -> None:
-    """Keep kernels there, and end at Ctrl-C without words: what a new process does first."""
-    os.environ[VARIABLE] = directory
+def obey(home: str) -> None:
+    """Keep kernels at home, and end at Ctrl-C without words: what a new process does first."""
+    os.environ[VARIABLE] = home
     warnings.simplefilter("ignore")  # that it cannot be written is for the first process to say
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":

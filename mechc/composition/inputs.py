@@ -379,7 +379,7 @@ def checked(
 
 def collect(answers: list[Bound], word: str, values: Any) -> Bound:
     """Stack scalar bounds into one of arrays, by what they were asked at; details under "each"."""
-    values = np.asarray(values, np.float64)
+    values = np.array(values, np.float64)  # which the asker may change
     sides = np.array([(a.lower, a.estimate, a.upper) for a in answers], np.float64)
     lower, estimate, upper = sides.reshape(-1, 3).T.reshape(3, *values.shape)
     method = "+".join(sorted({a.method for a in answers}))

@@ -343,8 +343,9 @@ class IndividualAccountant(TakesTurns):
     def cost(self, rows: ArrayLike | None = None) -> Cost:
         """Estimate what the next question costs, before it is asked.
 
-        A few members of the family and a product are timed, in a tenth of a second to two; nothing
-        is compiled for it. What is not compiled yet on a machine takes up to 30 seconds more, once.
+        A few members of the family and a product are timed, in a tenth of a second to two; but for
+        what finds people who are alike nothing is compiled for it. What is not compiled yet on a
+        machine takes up to 30 seconds more, once.
 
         Args:
             rows: indices of the people it is for; everybody by default.

@@ -27,7 +27,6 @@ values of the text when it is compiled, and sealed only then; if it differs, it 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import hashlib
 import json
@@ -460,6 +459,8 @@ _fallback: list[Path] = []
 
 def _homes() -> list[Path]:
     """Directories to read from, the one to write to first."""
+    # of a process that has ended it is gone, and its name may be taken by somebody else
+    _fallback[:] = [made for made in _fallback if _untrusted(made) is None]
     home = _configured()
     reason = _untrusted(home)
     if reason is None:
@@ -518,19 +519,16 @@ def _fall_back(reason: str) -> None:
             f"{in_words(error)}"
         ) from error
     _fallback.append(made)
-    atexit.register(_leave, made, os.getpid())
+    from multiprocessing.util import Finalize  # here, as hardly any process needs it
+
+    # unlike `atexit` after the processes that this one began, and in those that are forked
+    Finalize(None, shutil.rmtree, (made, True), exitpriority=-1)
     warnings.warn(
         f"the kernel cache {_configured()} {reason}; kernels of this process go to "
         f"{_fallback[0]}. Set {VARIABLE} to a writable directory of your own.",
         CacheWarning,
         stacklevel=4,
     )
-
-
-def _leave(made: Path, owner: int) -> None:
-    """Remove the temporary directory at the end of the process that made it."""
-    if os.getpid() == owner:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def text_digest(patterns: Iterable[str] = ("**/*.py",), package: Path | None = None) -> str:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import mechc
 from mechc.cli.commands import app, individual
 from mechc.composition.events import Composition
+from mechc.kernel import cache
 
 GAUSSIAN = ["gaussian", "--set", "sigma=0.8", "--poisson", "0.01", "--count", "2000"]
 
@@ -318,6 +319,16 @@ def test_a_recorded_training_run_holds_its_question(tmp_path):
     held = json.loads(run("check", file, "--json").stdout)
     asked = [one["question"] for one in held["answers"]]
     assert asked == ["delta at epsilon 2", "delta at epsilon 1"] and held["ok"]
+
+
+def test_a_training_run_is_added_to_steps_of_a_file(tmp_path):
+    file = tmp_path / "run.json"
+    mechc.load(cache.load(mechc.load("laplace").emit(tmp_path / "mine.py")))(scale=3.0).save(file)
+    words = ["dpsgd", "--dataset-size", "1000", "--batch-size", "10", "--steps", "20"]
+    words += ["--noise-multiplier", "2", "--fpr", "0.1", "--record", file]
+    assert "--allow-files" in run(*words, code=2).stderr
+    run(*words, "--allow-files")
+    assert mechc.open(file, allow_files=True).count == 21
 
 
 def test_curve_and_compare(tmp_path):

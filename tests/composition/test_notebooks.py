@@ -48,6 +48,10 @@ def test_each_of_several_answers_stands_beside_what_was_asked(gaussian):
             lower = float(np.ravel(answer.lower)[np.ravel(answer.upper) == one][0])
             assert f"<tr><td>{value!r}</td><td>{lower!r}</td>" in answer._repr_html_()
     assert run.delta(0.25).at is None and run.delta([0.25, 0.75])[1].at is None
+    given = np.array([0.25, 0.75])
+    answer = run.delta(given)
+    given[0] = 9.0
+    assert answer.record()["epsilon"] == [0.25, 0.75]
 
 
 def test_several_answers_are_a_sequence_whose_array_is_the_safe_side(gaussian):

@@ -348,11 +348,29 @@ def test_words_and_claims_are_part_of_the_request():
     assert build.key(replace(made), ()) in keys
 
 
-def test_a_temporary_directory_ends_with_its_process(tmp_path):
+def where_nothing_is_kept(tmp_path, code):
+    """Words that a process prints whose cache others can write to."""
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o777)
-    code = "from mechc.kernel import cache; print(cache.directory(), cache.is_temporary())"
     about = {**os.environ, cache.VARIABLE: str(tmp_path / "shared"), "TMPDIR": str(tmp_path)}
+    code = f"from mechc.kernel import cache\n{code}"
     done = subprocess.run([sys.executable, "-c", code], env=about, capture_output=True, text=True)
-    where, temporary = done.stdout.split()
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_temporary_directory_ends_with_its_process(tmp_path, forked):
+    code = "def tell(): print(cache.directory(), cache.is_temporary(), flush=True)\n"
+    code += (
+        "from multiprocessing import get_context as get\n"
+        "one = get('fork').Process(target=tell); one.start(); one.join()"
+        if forked else "tell()"
+    )  # fmt: skip
+    where, temporary = where_nothing_is_kept(tmp_path, code)
     assert temporary == "True" and Path(where).parent == tmp_path and not Path(where).exists()
+
+
+def test_a_temporary_directory_that_somebody_else_took_is_left(tmp_path):
+    code = "a = cache.directory(); a.rmdir(); a.mkdir(); a.chmod(0o777)\nprint(a, cache.directory())"
+    taken, own = where_nothing_is_kept(tmp_path, code)
+    assert taken != own and Path(own).parent == tmp_path and not Path(own).exists()
