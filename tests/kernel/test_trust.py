@@ -371,6 +371,7 @@ def test_a_temporary_directory_ends_with_its_process(tmp_path, forked):
 
 
 def test_a_temporary_directory_that_somebody_else_took_is_left(tmp_path):
-    code = "a = cache.directory(); a.rmdir(); a.mkdir(); a.chmod(0o777)\nprint(a, cache.directory())"
+    code = "a = cache.directory(); a.rmdir(); a.mkdir(); a.chmod(0o777)\n"
+    code += "print(a, cache.directory())"
     taken, own = where_nothing_is_kept(tmp_path, code)
     assert taken != own and Path(own).parent == tmp_path and not Path(own).exists()
