@@ -153,7 +153,7 @@ class KernelSource:
             x, reaches = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x, first=True))
             for masses, log in zip(found, atoms[1][2:], strict=True):
-                masses.append(rounded(log))
+                masses.append(self._by_formula(log, math.nan))
         else:
             for (lo, hi), kind in zip(rows[:, :2].tolist(), kinds, strict=True):
                 if kind == protocol.PLATEAU:
@@ -257,7 +257,8 @@ class KernelSource:
         log_mass, error = quadrature.mass_and_error(self.kernel, self.theta, lo, hi, law)
         if log_mass == -math.inf:
             return LogMass()
-        return LogMass(log_mass, error + self._rounded_ends(lo, hi, law, log_mass))
+        error += self._rounded_ends(lo, hi, law, log_mass)
+        return LogMass(log_mass, error + self.defect)
 
     def log_missing(self, reverse: bool) -> float:
         """Log of what masses of P, or Q, lack to one: next to a finite end it may be any loss's.
@@ -288,7 +289,7 @@ class KernelSource:
     def _by_formula(self, log_mass: float, told: float) -> LogMass:
         """A declared mass; a parameter itself is not rounded."""
         log, error = rounded(log_mass) if math.isnan(told) else LogMass(log_mass)
-        return LogMass(log, error + self.mass_error)
+        return LogMass(log, error + self.atom_error)
 
     def _rounded_ends(self, lo: float, hi: float, law: str, log_mass: float) -> float:
         """What lies between the ends of a branch and their roundings, as a share of a mass."""
@@ -401,12 +402,15 @@ class KernelSource:
                 raise NumericError(
                     f"{self.label}: rounding leaves nothing of the weight {words}, {value!r}"
                 )
-            self._lose(error / value)
+            if self._listed[0]:  # of regions that one law has alone
+                self.defect += 2.0 * error / value
+            else:
+                self._lose(error / value)
 
     def _lose(self, share: float) -> None:
         """Count a relative error of p and q, and so of their quotient."""
         self.defect += 2.0 * share
-        self.loss_error += 2.0 * share
+        self.loss_error -= 2.0 * math.log1p(-share)
 
     def _declared_atoms(self, declared: Floats) -> Atoms:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
@@ -440,8 +444,9 @@ class KernelSource:
         # a loss that is 0 or a parameter by its formula is right whatever its masses are
         if errors.size:
             rounding = rounding + np.where(rounding > 0.0, errors.sum(axis=1), 0.0)
-        self.loss_error = float(rounding[both].max(initial=0.0))
-        self.mass_error = max(self.mass_error, float(errors.max(initial=0.0)))
+        self.loss_error = max(self.loss_error, float(rounding[both].max(initial=0.0)))
+        # of the masses, not of their logs
+        self.mass_error = max(self.mass_error, math.expm1(float(errors.max(initial=0.0))))
         return split_atoms(rows[:, 1], rows[:, 2], loss)
 
     def _near_one(self, rows: Floats, errors: Floats) -> Floats:
@@ -465,7 +470,9 @@ class KernelSource:
             if rest < NEAR_ONE:
                 rows[most, 1 + column] = log_complement(rest)
                 lost = np.delete(errors[:, column], most).max(initial=0.0) if errors.size else 0.0
-                error[most, column] = (rounded(rest).error + lost) * math.exp(rest)
+                lost += rounded(rest).error + self.defect
+                share = math.exp(rest)
+                error[most, column] = lost * share / (1.0 - share * (1.0 + lost))
         return np.asarray(error.sum(1))
 
     def _closer(self, x: Floats, loss: Floats, rounding: Floats) -> tuple[Floats, Floats]:

@@ -6,11 +6,11 @@ import mpmath
 import numpy as np
 import pytest
 import questions
-from sympy import Rational, exp, gamma
+from sympy import Piecewise, Rational, exp, gamma
 from sympy import binomial as ways
 
 import mechc
-from mechc.declare import count, integer, mechanism, positive, rate
+from mechc.declare import count, integer, mechanism, positive, rate, real
 from mechc.loss import atoms
 from mechc.loss.atoms import LossesFrom
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -148,3 +148,32 @@ def test_the_log_of_few_choices_among_many_is_a_difference_of_large_logs(n, k):
             truth = mpmath.mpf(0.5) - mpmath.exp(epsilon) * mass
             bound = event.delta(epsilon, direction="add")
             assert bound.lower <= truth <= bound.upper <= bound.lower * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-9, 1e-13])
+@pytest.mark.parametrize("beside", ["atom", "slope"])
+def test_a_region_that_reveals_has_lost_the_digits_of_its_weight(beside, gap):
+    """Its mass was taken to have all of them, closed and by quadrature alike."""
+    x, a, b = real("x"), positive("a", typical=(2, 3)), positive("b", typical=(1, 1.5))
+    c = positive("c", typical=(0.1, 0.9))
+    ratio = 1 + exp(a - b) - c
+    weight = 1 - 1 / ratio
+    shared = 0 if beside == "atom" else 2 * x
+    p = Piecewise((weight, x > 1), (shared / ratio, True))
+    pair = mechanism(
+        f"told_beside_{beside}", variable=x, p=p, q=Piecewise((0, x > 1), (shared, True)),
+        atoms=[(0, 1 - weight, 1)] if beside == "atom" else [], parameters=(a, b, c),
+        support=(0, 2),
+    )  # fmt: skip
+    at = {"a": 1.1, "b": 1.3, "c": float(np.exp(-0.2)) - gap}
+    event = mechc.load(pair)(**at)
+    with mpmath.workdps(40):
+        kept = 1 / (1 + mpmath.exp(mpmath.mpf(1.1) - mpmath.mpf(1.3)) - mpmath.mpf(at["c"]))
+        for steps in (1, 3):
+            truth = 1 - kept**steps
+            found = (steps * event).delta(0.0, direction="remove")
+            assert found.lower <= truth <= found.upper
+            assert beside == "slope" or found.upper <= truth * (1 + 1e-14 / gap)
+            found = (steps * event).delta(0.5 * float(truth), direction="add")
+            truth = 1 - mpmath.exp(0.5 * float(truth)) * kept**steps
+            assert found.lower <= truth <= found.upper
