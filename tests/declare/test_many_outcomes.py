@@ -186,6 +186,18 @@ def test_equal_pairs_keep_their_own_claims():
     assert listed(first) is first and listed(second) is second
 
 
+def test_whether_a_pair_is_listed_does_not_depend_on_another():
+    """Equal pairs of which one is moved noise, which alone is listed at so few comparisons."""
+    share = positive("share", typical=(0.3, 3))
+    arms = [(p**k, Abs(x) < (k + 1) * share) for k in range(4)]
+    mass = 2 * share * sum(p**k for k in range(4))
+    moved = additive("few", noise=Piecewise(*arms, (0, True)) / mass, variable=x, sensitivity=d,
+                     parameters=(p, share, d))  # fmt: skip
+    plain = dataclasses.replace(moved, construction=None)
+    assert plain == moved and listed(plain) is plain
+    assert listed(moved) is not moved and listed(plain) is plain
+
+
 @pytest.mark.parametrize("steps", [4, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("drawn", [None, 0.2])
 def test_steps_and_a_move_in_an_open_order(steps, drawn):

@@ -35,7 +35,9 @@ Cell = tuple[Expr, Expr, Expr]  # heights of P and of Q, and the length where th
 
 def listed(declaration: Declaration) -> Declaration:
     """The law of the ratio of a pair that is constant on many pieces; any other pair as it is."""
-    atoms, pieces = _outcomes(declaration)
+    sample = sample_of(declaration)
+    base, rate = (sample.base, sample.rate) if sample else (declaration, S.One)
+    atoms, pieces = _outcomes(declaration, base, rate, move_of(base) is not None)
     if not atoms:
         return declaration
     reverse = declaration.reverse
@@ -49,15 +51,19 @@ def listed(declaration: Declaration) -> Declaration:
     )  # fmt: skip
 
 
-# of the pair alone: equal declarations may have unlike claims
+# of the pair alone: equal declarations may have unlike claims, and unlike constructions
 @lru_cache(maxsize=16)
-def _outcomes(declaration: Declaration) -> tuple[tuple[tuple[Expr, Expr, Expr], ...], int]:
+def _outcomes(
+    declaration: Declaration, base: Declaration, rate: Expr, moved: bool
+) -> tuple[tuple[tuple[Expr, Expr, Expr], ...], int]:
     """One outcome for each ratio, none where the pair is to stay, and how many pieces there are."""
     densities, none = (declaration.p, declaration.q), ((), 0)
     compared = max(len(density.atoms(Relational)) for density in densities)
     if declaration.measure is not Measure.DENSITY or declaration.atoms or compared < FEW:
         return none
-    cells = _cells(declaration, compared)
+    if compared < MANY and not moved:
+        return none
+    cells = _cells(declaration, base, rate, compared)
     masses: dict[Expr, list[tuple[Expr, Expr]]] = {}
     for p, q, length in cells:
         # a sum over one term is divided term by term, as of a sample
@@ -71,12 +77,9 @@ def _outcomes(declaration: Declaration) -> tuple[tuple[tuple[Expr, Expr, Expr], 
     return tuple(atoms), len(cells)
 
 
-def _cells(declaration: Declaration, compared: int) -> list[Cell]:
+def _cells(declaration: Declaration, base: Declaration, rate: Expr, compared: int) -> list[Cell]:
     """Where the two laws are constant; none where they are not, or are as well kept by pieces."""
-    facts, sample = facts_of(declaration.parameters), sample_of(declaration)
-    base = sample.base if sample else declaration
-    if compared < MANY and move_of(base) is None:
-        return []
+    facts = facts_of(declaration.parameters)
     laws = [
         _steps(pieces_of(replace(base, p=law, q=law, construction=None)), facts)
         for law in (base.p, base.q)
@@ -92,7 +95,6 @@ def _cells(declaration: Declaration, compared: int) -> list[Cell]:
             for piece in pieces_of(declaration)
             if compared >= MANY
         ]
-    rate = sample.rate if sample else S.One
     return [
         ((1 - rate) * q + rate * p, q, length)
         for a, b, p in laws[0]
