@@ -457,10 +457,9 @@ class KernelSource:
         """
         error = FEW * EPS * (1.0 + np.abs(rows[:, 1:]))
         shared = np.isfinite(rows[:, 1:]).all(axis=1)
-        revealed = float(self.kernel.log_infinite_mass(self.theta))  # under P, by atoms as well
-        if self._recomputed and self._all_atoms:
-            revealed = log_total(rows[~shared, 1])
-        unshared = revealed, log_total(rows[~shared, 2])
+        unshared = [log_total(rows[~shared, column]) for column in (1, 2)]
+        if not self._all_atoms:  # under P, by regions as well
+            unshared[0] = float(self.kernel.log_infinite_mass(self.theta))
         for column, beside in enumerate(unshared):
             if not (shared.any() and self._listed[column] and beside < np.inf):
                 continue
