@@ -88,8 +88,7 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
 
 def _any_lengths(lengths: set[Expr]) -> dict[Expr, Expr]:
     """A symbol for each of some ends that are not negative."""
-    ordered = sorted(lengths, key=sp.default_sort_key)
-    return {end: sp.Symbol(f"length {i}", positive=True) for i, end in enumerate(ordered)}
+    return {end: sp.Symbol(f"length {sp.sstr(end)}", positive=True) for end in lengths}
 
 
 def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:
