@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mechc.accountants.bound import Bound, Place
+from mechc.accountants.bound import Bound, Place, below
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
 from mechc.accountants.contours.likelihood import RARE
@@ -34,7 +34,7 @@ from mechc.accountants.contours.put import (
     Shares,
     Term,
 )
-from mechc.errors import InternalError, NumericError
+from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart, spend
@@ -54,7 +54,6 @@ MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
 # relative error of a sum of terms, which are positive and add up to the whole within 1e-16: three
 # logs of each, none beyond 170, are rounded, and so is what is added
 CALLED = 1e-13
-CONTRADICTING = 1e-9  # share by which a lower bound exceeds an upper one
 FEW = 10, 20, 40  # steps whose law is made first; where contours do not fade; if X has no jumps
 SOME = 40  # steps of point masses whose law is made before calls are
 NEGLIGIBLE = 28.0  # nats below the answer
@@ -467,7 +466,7 @@ class Epoch:
             lower = log_subtract(lower, log_add(p, q + math.log(n)))
         if not lower <= estimate <= upper:
             estimate = upper if lower == -math.inf else 0.5 * (lower + upper)
-        return below(lower, upper, self.law.label), estimate, upper, estimated
+        return below(lower, upper, f"an epoch of {self.law.label}"), estimate, upper, estimated
 
     def _by_put(self, at: float, epsilon: Floats) -> Floats:
         """Rows (lower, estimate, upper) of log delta by the contour for one epsilon."""
@@ -580,20 +579,6 @@ def _by_errors(law: PrivacyLoss, epsilon: float, side: int) -> tuple[float, floa
     """A bound on log delta of one use by all errors of its law, above or, -1, below; estimate."""
     found = law.hockey_stick_log(epsilon - side * law.loss_error)
     return found[1 + side] + side * (law.density_error + law.mass_errors[0]), found[1]
-
-
-def below(lower: float, upper: float, label: str) -> float:
-    """Return a lower bound on a log delta, which rounding alone may take above an upper one.
-
-    Raises:
-        InternalError: they contradict each other.
-    """
-    if lower > upper + CONTRADICTING * (1.0 + abs(upper)):
-        raise InternalError(
-            f"random allocation of {label}: log delta is at least {lower!r} and at most {upper!r}; "
-            "no answer is given. This is an error of mechc: please report it"
-        )
-    return min(lower, upper)
 
 
 def is_narrow(lower: float, upper: float, epsilon: float = 0.0) -> bool:

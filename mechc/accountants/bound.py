@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.adjacency import Adjacency, Claim
-from mechc.errors import DeclarationError, public
+from mechc.errors import DeclarationError, InternalError, public
 from mechc.hints import Hinted
 from mechc.numeric.logs import log_add, log_subtract
 
@@ -358,6 +358,23 @@ def _known(values: tuple[Any, ...]) -> list[float]:
 def _rank(bound: Bound) -> float:
     """Key that orders two answers by how bad they are: estimate, else what there is."""
     return next(iter(_known((bound.estimate, bound.upper, bound.lower))), -math.inf)
+
+
+CONTRADICTING = 1e-9  # share by which a lower bound exceeds an upper one
+
+
+def below(lower: float, upper: float, label: str) -> float:
+    """Return a lower bound on a log delta, which rounding alone may take above an upper one.
+
+    Raises:
+        InternalError: they contradict each other.
+    """
+    if lower > upper + CONTRADICTING * (1.0 + abs(upper)):
+        raise InternalError(
+            f"{label}: log delta is at least {lower!r} and at most {upper!r}; "
+            "no answer is given. This is an error of mechc: please report it"
+        )
+    return min(lower, upper)
 
 
 def outward(answer: Bound, log_moved: float) -> Bound:

@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mechc.accountants.allocation import WIDE, Epoch, below, is_narrow, lattice
-from mechc.accountants.bound import ESTIMATED, Bound, Place
+from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
+from mechc.accountants.bound import ESTIMATED, Bound, Place, below
 from mechc.accountants.classical.renyi import RenyiAccountant, of_epoch
 from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest

@@ -499,6 +499,22 @@ def density(source: KernelSource, loss: Floats, reverse: bool) -> Floats:
     return out
 
 
+def following_error(source: KernelSource, tilt_lo: float, tilt_hi: float) -> float:
+    """How far losses may lie beyond the edges of their cell, where turns are found by samples."""
+    unsplit = np.flatnonzero(source.rows[:, 2] == protocol.UNSPLIT)
+    if not source.continuous or not unsplit.size:
+        return 0.0
+    panels, worst = source.cover(tilt_lo, tilt_hi), 0.0
+    for index in unsplit[np.isin(unsplit, panels.region)].tolist():
+        x, loss, noise, turns = _followed(source, index, panels)
+        # turns that rounding may have made are left out, however far such steps lead in all
+        for v in np.split(loss, np.searchsorted(x, turns)):
+            v = v if v.size < 2 or v[0] <= v[-1] else v[::-1]
+            back = float((np.maximum.accumulate(v) - v).max(initial=0.0))
+            worst = max(worst, back + 2.0 * float(noise.max()))
+    return worst
+
+
 BLOCK = 2**13  # intervals integrated at once: their nodes stay in the processor's cache
 
 

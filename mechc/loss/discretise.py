@@ -226,8 +226,10 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     p = np.where((p < _TINY) & live, p + _TINY, p)
     # of outputs that are displaced, both laws have more or less in a cell
     noise = _noise(cells.loss, p) + 2.0 * displaced(cells.loss, cells.points + cells.step)
+    beyond = cells.loss.following_error  # cells are wider by as much on either side
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
-        up = (p - np.exp(cells.points - cells.nudge) * q + noise * p) / -math.expm1(-cells.step)
+        up = p - np.exp(cells.points - cells.nudge - beyond) * q + noise * p
+        up /= -math.expm1(-cells.step - 2.0 * beyond)
     up = np.where(q < _TINY, p, np.clip(up, 0.0, p))
     mass = np.append(p - up, 0.0)
     mass[1:] += up + noise * p
@@ -238,8 +240,8 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     revealed = cells.loss.log_infinite, tails[1], cells.loss.log_lost, cells.loss.log_unlisted
     return GridLaw(
         offset=cells.offset, step=cells.step, first=cells.first, mass=mass,
-        log_infinite=float(np.logaddexp.reduce(revealed)), slack=_label_error(cells.points),
-        inflation=4 * U,
+        log_infinite=float(np.logaddexp.reduce(revealed)),
+        slack=_label_error(cells.points) + beyond, inflation=4 * U,
     )  # fmt: skip
 
 

@@ -454,14 +454,27 @@ class PrivacyLoss:
         p, q = atoms.cell_masses(self.atom_loss, self.atom_log_mass, edges)
         if self.source is None or not self.source.continuous:
             return p, q
-        lo, hi = (-1.0 - self.tilts[1], -1.0 - self.tilts[0]) if self.is_reversed else self.tilts
-        more_p, more_q = branches.cell_masses(self.source, edges, self.is_reversed, lo, hi)
+        more_p, more_q = branches.cell_masses(
+            self.source, edges, self.is_reversed, *self._own_tilts
+        )
         return p + more_p, q + more_q
 
     @property
     def support_error(self) -> float:
         """How far rounding may have moved an end of `support`; nothing for a table of losses."""
         return 0.0 if self.source is None else branches.support_error(self.source)
+
+    @property
+    def following_error(self) -> float:
+        """How far losses may lie beyond the edges of their cell, for want of known branches."""
+        if self.source is None:
+            return 0.0
+        return branches.following_error(self.source, *self._own_tilts)
+
+    @property
+    def _own_tilts(self) -> tuple[float, float]:
+        """The tilts of the pair that is not reversed."""
+        return mirrored(*self.tilts) if self.is_reversed else self.tilts
 
     @property
     def log_lost(self) -> float:

@@ -7,6 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import questions
 from scipy.special import logsumexp
 from scipy.stats import poisson
 from written_kernels import gaussian, laplace, truncated_laplace, truth
@@ -341,3 +342,17 @@ def _of_both(mass, loss, epsilon):
     back = np.append(np.cumsum((mass * np.exp(-loss))[::-1])[::-1], 0.0)
     at = np.searchsorted(loss, epsilon - loss, side="right")
     return float(np.sum(mass * (p[at] - np.exp(epsilon - loss) * back[at])))
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-11, 1e-8])
+@pytest.mark.parametrize("share", [0.1, 0.6, -0.5])
+def test_turns_of_the_loss_that_rounding_hides(rate, share):
+    """Beside rates of the size of rounding the turns of a sampled loss are not told from it."""
+    values = {"scale": 1.9760116252927773, "sensitivity": 1.0, "lower": -12.0, "upper": 38.0,
+              "sampling_rate": rate}  # fmt: skip
+    event = questions.load("window_cauchy", "poisson")(**values)
+    least, most = (
+        questions.by_hand("window_cauchy", values, "poisson").reversed().log_delta(share * rate, 1)
+    )
+    found = event.log_delta(share * rate, direction="add", method="pld")
+    assert found.lower <= most + 1e-9 and least - 1e-9 <= found.upper

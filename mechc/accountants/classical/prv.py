@@ -149,6 +149,7 @@ class PrvAccountant(Accountant):
         noise = 2 * loss.tolerance + 16 * U
         law = GridLaw(
             offset=mean - float(mass @ points), step=step, first=-size // 2, mass=mass,
-            log_infinite=loss.log_infinite, slack=2 * noise * window, inflation=noise,
+            log_infinite=loss.log_infinite, inflation=noise,
+            slack=2 * noise * window + loss.following_error,
         )  # fmt: skip
         return law, drift

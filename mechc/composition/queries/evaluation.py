@@ -18,7 +18,7 @@ import numpy as np
 
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
-from mechc.accountants.bound import ESTIMATED, Bound, Place, outward, worse
+from mechc.accountants.bound import ESTIMATED, Bound, Place, below, outward, worse
 from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
 from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
@@ -298,8 +298,13 @@ class Evaluation:
         accountant = self._accountant(direction)
         assert accountant is not None
         if isinstance(accountant, Auto):
-            return accountant.log_delta(epsilon, target)
-        return accountant.log_delta(epsilon)
+            answer = accountant.log_delta(epsilon, target)
+        else:
+            answer = accountant.log_delta(epsilon)
+        if answer.lower > answer.upper:
+            lower, upper = float(answer.lower), float(answer.upper)
+            return replace(answer, lower=below(lower, upper, answer.method))
+        return answer
 
     @property
     def is_rough_first(self) -> bool:
