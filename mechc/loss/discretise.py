@@ -226,7 +226,8 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     p = np.where((p < _TINY) & live, p + _TINY, p)
     # of outputs that are displaced, both laws have more or less in a cell
     noise = _noise(cells.loss, p) + 2.0 * displaced(cells.loss, cells.points + cells.step)
-    beyond = cells.loss.following_error  # cells are wider by as much on either side
+    # cells are wider by as much on either side
+    beyond = 0.0 if cells.loss.source is None else cells.loss.following_error
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
         up = p - np.exp(cells.points - cells.nudge - beyond) * q + noise * p
         up /= -math.expm1(-cells.step - 2.0 * beyond)
