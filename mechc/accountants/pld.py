@@ -252,7 +252,8 @@ class PldAccountant(Accountant):
         for j, (first, last) in enumerate(ranges):
             law = self._laws[j].covering(window.left, window.right)
             cells = discretise.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
-            tails = (reaches[j].log_below(float(cells.points[0])), reaches[j].log_above)
+            lowest = float(cells.points[0]) + law.following_error
+            tails = (reaches[j].log_below(lowest), reaches[j].log_above)
             upper.add(discretise.dominating(cells, tails), self._counts[j])
             lower.add(discretise.dominated(cells, window.tilt), self._counts[j])
         upper.close()
@@ -500,7 +501,7 @@ class Reach:
         at_least: a grid that has to be shorter may end here: the tilted mass below is spent, but
             the left images will be known less well.
         lowest: ess inf of the loss.
-        log_above: log of a bound on P(L > hi).
+        log_above: log of a bound on P(L > hi), hidden turns of L included.
     """
 
     lo: float
@@ -536,7 +537,8 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     for j, law in enumerate(laws):
         highest = (above[:, j] + margin - window.log_share) / s
         i = int(np.argmin(highest))
-        hi, log_above = float(highest[i]), float(above[i, j] - s[i] * highest[i]) + 1e-9
+        hi, inner = float(highest[i]), float(highest[i]) - law.following_error
+        log_above = float(above[i, j] - s[i] * inner) + 1e-9
         if hi >= law.support[1]:
             hi, log_above = law.support[1], -math.inf
         tilted = (below[:, j] - at_tilt[j] + margin - spent) / (u - window.tilt)
