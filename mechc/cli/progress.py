@@ -81,9 +81,9 @@ def processes(number: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.terminate()
+            pool.shutdown(cancel_futures=True)  # which are gone as soon as that is seen
             raise
 
 
