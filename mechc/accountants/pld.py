@@ -252,7 +252,7 @@ class PldAccountant(Accountant):
         for j, (first, last) in enumerate(ranges):
             law = self._laws[j].covering(window.left, window.right)
             cells = discretise.Cells.cut(law, mesh.offsets[j], mesh.step, first, last - first + 1)
-            lowest = float(cells.points[0]) + law.following_error
+            lowest = float(cells.points[0]) + discretise.following_error(law)
             tails = (reaches[j].log_below(lowest), reaches[j].log_above)
             upper.add(discretise.dominating(cells, tails), self._counts[j])
             lower.add(discretise.dominated(cells, window.tilt), self._counts[j])
@@ -537,7 +537,7 @@ def reach(composed: ComposedLoss, laws: Sequence[PrivacyLoss], window: Window) -
     for j, law in enumerate(laws):
         highest = (above[:, j] + margin - window.log_share) / s
         i = int(np.argmin(highest))
-        hi, inner = float(highest[i]), float(highest[i]) - law.following_error
+        hi, inner = float(highest[i]), float(highest[i]) - discretise.following_error(law)
         log_above = float(above[i, j] - s[i] * inner) + 1e-9
         if hi >= law.support[1]:
             hi, log_above = law.support[1], -math.inf

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss import branches
 from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.quadrature.rule import log_densities
@@ -226,8 +227,7 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     p = np.where((p < _TINY) & live, p + _TINY, p)
     # of outputs that are displaced, both laws have more or less in a cell
     noise = _noise(cells.loss, p) + 2.0 * displaced(cells.loss, cells.points + cells.step)
-    # cells are wider by as much on either side
-    beyond = 0.0 if cells.loss.source is None else cells.loss.following_error
+    beyond = following_error(cells.loss)  # cells are wider by as much on either side
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
         up = p - np.exp(cells.points - cells.nudge - beyond) * q + noise * p
         up /= -math.expm1(-cells.step - 2.0 * beyond)
@@ -330,6 +330,13 @@ def displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
     if loss.source is None:
         return np.zeros(losses.size)
     return displacement(loss.source.ends, -losses if loss.is_reversed else losses)
+
+
+def following_error(loss: PrivacyLoss) -> float:
+    """How far losses may lie beyond the edges of their cell, for want of known branches."""
+    if loss.source is None:
+        return 0.0
+    return branches.following_error(loss.source, *loss.own_tilts)
 
 
 def _label_error(points: Floats) -> float:

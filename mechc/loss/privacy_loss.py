@@ -454,9 +454,7 @@ class PrivacyLoss:
         p, q = atoms.cell_masses(self.atom_loss, self.atom_log_mass, edges)
         if self.source is None or not self.source.continuous:
             return p, q
-        more_p, more_q = branches.cell_masses(
-            self.source, edges, self.is_reversed, *self._own_tilts
-        )
+        more_p, more_q = branches.cell_masses(self.source, edges, self.is_reversed, *self.own_tilts)
         return p + more_p, q + more_q
 
     @property
@@ -465,14 +463,7 @@ class PrivacyLoss:
         return 0.0 if self.source is None else branches.support_error(self.source)
 
     @property
-    def following_error(self) -> float:
-        """How far losses may lie beyond the edges of their cell, for want of known branches."""
-        if self.source is None:
-            return 0.0
-        return branches.following_error(self.source, *self._own_tilts)
-
-    @property
-    def _own_tilts(self) -> tuple[float, float]:
+    def own_tilts(self) -> tuple[float, float]:
         """The tilts of the pair that is not reversed."""
         return mirrored(*self.tilts) if self.is_reversed else self.tilts
 
@@ -488,8 +479,7 @@ class PrivacyLoss:
         """Log of the mass of the integers that the atoms do not have."""
         if self.source is None:
             return -math.inf
-        tilts = mirrored(*self.tilts) if self.is_reversed else self.tilts
-        return self.source.log_unlisted(tilts, self.is_reversed)
+        return self.source.log_unlisted(self.own_tilts, self.is_reversed)
 
     def density(self, loss: Floats) -> Floats:
         """Return the density of the loss under P at `loss` (I7).

@@ -10,6 +10,8 @@ import random
 import pytest
 
 import mechc
+from mechc.accountants.bound import below
+from mechc.errors import InternalError
 
 pairs = pytest.importorskip("pairs")
 integrals = pytest.importorskip("integrals")
@@ -120,3 +122,10 @@ def test_different_steps():
     run = run + 30 * mechc.load("gaussian")(sigma=20.0)
     exact = integrals.contour([(one, 400), (two, 30)], 4.0)
     check(run.log_delta(4.0, direction="remove"), exact, 1e-9)
+
+
+def test_bounds_that_contradict_each_other_are_no_answer():
+    assert below(-40.0, -40.0 - 1e-12, "pld") == -40.0 - 1e-12  # by rounding
+    assert below(-math.inf, -40.0, "pld") == -math.inf
+    with pytest.raises(InternalError, match=r"at least -29\.6 and at most -30\.2.*no answer"):
+        below(-29.6, -30.2, "pld")

@@ -71,18 +71,23 @@ def delta(masses, at, direction):
     return sum(max(a - math.exp(at) * b, 0.0) for a, b in pairs)
 
 
+def require_narrow(event, masses, *asked):
+    """Every (count, epsilon) in both directions, against sums over all outcomes."""
+    for count, at in asked:
+        for direction in ("remove", "add"):
+            bound = (count * event).delta(at, direction=direction)
+            truth = delta(composed(masses, count), at, direction)
+            assert bound.lower <= truth * (1 + 1e-9)
+            assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("steps", [3, 5, 10])
 @pytest.mark.parametrize("part", [0.3, 0.8])
 def test_staircases(steps, part):
     eps, move = 0.7, 1.5
     event = mechc.load(staircase(steps))(epsilon=eps, share=part, sensitivity=move)
     masses = shifted_pair(*heights(steps, eps, part, move), move)
-    for count, at in ((1, 0.3), (2, 1.0), (4, 2.0)):
-        for direction in ("remove", "add"):
-            bound = (count * event).delta(at, direction=direction)
-            truth = delta(composed(masses, count), at, direction)
-            assert bound.lower <= truth * (1 + 1e-9)
-            assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
+    require_narrow(event, masses, (1, 0.3), (2, 1.0), (4, 2.0))
     assert event.mechanism.claim["status"] == "proven"
     assert event.mechanism.claim["theorem"] == "T9"
 
@@ -93,12 +98,7 @@ def test_staircase_on_a_sample():
     event = sampled(epsilon=eps, share=part)
     masses = shifted_pair(*heights(steps, eps, part, 1.0), 1.0)
     masses = [(drawn * a + (1 - drawn) * b, b) for a, b in masses]
-    for count in (1, 3):
-        for direction in ("remove", "add"):
-            bound = (count * event).delta(0.2, direction=direction)
-            truth = delta(composed(masses, count), 0.2, direction)
-            assert bound.lower <= truth * (1 + 1e-9)
-            assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
+    require_narrow(event, masses, (1, 0.2), (3, 0.2))
 
 
 def test_certificate_and_window_of_a_staircase():
@@ -144,11 +144,7 @@ def test_histogram_of_numbers():
         return levels[int(abs(at))] / (2 * sum(levels)) if abs(at) < 30 else 0.0
 
     masses = shifted_pair(density, range(-30, 31), 2.5)
-    for count in (1, 2):
-        bound = (count * event).delta(0.2)
-        truth = delta(composed(masses, count), 0.2, "remove")
-        assert bound.lower <= truth * (1 + 1e-9)
-        assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
+    require_narrow(event, masses, (1, 0.2), (2, 0.2))
 
 
 @pytest.mark.parametrize("size", [30, 150])
@@ -218,9 +214,4 @@ def test_steps_and_a_move_in_an_open_order(steps, drawn):
         if drawn is not None:
             masses = [(drawn * a + (1 - drawn) * b, b) for a, b in masses]
         event = loaded(p=0.6, wide=wide, sensitivity=move)
-        for count in (1, 2):
-            for direction in ("remove", "add"):
-                bound = (count * event).delta(0.3, direction=direction)
-                truth = delta(composed(masses, count), 0.3, direction)
-                assert bound.lower <= truth * (1 + 1e-9)
-                assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
+        require_narrow(event, masses, (1, 0.3), (2, 0.3))

@@ -28,7 +28,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, check_memory, distinct
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss.discretise import GridLaw, mesh
+from mechc.loss.discretise import GridLaw, following_error, mesh
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import MOST_LOG, U
@@ -150,6 +150,6 @@ class PrvAccountant(Accountant):
         law = GridLaw(
             offset=mean - float(mass @ points), step=step, first=-size // 2, mass=mass,
             log_infinite=loss.log_infinite, inflation=noise,
-            slack=2 * noise * window + loss.following_error,
+            slack=2 * noise * window + following_error(loss),
         )  # fmt: skip
         return law, drift
