@@ -25,7 +25,7 @@ from mechc import __version__
 from mechc.accountants.bound import as_table
 from mechc.errors import check_one_of, is_interrupt, library
 from mechc.kernel import build, cache
-from mechc.verify.recheck import SCHEMA, plain
+from mechc.verify.recheck import PLACES, SCHEMA, TYPICAL, VERSIONS, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
 
@@ -106,23 +106,35 @@ class Certificate:
         Processor time, and the seal that depends on it, may differ.
         """
         try:
-            pairs = [(content, {check["name"]: check for check in content.pop("checks")})
-                     for content in map(json.loads, (self.to_json(), text))]  # fmt: skip
+            own, other = map(_entries, (self.to_json(), text))
         except (ValueError, TypeError, KeyError, AttributeError):
             return ["it is no certificate"]
-        found = {key for a, b in zip(*pairs, strict=True) for key in {**a, **b}
-                 if _written(a.get(key)) != _written(b.get(key))}  # fmt: skip
+        found = {key for key in {**own, **other} if own.get(key) != other.get(key)}
         return sorted(found - {"seconds", "seal"})
 
     def to_json(self) -> str:
-        """Readable JSON with sorted keys, so that two certificates can be compared line by line."""
+        """Readable JSON with sorted keys, so that two certificates can be compared line by line.
+
+        What the independent checker can tell stands at the top, all else under "remarks".
+        """
         content = asdict(self)
         content["schema"], content["ok"] = SCHEMA, self.ok
         del content["kept"]
+        remarks = {name: content.pop(name) for name in ("level", "seconds")}
+        remarks["vectors"] = content["vectors"][TYPICAL:]
+        content["vectors"] = content["vectors"][:TYPICAL]
+        remarks["packages"] = content["versions"]
+        content["versions"] = {name: remarks["packages"].pop(name) for name in VERSIONS}
+        remarks["checks"] = {}
         for check, own in zip(content["checks"], self.checks, strict=True):
             check["ok"] = own.ok
             del check["far"]
-        made = plain(content)
+            said = {name: check.pop(name) for name in ("notes", "points")}
+            if not (own.name in PLACES and own.where):
+                said |= {"max_error": check["max_error"], "where": check["where"]}
+                check |= {"max_error": None, "where": {}}
+            remarks["checks"][own.name] = said
+        made = plain({**content, "remarks": remarks})
         made["seal"] = hashlib.sha256(_written(made).encode()).hexdigest()
         return _written(made) + "\n"
 
@@ -178,16 +190,31 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _read(text: str) -> Certificate:
-    """A certificate from its JSON."""
+def _entries(text: str) -> dict[str, str]:
+    """What a certificate's JSON says in each entry and of each check, remarks included."""
     content = json.loads(text)
+    remarks = content.pop("remarks")
+    parts = [{**part, **{c["name"]: c for c in checks}} for part, checks in (
+        (content, content.pop("checks")),
+        (remarks, [{"name": name, **said} for name, said in remarks.pop("checks").items()]),
+    )]  # fmt: skip
+    return {key: _written([part.get(key) for part in parts]) for key in {**parts[0], **parts[1]}}
+
+
+def _read(text: str) -> Certificate:
+    """A certificate from its JSON, with its remarks where they belong."""
+    content = json.loads(text)
+    remarks = content.pop("remarks")
+    vectors = tuple(map(tuple, content.pop("vectors") + remarks.pop("vectors")))
+    content["versions"] |= remarks.pop("packages")
+    said = remarks.pop("checks")
     for added in ("schema", "ok", "seal"):
         del content[added]
     checks = tuple(
-        Check(**{k: v for k, v in check.items() if k != "ok"}) for check in content.pop("checks")
+        Check(**{k: v for k, v in {**check, **said[check["name"]]}.items() if k != "ok"})
+        for check in content.pop("checks")
     )
-    vectors = tuple(map(tuple, content.pop("vectors")))
-    return Certificate(**content, checks=checks, vectors=vectors, kept=True)
+    return Certificate(**content, **remarks, checks=checks, vectors=vectors, kept=True)
 
 
 def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate:

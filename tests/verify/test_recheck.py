@@ -419,36 +419,40 @@ def test_a_law_of_another_text_is_refused(certified, tmp_path):
 def edits(content):
     """(what, certificate) with one entry changed, of the certificate or of one check."""
     changes = {
-        "level": "absolute", "name": "other", "schema": 99, "kernel_digest": "0" * 16, "ok": 1,
-        "vectors": [], "versions": {**content["versions"], "mechc": "9.9"}, "seconds": -1,
+        "name": "other", "schema": 99, "kernel_digest": "0" * 16, "ok": 1, "vectors": [],
+        "versions": {**content["versions"], "mechc": "9.9"},
         "canonical": content["canonical"].replace("-1", "-2"), "declaration_digest": "0" * 64,
         "kernel_sha256": "0" * 64, "checks": [],
         "stated": {**content["stated"], "CLAIM": {**content["stated"]["CLAIM"], "assumptions": []}},
     }  # fmt: skip
     for field, value in changes.items():
         yield field, {**content, field: value}
+    for field in ("level", "seconds", "proof"):  # which are none of what is certified
+        yield field, {**content, field: 0}
+    yield "stated: more", {**content, "stated": {**content["stated"], "PROOF": "the pope's"}}
     for number, check in enumerate(content["checks"]):
         here = f"{check['name']}: "
         yield f"{here}removed", edited(content, number, None)
         yield f"{here}failure", edited(content, number, {"failures": ["no"]})
         yield f"{here}points", edited(content, number, {"points": 10**9})
-        if check["where"]:
-            yield f"{here}no points", edited(content, number, {"points": 0})
+        yield f"{here}notes", edited(content, number, {"notes": ["proved by the pope"]})
         yield f"{here}tolerance", edited(content, number, {"tolerance": 1.0})
-        yield f"{here}max_error", edited(content, number, {"max_error": 1.0})
+        tight = check["tolerance"] / 2 or 1e-14
+        yield f"{here}another tolerance", edited(content, number, {"tolerance": tight})
         other = "identity" if check["kind"] != "identity" else "values"
         yield f"{here}kind", edited(content, number, {"kind": other})
-        if check["kind"] == "values" and check["where"]:
-            yield f"{here}where", edited(content, number, {"where": {}})
-            if "enclosure" in check["where"]:
+        for error in {1.0, 0.0, (check["max_error"] or 1e-17) / 2} - {check["max_error"]}:
+            yield f"{here}error {error}", edited(content, number, {"max_error": error})
+        place = {"theta": content["vectors"][0], "x": 0.0, "found": 0.1, "enclosure": "0.1"}
+        yield f"{here}another place", edited(content, number, {"where": place, "max_error": 0.0})
+        if check["where"]:
+            if check["name"] != "loss_inverse":
+                yield f"{here}where", edited(content, number, {"where": {}, "max_error": None})
                 wide = {**check["where"], "enclosure": "[0.0 +/- 1e300]"}
                 yield f"{here}enclosure", edited(content, number, {"where": wide})
-            wrong = {**check["where"], "found": "0.123"}
-            yield f"{here}found", edited(content, number, {"where": wrong})
-        if check["name"] in ("log_p", "log_q") and check["max_error"]:
-            yield f"{here}no error", edited(content, number, {"max_error": 0.0})
-            less = {"max_error": check["max_error"] / 10}
-            yield f"{here}less error", edited(content, number, less)
+            for more in ({"found": 0.123}, {"law": "both"}):
+                wrong = {**check["where"], **more}
+                yield f"{here}{more}", edited(content, number, {"where": wrong})
 
 
 def edited(content, number, change):
@@ -471,9 +475,13 @@ def test_edited_certificates_are_refused(every, certified, tmp_path):
             missed.append(what)
         assert certificate.differences(json.dumps(changed)) or what == "seconds", what
     assert missed == []
-    noted = edited(content, 0, {"notes": ["proved by the pope"]})
+    noted, name = copy.deepcopy(content), content["checks"][0]["name"]
+    noted["remarks"]["checks"][name]["notes"] = ["proved by the pope"]
     assert "seal is broken" in str(problems(tmp_path, text, noted))
-    assert certificate.differences(json.dumps(noted)) == [content["checks"][0]["name"]]
+    assert certificate.differences(json.dumps(noted)) == [name]
+    twice = json.dumps(content).replace('"ok": true, "rem', '"ok": false, "ok": true, "rem')
+    (tmp_path / "certificate.json").write_text(twice)
+    assert "stands there twice" in recheck(tmp_path / "kernel.py", tmp_path / "certificate.json")[0]
     assert certificate.differences(json.dumps(content)) == []
 
 

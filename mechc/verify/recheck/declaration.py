@@ -15,6 +15,10 @@ import sympy
 from mechc.verify.recheck.kernel import literal, words
 
 NESTED = ("tag ", "density", "lattice", "finite")  # begins another declaration
+SPECIAL = (
+    sympy.besseli, sympy.besselk, sympy.binomial, sympy.erf, sympy.erfc, sympy.factorial,
+    sympy.gamma, sympy.loggamma,
+)  # fmt: skip
 LOWEST = mpmath.mpf("-1e310")  # log that is told from nothing
 MOST_TERMS = 50_000  # of a sum
 ATOM_DIGITS = 360  # beyond the smallest double
@@ -33,6 +37,7 @@ class Pair:
         atoms: place, mass under P and under Q.
         domains: of the parameters: lo, hi, whether these are left out, whether only integers.
         affine: (slope, offset) of what is affine in x: switches, and centres of exponents.
+        is_special: whether x stands in a special function.
     """
 
     def __init__(self, canonical: str) -> None:
@@ -45,6 +50,9 @@ class Pair:
         domains = [line.replace("inf", "math.inf") for line in own if line.startswith("(")]
         self.domains = [literal(ast.parse(line, mode="eval").body) for line in domains]
         self.affine = [found for e in (self.p, self.q) for found in _affine(e)]
+        self.is_special = any(
+            str(s) == "x_" for f in self.p.atoms(*SPECIAL) for s in f.free_symbols
+        )
         self._known: dict[Any, At] = {}
 
     def at(self, theta: Sequence[Any]) -> At:
