@@ -35,7 +35,7 @@ from mechc.symbolic.facts import (
     facts_of,
     is_certain,
 )
-from mechc.symbolic.functions import BracketedRoot, log_mix
+from mechc.symbolic.functions import log_mix
 from mechc.symbolic.monotone import Part, monotone_parts
 from mechc.symbolic.rewrite import factored, fraction
 from mechc.symbolic.signs import proved
@@ -87,8 +87,6 @@ def _limit(
     end = part.lo if from_right else part.hi
     if part.direction == 0:
         return loss
-    if end.has(BracketedRoot):
-        return None
     lows, highs = candidates(part.lo, part.hi)
     several = lows if from_right else highs
     if not is_certain(part.lo, part.hi):

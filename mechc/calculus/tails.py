@@ -24,7 +24,6 @@ from mechc.calculus.terms import Term
 from mechc.calculus.types import Kind, Region
 from mechc.symbolic.asymptotics import ONE, Expansion, Series, Unknown, end_point
 from mechc.symbolic.facts import Facts, alternatives, by_case, candidates, eliminations, is_certain
-from mechc.symbolic.functions import BracketedRoot
 from mechc.symbolic.monotone import is_smooth
 from mechc.symbolic.rewrite import tidy
 from mechc.symbolic.signs import proved
@@ -64,7 +63,7 @@ def tails_of(regions: tuple[Region, ...], x: Symbol, facts: Facts, lattice: bool
             here = facts
             if not is_certain(region.lo, region.hi):  # where this is the outermost of its ends
                 here = facts.above([end], lows).above(highs, [end])
-            if not end.has(BracketedRoot) and (not lattice or end.is_infinite):
+            if not lattice or end.is_infinite:
                 found.append(_at_end(region, x, _End(end, limit, from_right), here, _DEPTH))
     lower, upper = zip(*(end.strip for end in found), strict=True)
     strip = (Max(*_undominated(lower, 1, facts)), Min(*_undominated(upper, -1, facts)))

@@ -84,8 +84,8 @@ class Region:
     """A maximal interval with one formula, on which the loss is strictly monotone or constant.
 
     Attributes:
-        lo: left end, in parameters or -oo; may contain `BracketedRoot`. For lattice measures
-            regions are integer ranges, both ends included.
+        lo: left end, in parameters or -oo. For lattice measures regions are integer ranges, both
+            ends included.
         hi: right end.
         p: terms of the density (mass) of P there; empty where p = 0.
         q: terms of the density (mass) of Q there.

@@ -21,7 +21,7 @@ from mechc import __version__
 from mechc.errors import InternalError
 from mechc.kernel import ir
 from mechc.kernel.cache import MARK, seal
-from mechc.kernel.ir import Check, Function, Module, Root, Series, Table
+from mechc.kernel.ir import Check, Function, Module, Series, Table
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
@@ -128,7 +128,7 @@ class Writer:
     def kernels(self) -> Iterator[str]:
         """Every function of the module, callees first."""
         for helper in self.module.helpers:
-            yield from self._root(helper) if isinstance(helper, Root) else self._series(helper)
+            yield from self._series(helper)
         for function in self.module.functions:
             yield self._scalar(function)
             if function.array:
@@ -248,16 +248,6 @@ class Writer:
         for name, block in (("lo", lo), ("hi", hi)):
             lines += self.printer.block(share(block), f"{name} = {{}}")
         return lines
-
-    def _root(self, helper: Root) -> Iterator[str]:
-        suffix = helper.name.removeprefix("root_")
-        residual, solver = f"residual_{suffix}", f"solve_{suffix}"
-        lines = self._returned(helper.residual)
-        yield self._define(SCALAR, f"{residual}(x, theta)", f"Zero at {helper.name}.", lines)
-        yield jitted(SOLVER, solver_text(solver, residual))
-        lines = self._bracket(helper.lo, helper.hi)
-        lines.append(f"return {solver}(0.0, lo, hi, 1.0, theta)")
-        yield self._define(CONSTANT, f"{helper.name}(theta)", helper.doc, lines)
 
     def _series(self, helper: Series) -> Iterator[str]:
         series = helper.name.replace("sum_", "series_")

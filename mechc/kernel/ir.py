@@ -89,7 +89,7 @@ class Local(_Hashed):
 
 @_node
 class Helper(_Hashed):
-    """The value of a module function of the parameters alone (a root or a series)."""
+    """The value of a module function of the parameters alone (a series)."""
 
     name: str
 
@@ -384,17 +384,6 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
-    """A helper: where `residual` turns from negative to positive between lo and hi."""
-
-    name: str
-    doc: str
-    residual: Block
-    lo: Block
-    hi: Block
-
-
-@dataclass(frozen=True, slots=True)
 class Series:
     """A helper: the sum of `term` over all integers n, from 0 outwards, or from lo up to hi."""
 
@@ -482,7 +471,7 @@ class Module:
     capabilities: dict[str, str]
     branches: tuple[str, ...]
     formulas: tuple[str, ...]
-    helpers: tuple[Root | Series, ...]
+    helpers: tuple[Series, ...]
     functions: tuple[Function, ...]
     inverses: tuple[Inverse, ...]
     tables: tuple[Table, ...]

@@ -29,7 +29,7 @@ from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
 from mechc.protocol import Floats
-from mechc.symbolic.functions import BracketedRoot, QuadratureSum, argument_of_erfc
+from mechc.symbolic.functions import QuadratureSum, argument_of_erfc
 from mechc.symbolic.parameters import Parameter
 from mechc.symbolic.quadrature import Function, sum_over
 from mechc.symbolic.rewrite import log_of_product
@@ -165,8 +165,6 @@ class _Evaluator:
             return self.piecewise(expr)
         if isinstance(expr, sp.Sum):
             return self.sum(expr)
-        if isinstance(expr, BracketedRoot):
-            return self.root(expr)
         function = self.function(type(expr).__name__)  # refused before its arguments are asked for
         arguments = [self.value(a) for a in expr.args]
         try:
@@ -230,12 +228,6 @@ class _Evaluator:
     def _sum_in_doubles(self, expr: sp.Sum) -> Any:
         return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
 
-    def root(self, expr: BracketedRoot) -> Any:
-        equation, x, lo, hi = expr.args
-        return bisect(
-            lambda v: evaluate(equation, {**self.values, x: v}), self.value(lo), self.value(hi)
-        )
-
 
 class _ArrayEvaluator(_Evaluator):
     """The same walk over NumPy arrays; parameters enter as Python floats."""
@@ -294,16 +286,10 @@ class _ArrayEvaluator(_Evaluator):
             return reduce(join, map(self.held, condition.args))
         return holds(condition, self.values)
 
-    def given(self, expr: Expr) -> dict[Symbol, float]:
+    def sum(self, expr: sp.Sum) -> Any:
         if any(np.ndim(self.values[s]) for s in expr.free_symbols):
             raise NotImplementedError(f"{type(expr).__name__} over arrays")
-        return {s: float(self.values[s]) for s in expr.free_symbols}
-
-    def sum(self, expr: sp.Sum) -> Any:
-        return sum_value(expr, self.given(expr))
-
-    def root(self, expr: BracketedRoot) -> Any:
-        return float(evaluate(expr, self.given(expr)))
+        return sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols})
 
 
 def _log_sum(logs: list[Any]) -> Any:
@@ -365,41 +351,6 @@ _ARRAY_NAMES: dict[str, Callable[..., Any]] = {
     "sinhc": _over_u(np.sinh),
     "expm1c": _over_u(np.expm1),
 }
-
-
-def bisect(f: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
-    """Where `f` turns from negative to positive in the open interval (lo, hi).
-
-    By false position (Illinois), halving at first and where that hardly narrows the interval.
-    """
-    low = high = mpmath.nan  # values at the ends, which those given need not have
-    side, widths = 0, [mpmath.inf]
-    for _ in range(4 * mp.prec + 200):
-        x = _between(lo, hi)
-        if x in (lo, hi):
-            break
-        # an end that is the root to all digits is stepped over, lest the other one stays
-        least = 4 * mp.eps * (abs(lo) + abs(hi))
-        if mpmath.isfinite(high - low) and hi - lo > 2 * least and hi - lo < widths[0] / 2:
-            x = min(max(hi - high * (hi - lo) / (high - low), lo + least), hi - least)
-        value = f(x)
-        now = 1 if value > 0 else -1
-        low, high = (value, high) if now < 0 else (low, value)
-        if now == side:  # the other end stays: let it count half
-            low, high = (low, high / 2) if now < 0 else (low / 2, high)
-        side, widths = now, [*widths[-2:], hi - lo]
-        lo, hi = (x, hi) if now < 0 else (lo, x)
-    return _between(lo, hi)
-
-
-def _between(lo: Any, hi: Any) -> Any:
-    if lo == -mpmath.inf and hi == mpmath.inf:
-        return mpmath.mpf(0)
-    if lo == -mpmath.inf:
-        return 2 * hi - 1 if hi <= 0 else -mpmath.mpf(1)
-    if hi == mpmath.inf:
-        return 2 * lo + 1 if lo >= 0 else mpmath.mpf(1)
-    return (lo + hi) / 2
 
 
 with mp.workprec(53):  # whatever precision the importing program has set
@@ -526,7 +477,7 @@ class Evaluator:
 
 def value(expr: Expr, parameters: tuple[Parameter, ...], theta: Theta) -> float:
     """An expression in parameters as a float; nan when it is not real."""
-    if expr.is_number and not expr.has(sp.Sum, BracketedRoot):
+    if expr.is_number and not expr.has(sp.Sum):
         return float(expr) if expr.is_extended_real else math.nan
     return Evaluator(expr, Dummy("unused"), parameters).exactly(0.0, theta)
 

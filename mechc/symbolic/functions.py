@@ -3,7 +3,7 @@
 They keep derived formulas exact where plain elementary functions would have a removable
 singularity (`sinhc`, `expm1c`), would lose the structure that a stable kernel needs (`log_mix`),
 would overflow (`log_besselk`) or cancel (`log_erf_gap`, `atan2`).
-`BracketedRoot` names a root that has no closed form, `clamped` an end that others may overtake.
+`clamped` is an end that others may overtake.
 `mechc.symbolic.evaluate` gives each of them its mpmath value.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
-from sympy import Dummy, Expr, S, Symbol, exp, log
+from sympy import Dummy, Expr, S, exp, log
 from sympy.core.function import ArgumentIndexError
 
 
@@ -185,35 +185,6 @@ class QuadratureSum(sp.Sum):  # type: ignore[misc]
     def _eval_expand_basic(self, **hints: Any) -> Expr:
         """Return it as it is."""
         return self
-
-
-class BracketedRoot(Expr):  # type: ignore[misc]
-    """The one root of `expr` in x between lo and hi, where it turns from negative to positive.
-
-    Whoever makes it has proved that direction in the parameter case at hand. `x` is bound; lo and
-    hi may be infinite. The root is real.
-    """
-
-    is_extended_real = True
-    is_commutative = True
-
-    def __new__(cls, expr: Expr, x: Symbol, lo: Expr, hi: Expr) -> BracketedRoot:
-        """Bind `x` to a fixed dummy so that equal roots compare equal."""
-        bound = x if isinstance(x, Dummy) else Dummy("x", real=True, dummy_index=0)
-        expr = sp.sympify(expr).xreplace({x: bound})
-        node: BracketedRoot = Expr.__new__(cls, expr, bound, sp.sympify(lo), sp.sympify(hi))
-        return node
-
-    @property
-    def bound_symbols(self) -> list[Symbol]:
-        """The variable of the equation."""
-        return [self.args[1]]
-
-    @property
-    def free_symbols(self) -> set[Any]:
-        """Symbols of the equation and the bracket, without the bound one."""
-        expr, x, lo, hi = self.args
-        return set((expr.free_symbols - {x}) | lo.free_symbols | hi.free_symbols)
 
 
 def argument_of_erfc(expr: Expr) -> Expr | None:

@@ -21,10 +21,9 @@ import sympy as sp
 from sympy import Add, Expr, Mul, Pow, Symbol, exp, log, oo
 
 from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
-from mechc.symbolic.curvature import affine_parts, curvature, shifted_pairs
+from mechc.symbolic.curvature import curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import (
-    BracketedRoot,
     atan2,
     expm1c,
     log_besselk,
@@ -200,25 +199,10 @@ def _sign_at(poly: sp.Poly, end: Expr, facts: Facts) -> int:
     return sign(sp.factor(poly.eval(end)), facts)
 
 
-def at_common_zero(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """Cut the line at the one zero of all affine parts of the slope, as that of an odd function."""
-    orientation, slope = derivative(loss, x, facts)
-    if (lo, hi) != (-oo, oo) or slope.expr.has(exp) or slope.function is not None:
-        return []
-    places = {-intercept / rate for rate, intercept in affine_parts(slope.expr, x)}
-    if len(places) > 1:
-        return []
-    return [
-        Part(*ends, orientation * sign(slope.expr, facts.within(x, *ends)))
-        for place in places for ends in ((lo, place), (place, hi))
-    ]  # fmt: skip
-
-
-def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """A convex or concave loss has at most one extremum: its slope at the ends tells."""
+def by_bend(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """A convex or concave loss whose slope has one sign at both ends."""
     orientation, inner = core(loss, x, facts)
-    bend = curvature(inner, x, facts)
-    if not bend:
+    if not curvature(inner, x, facts):
         return []
     slope = sp.diff(inner, x)
     try:
@@ -226,10 +210,7 @@ def at_bracketed_root(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -
         last = _slope_sign(slope, x, hi, False, facts)
     except Unknown:
         return []
-    if first == last:
-        return [Part(lo, hi, orientation * first)]
-    root = BracketedRoot(last * slope, x, lo, hi)
-    return [Part(lo, root, orientation * first), Part(root, hi, orientation * last)]
+    return [Part(lo, hi, orientation * first)] if first == last else []
 
 
 def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
@@ -275,7 +256,7 @@ def monotone_parts(
     return [Part(lo, hi, None)], next(still, None)
 
 
-EXTREMA = (at_roots, at_roots_of_power, at_common_zero, at_bracketed_root)
+EXTREMA = (at_roots, at_roots_of_power, by_bend)
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:

@@ -32,7 +32,6 @@ def texts():
     yield from (jitted(VECTOR, BREAKPOINTS), *summing)
     yield from map(law_text, Measure)
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
-    yield jitted(SIGNATURE, solver_text("solve_0", "residual_0"))
     yield DECORATOR
     yield f"{IMPORTS}\n\n\n{SELF_CHECK}"
 

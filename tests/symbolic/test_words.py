@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sympy import Eq, Sum, Symbol, erfc, exp, log, oo, symbols
 
-from mechc.symbolic.evaluate import bisect, evaluate, evaluate_array, holds, typical_values
-from mechc.symbolic.functions import BracketedRoot, expm1c, log_mix, sinhc, spell_out
+from mechc.symbolic.evaluate import evaluate, evaluate_array, holds, typical_values
+from mechc.symbolic.functions import expm1c, log_mix, sinhc, spell_out
 from mechc.symbolic.parameters import count, positive, rate
 
 x = Symbol("x", real=True)
@@ -34,34 +34,6 @@ def test_removable_singularities(word):
             found = evaluate(word(x), {x: value})
             direct = 1 if value == 0 else evaluate(spell_out(word(x)), {x: value})
             assert mpmath.almosteq(found, direct, rel_eps=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("function", "ends", "root"),
-    [
-        (lambda v: v**3 - 2, (-mpmath.inf, mpmath.inf), lambda: mpmath.cbrt(2)),
-        (lambda v: mpmath.exp(v) - 10**50, (-mpmath.inf, mpmath.inf), lambda: 50 * mpmath.ln10),
-        (lambda v: mpmath.nan if v < 1 else v - 2, (0, mpmath.inf), lambda: 2),
-        (lambda v: (v - 1) ** 9, (0, 5), lambda: 1),
-        (lambda v: mpmath.sign(v - mpmath.mpf("0.3")), (0, 1), lambda: mpmath.mpf("0.3")),
-    ],
-)
-def test_bisect_finds_roots_to_all_digits(function, ends, root):
-    """Smooth, steep, unknown on one side, level at the root, and without a slope."""
-    for digits in (15, 50):
-        with mpmath.workdps(digits):
-            found = bisect(function, *map(mpmath.mpf, ends))
-            assert mpmath.almosteq(found, root(), rel_eps=4 * mpmath.eps)
-
-
-def test_bracketed_root_binds_its_variable():
-    root = BracketedRoot(x**3 - d, x, 0, oo)
-    assert root.free_symbols == {d}
-    assert root == BracketedRoot(x**3 - d, x, 0, oo)
-    assert root.subs(d, 8) == BracketedRoot(x**3 - 8, x, 0, oo)
-    with mpmath.workdps(30):
-        assert mpmath.almosteq(evaluate(root, {d: 8}), 2)
-        assert mpmath.almosteq(evaluate(BracketedRoot(x - d, x, -oo, oo), {d: -77}), -77)
 
 
 def test_words_survive_pickling():

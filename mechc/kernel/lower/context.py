@@ -23,7 +23,7 @@ RESERVED = frozenset({
 """Names that the emitted text uses for something else."""
 
 GENERATED = re.compile(
-    r"[tcsuv]\d+|(root|sum|residual|solve|loss_inverse|((one|term|tail)_of_)?series)_\d+"
+    r"[tcsuv]\d+|(sum|loss_inverse|((one|term|tail)_of_)?series)_\d+"
     r"|(log_[pq]|loss|loss_inverse)(_many)?"
     r"|branches|breakpoints|atoms|weights|log_infinite_mass|strip|lattice|cgf|[cs]df_[pq]|sf_[pq]|self_check"
 )

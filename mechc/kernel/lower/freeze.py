@@ -20,7 +20,7 @@ from sympy.logic.boolalg import Boolean, BooleanFunction
 from mechc.calculus.terms import Term
 from mechc.errors import LoweringError
 from mechc.kernel import ir
-from mechc.kernel.ir import Root, Series
+from mechc.kernel.ir import Series
 from mechc.kernel.lower.forms import (
     exp_difference,
     log_erfcx,
@@ -30,7 +30,6 @@ from mechc.kernel.lower.forms import (
 )
 from mechc.kernel.passes import finish
 from mechc.symbolic.functions import (
-    BracketedRoot,
     atan2,
     clamped,
     expm1c,
@@ -53,7 +52,7 @@ FUNCTIONS: dict[type[Basic], str] = {
 }  # fmt: skip
 
 OWN = (log_besselk, *(f for f in FUNCTIONS if f.__module__.startswith("mechc.")))
-HELPERS = (sympy.Sum, BracketedRoot, *OWN)
+HELPERS = (sympy.Sum, *OWN)
 """What SymPy cannot evaluate, even where no symbol is left in it."""
 
 COMPARISONS: dict[type[Basic], str] = {
@@ -64,20 +63,20 @@ COMPARISONS: dict[type[Basic], str] = {
 
 @dataclass
 class Helpers:
-    """Roots and series met while freezing; each becomes one function of the module.
+    """Series met while freezing; each becomes one function of the module.
 
     Attributes:
         found: the helpers in the order in which they must be emitted.
     """
 
-    found: list[Root | Series] = field(default_factory=list)
+    found: list[Series] = field(default_factory=list)
     _names: dict[Expr, str] = field(default_factory=dict)
 
-    def name(self, expr: Expr, prefix: str, build: Callable[[str], Root | Series]) -> str:
+    def name(self, expr: Expr, build: Callable[[str], Series]) -> str:
         """The name of the helper for `expr`, built at the first request."""
         if expr not in self._names:
             # reserve the name first: building may meet further helpers
-            name = f"{prefix}_{len(self._names)}"
+            name = f"sum_{len(self._names)}"
             self._names[expr] = name
             self.found.append(build(name))
         return self._names[expr]
@@ -90,7 +89,7 @@ class Freezer:
     Attributes:
         leaves: what each free symbol becomes.
         where: for error messages, the mechanism and the place, e.g. "laplace: loss on (0, 1)".
-        helpers: collects roots and series.
+        helpers: collects series.
     """
 
     leaves: Mapping[Symbol, ir.Expr]
@@ -175,14 +174,8 @@ class Freezer:
                 return self._extreme(op, [self(arg) for arg in expr.args])
             case sympy.Piecewise():
                 return self._piecewise(expr)
-            case BracketedRoot():
-                return ir.Helper(
-                    self.helpers.name(expr, "root", lambda name: self._root(name, expr))
-                )
             case sympy.Sum():
-                return ir.Helper(
-                    self.helpers.name(expr, "sum", lambda name: self._series(name, expr))
-                )
+                return ir.Helper(self.helpers.name(expr, lambda name: self._series(name, expr)))
         raise self._refuse(expr, "no kernel form")
 
     def _constant(self, expr: Basic) -> ir.Expr:
@@ -246,13 +239,6 @@ class Freezer:
             case sympy.Not():
                 return ir.Logic("not", (self(expr.args[0]),))
         raise self._refuse(expr, "no kernel form as a condition")
-
-    def _root(self, name: str, expr: BracketedRoot) -> Root:
-        body, bound, lo, hi = expr.args
-        inner = Freezer({**self._parameters(), bound: ir.Var("x")}, self.where, self.helpers)
-        doc = f"Root in x between {lo} and {hi} of {body.xreplace({bound: Symbol('x')})}."
-        residual, *ends = (finish(ir.Block((), e)) for e in (inner(body), self(lo), self(hi)))
-        return Root(name, doc, residual, *ends)
 
     def _series(self, name: str, expr: sympy.Sum) -> Series:
         (index, lo, hi), *more = expr.limits
