@@ -45,11 +45,11 @@ from mechc.errors import (
     public,
 )
 from mechc.loss.atoms import goes_on
+from mechc.loss.bound_kernel import declared_masses
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.running_error import known_masses
 from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -549,7 +549,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     Raises:
         DeclarationError: the edges are not finite and increasing.
         UnsupportedError: `event` has no output of its own, or another pair for the add direction.
-        NumericError: masses of cells do not sum to one.
+        NumericError: masses of cells do not sum to one, or the law of `event` is not known.
+        VerificationError: branches and densities of its kernel contradict each other.
     """
     cuts = np.atleast_1d(as_array("post_process: edges", edges))
     if cuts.ndim != 1 or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
@@ -561,10 +562,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         raise UnsupportedError(
             f"post_process: {mechanism.name} has more than one pair on the line of outputs"
         )
-    theta = np.array(event.theta)
-    (log_p, error_p), (log_q, error_q) = (
-        _cells(mechanism.kernel, theta, cuts, side) for side in ("p", "q")
-    )
+    law = event.loss("remove")  # whatever is wrong with it is wrong with its cells
+    (log_p, error_p), (log_q, error_q) = (_cells(law, cuts, side) for side in ("p", "q"))
     base = event.claim
     because = (
         f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
@@ -582,18 +581,20 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         PrivacyLoss.from_log_atoms(loss, log_p[both], tells, told, name, loss_error=error),
         PrivacyLoss.from_log_atoms(-loss, log_q[both], told, tells, name, loss_error=error),
     ]
-    laws = [replace(law, tolerance=max(law.tolerance, error), mass_errors=(error, error))
-            for law in laws]  # fmt: skip
+    laws = [replace(made, tolerance=max(made.tolerance, error), mass_errors=(error, error),
+                    of_estimated=law.estimated) for made in laws]  # fmt: skip
     return NumericEvent(Table(name, False, claim), *laws, defaulted=event.known_defaults)
 
 
-def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floats, float]:
+def _cells(law: PrivacyLoss, cuts: Floats, side: str) -> tuple[Floats, float]:
     """Logs of the masses of the cells under P ("p") or Q ("q"), and their error."""
     # Where one cell has nearly all of the mass, its log is that of the complement of the others.
-    column = 1 if side == "p" else 2
-    atoms = np.asarray(kernel.atoms(theta), np.float64).reshape(-1, 3)
+    source = law.source
+    assert source is not None
+    kernel, theta, column = source.kernel, source.theta, 1 if side == "p" else 2
+    atoms, off, _, _ = declared_masses(kernel, theta, kernel.atoms(theta), law.label)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
-    error = float(known_masses(kernel, theta)[0].max(initial=0.0)) if atoms.size else 0.0
+    error = math.expm1(float(off.max(initial=0.0)))
     other = protocol.Q_ONLY if side == "p" else protocol.P_ONLY
     rows = np.asarray(kernel.branches(theta), np.float64).reshape(-1, 6)
     for lo, hi in rows[rows[:, 2] != other, :2]:
@@ -615,6 +616,7 @@ def _cells(kernel: Kernel, theta: Floats, cuts: Floats, side: str) -> tuple[Floa
     if logs[most] > -math.log(2.0):
         logs[most] = log_complement(log_total(np.delete(logs, most)))
     known = logs[logs > -math.inf]
+    error += source.atom_error + source.density_error + source.loss_error
     return logs, MASS_ERROR + error + EPS * float(np.abs(known).max(initial=0.0))
 
 

@@ -414,27 +414,11 @@ class KernelSource:
 
     def _declared_atoms(self, declared: Floats) -> Atoms:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
-        rows = np.array(declared, np.float64).reshape(-1, 3)
-        if not rows.size:
+        if not np.size(declared):
             return NO_ATOMS
-        if not (rows[:, 1:] < np.inf).all():
-            raise NumericError(f"{self.label}: point masses are beyond the range of doubles")
-        errors, self.told = known_masses(self.kernel, self.theta)
-        sizes = np.abs(rows[:, 1:], where=rows[:, 1:] > -np.inf, out=np.zeros_like(errors))
-        counted = FEW * EPS * (1.0 + sizes)  # with their logs
-        if (errors > counted).any():
-            logs, found = precise_masses(self.kernel, self.theta)
-            better = (errors > counted) & (found < errors)
-            self._recomputed = bool(better.any())
-            rows[:, 1:] = np.where(better, logs, rows[:, 1:])
-            errors = np.where(better, found, errors)
-        errors[errors <= counted] = 0.0
-        if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
-            raise NumericError(
-                f"{self.label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
-                " a difference of numbers that nearly cancel here; declare it as a tail, such as "
-                "erfc(x) for 1 - erf(x), or as a product"
-            )
+        rows, errors, self.told, self._recomputed = declared_masses(
+            self.kernel, self.theta, declared, self.label
+        )
         rounding = self._near_one(rows, errors)
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
@@ -798,6 +782,36 @@ def nodes(
         smooth_one = source._panels is not None
         found.append(source.nodes_on(next(made)) if smooth_one else source._nodes_of_atoms(lo, hi))
     return found
+
+
+def declared_masses(
+    kernel: Kernel, theta: Floats, declared: Floats, label: str
+) -> tuple[Floats, Floats, tuple[float, float], bool]:
+    """Declared point masses with logs that keep their digits: rows, and errors of the logs.
+
+    Besides, the parameters that masses at infinite loss are, and whether some were recomputed.
+    """
+    rows = np.array(declared, np.float64).reshape(-1, 3)
+    if not (rows[:, 1:] < np.inf).all():
+        raise NumericError(f"{label}: point masses are beyond the range of doubles")
+    errors, told = known_masses(kernel, theta)
+    sizes = np.abs(rows[:, 1:], where=rows[:, 1:] > -np.inf, out=np.zeros_like(errors))
+    counted = FEW * EPS * (1.0 + sizes)  # with their logs
+    recomputed = False
+    if (errors > counted).any():
+        logs, found = precise_masses(kernel, theta)
+        better = (errors > counted) & (found < errors)
+        recomputed = bool(better.any())
+        rows[:, 1:] = np.where(better, logs, rows[:, 1:])
+        errors = np.where(better, found, errors)
+    errors[errors <= counted] = 0.0
+    if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
+        raise NumericError(
+            f"{label}: rounding leaves nothing of the mass at {float(rows[lost, 0][0])!r},"
+            " a difference of numbers that nearly cancel here; declare it as a tail, such as "
+            "erfc(x) for 1 - erf(x), or as a product"
+        )
+    return rows, errors, told, recomputed
 
 
 def _constants(kernel: Kernel, theta: Floats) -> list[Any]:

@@ -12,7 +12,7 @@ from sympy import exp, pi, sqrt
 import mechc
 from mechc.composition.tables import NumericEvent
 from mechc.declare import mechanism, positive, real
-from mechc.errors import DeclarationError, NumericError, UnsupportedError
+from mechc.errors import DeclarationError, NumericError, UnsupportedError, VerificationError
 from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
 
 mp = pytest.importorskip("mpmath")
@@ -406,6 +406,24 @@ def test_a_cell_that_has_nearly_all_mass(epsilon, edge, width):
             if truth > -1000:
                 assert found.estimate == pytest.approx(float(truth), abs=1e-9)
                 assert found.upper - truth <= width
+
+
+@pytest.mark.parametrize("share", [1e-7, 1e-3, 1e-1])
+def test_cells_count_what_rounding_makes_of_weights(share):
+    """The weight is 1 - (1 + c) exp(-c), which cancels twice: delta was 2 % short, and proven."""
+    x, c = real("x"), positive("c")
+    w = 1 - (1 + c) * exp(-c)
+    noise = [exp(-((x - at) ** 2) / 2) / sqrt(2 * pi) for at in (0, 20)]
+    p = (1 - w) * noise[0] + w * noise[1]
+    far = mechc.load(mechanism("far", variable=x, p=p, q=noise[0], parameters=(c,)))
+    with mp.workdps(40):
+        weight, tail = 1 - (1 + mp.mpf(share)) * mp.e ** -mp.mpf(share), mp.ncdf(-10)
+        truth = mp.log((1 - weight) * tail + weight * (1 - tail) - mp.e * tail)
+    try:
+        found = mechc.post_process(far(c=share), [10.0]).log_delta(1.0, direction="remove")
+    except (NumericError, VerificationError):
+        return  # nothing is left of the weight
+    assert share > 1e-7 and found.lower <= truth <= found.upper
 
 
 @pytest.mark.slow
