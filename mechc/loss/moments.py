@@ -27,7 +27,6 @@ _LN2_LOW = 1.90821492927058770002e-10  # the rest of log 2, as in fdlibm
 @subroutine("void(float64[::1], float64[::1])", fastmath={"contract"})  # one way to contract it
 def exponentials(x, out):  # type: ignore[no-untyped-def]
     """Write exp(x), x <= 700, to `out`."""
-    bits = out.view(np.int64)
     for j in range(x.size):
         v = max(x[j], -MOST_LOG)
         n = math.floor(v * _LOG2_E + 0.5)
@@ -35,8 +34,7 @@ def exponentials(x, out):  # type: ignore[no-untyped-def]
         p = _TAYLOR[13]
         for m in range(12, -1, -1):
             p = p * r + _TAYLOR[m]
-        out[j] = p
-        bits[j] += np.int64(n) << 52  # times 2^n
+        out[j] = p * np.int64((np.int64(n) + 1023) << 52).view(np.float64)  # times 2^n
 
 
 # sin r / r and cos r in r^2 for |r| < pi / 4, remainders 6e-17 and 2e-18

@@ -18,7 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {
+    "error_model": "numpy", "cache": True, "no_cfunc_wrapper": True,
+    "no_rewrites": True,  # of expressions on arrays, which have no place in compiled functions
+}  # fmt: skip
 
 
 class Compilable(functools.partial):  # type: ignore[type-arg]

@@ -20,6 +20,7 @@ waves for proofs of decay go through the vector units of the processor (`moments
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
 
 
-@subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])")
+@compiled("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])", nogil=True)
 def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation.
 
@@ -179,7 +180,7 @@ TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step 
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 16  # clipping levels tried in the total-variation bound
 STRIDE = 2.5  # from one level to the next
-HALVINGS = 8  # of a cell on which phi is bounded
+HALVINGS = 0.5 ** np.arange(8.0)  # widths of a cell on which phi is bounded, in its beginnings
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
 PROVEN = 64  # steps whose decay is proven by derivatives as well
@@ -211,46 +212,6 @@ def log_variations(tables, atoms, counts, ys, out):  # type: ignore[no-untyped-d
                     power /= y
             total += counts[i] * math.log(best)
         out[m] = total
-
-
-@compiled(
-    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
-    " float64[::1], float64[:,:,::1], float64, float64, float64[:,::1], float64[::1],"
-    " float64[:,::1])",
-)
-def _cells(  # type: ignore[no-untyped-def]
-    offsets, counts, centred, weight, spread, slack, atoms, tables, end, goal, cells, root, work
-):
-    """Lay cells from `cells[0, 0]` towards `end`, see `Tilted.decay`, and return how many."""
-    # Rows of `cells` are where they begin and log |phi| in them; `root` is room for a number a
-    # step, `work` is that of `turned`.
-    left, log_b, count = cells[0], cells[1], 0
-    while left[count] < end and count < left.size - 1:
-        y, far = left[count], log_b[count : count + 1]
-        log_variations(tables, atoms, counts, left[count : count + 1], far)
-        if far[0] < goal:
-            break
-        for i in range(counts.size):
-            here, last = offsets[i], offsets[i + 1]
-            a, b = turned(centred[here:last], weight[here:last], y, work)
-            g = 2.0 * a - a * a - b * b - slack[i] - ROUNDED * y * spread[i]
-            root[i] = math.sqrt(g) if g > 0.0 else 0.0
-        # the widest cell that meets the goal; where no cell does, one in which phi changes little
-        width = y
-        value = 0.0
-        for _ in range(HALVINGS):
-            value = 0.0
-            for i in range(counts.size):
-                r = root[i] - spread[i] * width
-                if r > 0.0:
-                    value += 0.5 * counts[i] * (math.log1p(-r * r) if r < 1.0 else -50.0)
-            if value < goal:
-                break
-            width *= 0.5
-        far[0] = min(value, far[0])
-        count += 1
-        left[count] = y + width
-    return count
 
 
 @compiled(
@@ -513,18 +474,20 @@ class Tilted:
             for were large: they lift the supremum everywhere before them.
         """
         spend(DECAY * self.weight.size)
-        atoms, tables = self.variations
         most = min(CELLS, max(TURNED / max(self.weight.size, 1), PROVEN))
-        cells = np.empty((2, 1 + int(most)))
-        cells[0, 0] = start
-        count = _cells(
-            self.offsets, self.counts, self.centred, self.weight, self.spread, self.slack, atoms,
-            tables, min(reach, edge), goal, cells, np.empty(self.counts.size), np.empty((5, TILE)),
-        )  # fmt: skip
-        left, log_b = cells[0, : count + 1], cells[1, :count]
-        left[count] = min(left[count], edge)
+        cells: list[float] = [start]
+        logs: list[float] = []
+        # far out total variation shows more; most of the time it is all that is needed
+        far = float(self._log_variations(np.array([start]))[0])
+        while cells[-1] < min(reach, edge) and len(logs) < most and not far < goal:
+            value, width = self._cell(cells[-1], goal)
+            logs.append(min(value, far))
+            cells.append(cells[-1] + width)
+            far = float(self._log_variations(np.array(cells[-1:]))[0])
+        left, log_b = np.array(cells), np.array(logs)
+        left[-1] = min(left[-1], edge)
         highest, total = -math.inf, 0.0
-        if left[count] < edge:  # by total variation alone, to infinity in dyadic cells
+        if left[-1] < edge:  # by total variation alone, to infinity in dyadic cells
             y = left[-1] * DYADIC if math.isinf(edge) else left[-1:]
             shares = 0.5 / y if math.isinf(edge) else 1.0 / y - 1.0 / edge
             if math.isinf(edge):
@@ -535,6 +498,24 @@ class Tilted:
         suprema = np.maximum(np.maximum.accumulate(log_b[::-1])[::-1], highest)
         shares = 1.0 / left[:-1] - 1.0 / left[1:]
         return total + float(np.add.reduce(np.exp(suprema) * shares)), beyond
+
+    def _cell(self, y: float, goal: float) -> tuple[float, float]:
+        """A bound on log |phi| in the widest cell from y that meets the goal, and its width.
+
+        Where no cell does, it is of one in which phi changes little.
+        """
+        roots, work = np.zeros(self.counts.size), np.empty((5, TILE))
+        for i, (a, b) in enumerate(itertools.pairwise(self.offsets.tolist())):
+            real, imaginary = turned(self.centred[a:b], self.weight[a:b], y, work)
+            roots[i] = 2.0 * real - real * real - imaginary * imaginary
+        roots -= self.slack + ROUNDED * y * self.spread
+        widths = y * HALVINGS
+        least = np.sqrt(np.maximum(roots, 0.0)) - np.multiply.outer(widths, self.spread)
+        values = 0.5 * (np.log1p(-(np.maximum(least, 0.0) ** 2)) @ self.counts)
+        (met,) = (values < goal).nonzero()
+        if met.size:
+            return float(values[met[0]]), float(widths[met[0]])
+        return float(values[-1]), 0.5 * float(widths[-1])
 
     def fades(self, y: float, goal: float) -> bool:
         """Whether total variation alone keeps log |phi| below `goal` from a frequency on."""

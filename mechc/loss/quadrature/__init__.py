@@ -418,12 +418,11 @@ class _Batch:
                 logs = unit + np.log(found.totals)
                 open_ -= look - self._lacks_modes(now, first, found, tilts, logs, sorted(look))
                 if not open_:
-                    narrow, (errors, affinity) = 0.0, resolution.finish(first, report)
-                    if found.has_fine:
-                        narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
-                        errors += more
+                    errors, affinity = resolution.finish(first, report)
+                    narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
                     if narrow > resolution.MOST_NARROW:
                         break
+                    errors += more
                     if now is not before:
                         self.hold(now, self.members)
                     at = tilts.tolist()

@@ -36,6 +36,7 @@ FINEST, LEAST_WIDTH = 4e-16, 1e-300  # a panel is not halved below this share of
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
 MAX_PANELS = 60_000  # of one law: a million nodes, 23 MB
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
+OUTWARD = np.array([-1.0, 1.0])  # from the lower and the upper end of a branch
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
@@ -97,19 +98,12 @@ def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats)
     return np.ascontiguousarray(out[:, :, 0].T)
 
 
-DRIFTED, EARLY, ROUNDED = 1, 2, 4  # what `_judge` has seen, added up
-
-
 @compiled(
-    "int64(int64[::1], int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
-    " float64[:,:,:,::1], float64[:,:,::1], float64[::1], int64[::1], int64[::1], float64[:,::1])"
+    "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
+    " float64[:,::1], float64[:,::1], float64[:,:,:,::1])"
 )
-def _judge(  # type: ignore[no-untyped-def]
-    first, starts, lo, hi, log_p, loss, rows, tilts, goal, log_total, work, out, sums, share,
-    parts, wanted, reached
-):  # fmt: skip
-    """Say of each panel what share of the sums it has, and into how many parts it is to be cut.
+def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ignore[no-untyped-def]
+    """Say of each panel what it adds to the sums, and how far that may be off.
 
     Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
     of absolute values, its estimated error, and its displacement, in units of exp(log_total): what
@@ -117,14 +111,10 @@ def _judge(  # type: ignore[no-untyped-def]
     p exp(zL), judged by its top coefficients alone, for the mass; integrand 1 is the deviation from
     the chord, or, where M(z) is far below M(0) and M(-1), p exp(zL) again. Nodes are rounded to an
     ulp of the larger of |lo| and |hi|, which moves log p and the loss by that share of their change
-    over the panel. A panel is cut if its error at some tilt exceeds the goal, which is one for each
-    integrand, as a share of the total; its largest share of integrand 0 at any tilt goes to
-    `share`.
+    over the panel.
 
-    Panels of laws begin at `first`, those of branches at `starts`; `work` is room for the values at
-    the nodes of one, shape (4, 16). Of every law, how many panels it will have goes to `wanted`,
-    -1 where sums have left their units, which have to be set anew, and to `sums`, for every tilt,
-    the totals of both integrands. From where to where each branch reaches goes to `reached`.
+    Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
+    16).
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -206,40 +196,6 @@ def _judge(  # type: ignore[no-untyped-def]
                     ratio = high / max(abs(c2), abs(c3), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
-    found = 0
-    for m in range(wanted.size):
-        wanted[m] = 0
-        for a in range(tilts.size):
-            for b in range(2):
-                total = 0.0
-                for i in range(first[m], first[m + 1]):
-                    total += out[i, a, b, 0]
-                sums[m, a, b] = total
-            if not 1.0 / DRIFT < sums[m, a, 0] < DRIFT:
-                wanted[m], found = -1, DRIFTED
-        if wanted[m] < 0:
-            continue
-        for i in range(first[m], first[m + 1]):
-            short, most = 0.0, 0.0
-            for a in range(tilts.size):
-                most = max(most, out[i, a, 0, 0] / sums[m, a, 0])
-                for b in range(2):
-                    short = max(short, out[i, a, b, 1] / (goal[b] * sums[m, a, b] + 1e-300))
-            width, place = hi[i] - lo[i], max(abs(lo[i]), abs(hi[i]))
-            thin = width <= max(FINEST * place, LEAST_WIDTH)
-            share[i] = most
-            parts[i] = (MOST_PARTS if short > FAR_SHORT else 2) if short > 1.0 and not thin else 1
-            wanted[m] += parts[i]
-            if width <= 2.0 * FINE * place:
-                found |= ROUNDED
-    for r in range(len(reached)):
-        i, k = starts[r], starts[r + 1] - 1
-        reached[r, 0], reached[r, 1] = lo[i], hi[k]
-        if (lo[i] > rows[r, 0] and share[i] > NEGLIGIBLE) or (
-            hi[k] < rows[r, 1] and share[k] > NEGLIGIBLE
-        ):
-            found |= EARLY
-    return found
 
 
 class Verdict(NamedTuple):
@@ -250,7 +206,6 @@ class Verdict(NamedTuple):
     parts: Integers  # into how many each panel is to be cut
     reached: Floats  # from where to where branches reach, shape (branches, 2)
     edges: Edges  # outwards from ends of branches that end too early
-    has_fine: bool  # there are panels whose nodes are rounded noticeably
 
 
 def judge(
@@ -259,13 +214,15 @@ def judge(
 ) -> Verdict | None:  # fmt: skip
     """Judge the panels that have not been judged.
 
+    A panel is cut if its error at some tilt exceeds the goal as a share of the total.
+
     Args:
         panels: all of them, with values.
         starts: where those of every branch begin, and where the last ones end.
         first: the same of every law.
         rows: ends of the branches.
         tilts: where sums have to be good.
-        goal: see `_judge`.
+        goal: one for each integrand.
         unit: the log totals of every law in whose units the report is; written.
         report: see `_judge`, -1 for panels that it has not seen; written.
 
@@ -273,21 +230,35 @@ def judge(
         What they lack; None where a law has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
-    share, parts, work = np.empty(lo.size), np.empty(lo.size, np.int64), np.empty((4, ORDER))
-    sums, reached = np.empty((*unit.shape, 2)), np.empty((len(rows), 2))
-    wanted = np.empty(first.size - 1, np.int64)
-    about = lo, hi, log_p, loss, rows, tilts, goal, unit, work, report, sums, share, parts
-    found = _judge(first, starts, *about, wanted, reached)
-    if found & DRIFTED:
-        anew = wanted < 0
-        unit[anew] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[anew]
-        report[anew.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
-        found = _judge(first, starts, *about, wanted, reached)
-        if found & DRIFTED:
-            return None
-    settled = (wanted == first[1:] - first[:-1]).nonzero()[0].tolist()
-    edges = _grow(starts, lo, hi, rows, reached, share) if found & EARLY else {}
-    return Verdict(settled, sums[:, :, 0], parts, reached, edges, bool(found & ROUNDED))
+    begins, sizes, work = first[:-1], first[1:] - first[:-1], np.empty((4, ORDER))
+    for _ in range(2):
+        _judge(first, lo, hi, log_p, loss, tilts, unit, work, report)
+        sums = np.add.reduceat(report[:, :, :, 0], begins)
+        totals = sums[:, :, 0]
+        if (
+            np.minimum.reduce(totals, axis=None) > 1.0 / DRIFT
+            and np.maximum.reduce(totals, axis=None) < DRIFT
+        ):
+            break
+        # sums have left their units, which have to be set anew
+        drifted = ~((totals > 1.0 / DRIFT) & (totals < DRIFT)).all(axis=1)
+        unit[drifted] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[drifted]
+        report[drifted.repeat(sizes), 0, 0, 0] = -1.0
+    else:
+        return None
+    each, goals = totals, goal * sums + 1e-300
+    if sizes.size > 1:
+        each, goals = each.repeat(sizes, axis=0), goals.repeat(sizes, axis=0)
+    share = np.maximum.reduce(report[:, :, 0, 0] / each, axis=1)
+    short = np.maximum.reduce(report[:, :, :, 1] / goals, axis=(1, 2))
+    parts, settled = np.ones(lo.size, np.int64), list(range(sizes.size))
+    if np.maximum.reduce(short) > 1.0:
+        cut = short > 1.0
+        cut &= hi - lo > np.maximum(FINEST * np.maximum(-lo, hi), LEAST_WIDTH)
+        parts[cut] = np.where(short[cut] > FAR_SHORT, MOST_PARTS, 2)
+        settled = (np.add.reduceat(parts, begins) == sizes).nonzero()[0].tolist()
+    reached = np.array([lo[starts[:-1]], hi[starts[1:] - 1]]).T
+    return Verdict(settled, totals, parts, reached, _grow(starts, lo, hi, rows, reached, share))
 
 
 def _outward(
@@ -319,17 +290,14 @@ def _grow(
 
     Panels of branches begin at `starts`, and reach from where to where `reached` says.
     """
-    first, last, grown = starts[:-1], starts[1:] - 1, {}
-    for side, here, early in (
-        (0, first, reached[:, 0] > rows[:, 0]), (1, last, reached[:, 1] < rows[:, 1])
-    ):  # fmt: skip
-        for r in (early & (share[here] > NEGLIGIBLE)).nonzero()[0].tolist():
-            i = int(here[r])
-            inner = min(i + 1, int(last[r])) if side == 0 else max(i - 1, int(first[r]))
-            reach, width = reached[r, 1] - reached[r, 0], hi[i] - lo[i]
-            shares = share[i], share[inner]
-            about = reached[r, side], 2 * side - 1, rows[r, side], reach, width, *shares
-            grown[r, side] = _outward(*map(float, about))
+    ends, grown = np.array([starts[:-1], starts[1:] - 1]).T, {}
+    early = ((rows - reached) * OUTWARD > 0.0) & (share[ends] > NEGLIGIBLE)
+    for r, side in zip(*early.nonzero(), strict=True):
+        i, inward = ends[r, side], 1 - 2 * side
+        inner = min(max(i + inward, ends[r, 0]), ends[r, 1])
+        about = reached[r, side], -inward, rows[r, side], reached[r, 1] - reached[r, 0]
+        outward = _outward(*map(float, (*about, hi[i] - lo[i], share[i], share[inner])))
+        grown[int(r), int(side)] = outward
     return grown
 
 
@@ -460,11 +428,13 @@ def fine_panels(
     what misplaced nodes add to the error of its sums.
     """
     sizes = first[1:] - first[:-1]
-    shares = report[:, :, 0, 0]
-    shares = shares / np.add.reduceat(shares, first[:-1]).repeat(sizes, axis=0)
     _, lo, hi, _, log_p, loss = panels
     place, width = np.maximum(np.abs(lo), np.abs(hi)), hi - lo
     fine, narrow, errors = (width <= 2.0 * FINE * place).nonzero()[0], 0.0, np.zeros(sizes.size)
+    if not fine.size:
+        return narrow, errors
+    shares = report[:, :, 0, 0]
+    shares = shares / np.add.reduceat(shares, first[:-1]).repeat(sizes, axis=0)
     for m, here in enumerate(np.split(fine, fine.searchsorted(first[1:-1]))):
         if here.size:
             about = log_p[here], loss[here], place[here], width[here]
