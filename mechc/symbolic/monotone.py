@@ -6,9 +6,8 @@ functions and mixtures of monotone parts are monotone); the sign of the derivati
 constants and increasing functions and written as a rational function of the variable and one
 exponential; the mean value theorem for a pair of shifts, L(x) = b(x - d) - b(x) + c, whose
 direction is that of -d*b'' and needs only the curvature of the log density; closed roots of a
-numerator of degree at most two, in the variable, its log or a power of it, which of them lie
-inside proved from signs at the ends; one bracketed root where the loss is convex or concave and
-has one extremum at most. What no rule decides is "unsplit", never an error.
+numerator of degree at most two, which of them lie inside proved from signs at the ends; equal signs
+of the slope at both ends of a loss that bends one way. What no rule decides is "unsplit".
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ from mechc.symbolic.rewrite import (
     fraction,
     monomials,
     rational_in,
-    rational_in_power,
 )
-from mechc.symbolic.signs import exceeds_zero, proved, sign
+from mechc.symbolic.signs import exceeds_zero, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
 
@@ -101,7 +99,7 @@ def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, RationalForm]:
     """Orientation and derivative of the core, as a rational function where it is one."""
     orientation, inner = core(loss, x, facts)
     slope = sp.diff(inner, x)
-    return orientation, rational_in(slope, x) or RationalForm(slope, x, x)
+    return orientation, rational_in(slope, x) or RationalForm(slope, x)
 
 
 @dataclass(frozen=True)
@@ -115,20 +113,8 @@ class Part:
 
 def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut at the roots of a numerator of degree one or two in x or in the generator."""
-    return _cut(*derivative(loss, x, facts), lo, hi, facts)
-
-
-def at_roots_of_power(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """The same in the log of x > 0, or in a power of it whose exponent is a parameter."""
-    if proved(x, facts) != 1:
-        return []
-    orientation, inner = core(loss, x, facts)
-    rational = rational_in_power(sp.diff(inner, x), x)
-    return [] if rational is None else _cut(orientation, rational, lo, hi, facts)
-
-
-def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    x, open_factor = rational.x, None
+    orientation, rational = derivative(loss, x, facts)
+    open_factor = None
     numerator, denominator = fraction(rational.expr)
     rest = orientation * sign(denominator.xreplace({rational.symbol: rational.of(x)}), facts)
     for part in Mul.make_args(factored(numerator)):
@@ -160,8 +146,7 @@ def _interval_of(rational: RationalForm, lo: Expr, hi: Expr) -> tuple[Expr, Expr
     """The interval as the generator runs through it, upwards where the rate is positive."""
     if rational.function is sp.tan or not rational.rate.is_positive:
         return None
-    low = -oo if rational.function is log and lo == 0 else rational.of(lo)
-    return low, rational.of(hi)
+    return rational.of(lo), rational.of(hi)
 
 
 def _real_roots(
@@ -256,7 +241,7 @@ def monotone_parts(
     return [Part(lo, hi, None)], next(still, None)
 
 
-EXTREMA = (at_roots, at_roots_of_power, by_bend)
+EXTREMA = (at_roots, by_bend)
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:
