@@ -3,7 +3,9 @@
 Input: formulas such as "exp(-abs(x - 1)/b) / (2*b)" in a small language: numbers, names, the
 operators + - * / **, comparisons inside where(condition, a, b), and the functions of `FUNCTIONS`.
 Output: SymPy expressions with exact numbers. The text is read with `ast` against a whitelist and is
-never evaluated; its length, depth and the size of its numbers are bounded.
+never evaluated; its length, depth and the size of its numbers are bounded, and so is the work of
+SymPy on it, which decides signs of constants by raising precision and by cases, and may not come
+back.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ from __future__ import annotations
 import ast
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import CO_GENERATOR
+from types import FrameType
 from typing import Any, NoReturn
 
 import sympy as sp
@@ -20,7 +25,6 @@ from sympy import Basic, Expr, Symbol, oo
 from sympy.logic.boolalg import Boolean
 from sympy.printing.str import StrPrinter
 
-from mechc.declare.budget import OutOfFuelError, limited
 from mechc.declare.declaration import Declaration, Shift, additive, mechanism
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.protocol import Measure, ParameterInfo
@@ -166,6 +170,38 @@ def declaration_from_text(
         name, variable=x, p=parse(p, symbols), q=parse(q, symbols), parameters=given,
         support=ends, lattice=lattice,
     )  # fmt: skip
+
+
+class OutOfFuelError(BaseException):
+    """The calls are used up; no `except Exception` on the way out may swallow it."""
+
+
+@contextmanager
+def limited(calls: int) -> Iterator[None]:
+    """Run the body with at most so many calls in this thread, a running profiler suspended.
+
+    They are counted by the interpreter's profiling hook: the same text always gets the same answer.
+    """
+    left = calls
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal left
+        if event == "call":
+            left -= 1
+            # a generator may be running because it is being closed, where errors get lost
+            if left < 0 and not frame.f_code.co_flags & CO_GENERATOR:
+                left = calls
+                raise OutOfFuelError
+
+    before: Any = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        written_in_c = before is not None and not callable(before)
+        sys.setprofile(None if written_in_c else before)
+        if written_in_c:  # cProfile, which cannot be set from here
+            before.enable()
 
 
 @contextmanager

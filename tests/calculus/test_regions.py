@@ -8,7 +8,7 @@ from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, declared, density, deriv
 
 from mechc.calculus import normalise
 from mechc.calculus.regions import refine
-from mechc.declare.budget import limited
+from mechc.declare.text import limited
 from mechc.symbolic.evaluate import evaluate
 from mechc.symbolic.functions import clamped
 
