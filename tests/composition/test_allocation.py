@@ -364,11 +364,11 @@ def test_the_density_of_w_next_to_a_sum_with_34_digits():
 @pytest.mark.parametrize(
     ("sigma", "steps", "epsilon"), [(0.666142, 148, 5.5), (1.5, 100, 2.0), (2.0, 50, 3.0)]
 )
-def test_deep_deltas_of_discrete_noise_are_those_of_one_step_at_most(sigma, steps, epsilon):
+def test_deep_deltas_of_discrete_noise_are_narrow(sigma, steps, epsilon):
     event = mechc.load("discrete_gaussian")(sigma=sigma)
     epoch = mechc.random_allocation(event, steps=steps)
     found = epoch.log_delta(epsilon=epsilon, direction="remove")
-    assert found.upper <= event.log_delta(epsilon=epsilon, direction="remove").upper + 1e-9
+    assert found.upper - found.lower < 1e-4
     # at most that of one step, at least that of one step at eps + log t
     assert found.lower <= event.log_delta(epsilon=epsilon, direction="remove").upper
     further = event.log_delta(epsilon=epsilon + math.log(steps), direction="remove")
@@ -768,7 +768,8 @@ def test_two_epochs_of_integers_beside_a_density(direction):
     steps = [mechc.load("discrete_gaussian")(sigma=sigma), gaussian(sigma=own)]
     bound = (2 * mechc.random_allocation(steps)).delta(epsilon, direction=direction)
     assert bound.lower <= true * (1.0 + 1e-8) and true <= bound.upper * (1.0 + 1e-8)
-    assert bound.lower > 0.99 * true and bound.upper < 2.0 * true
+    assert bound.upper - bound.lower < 1e-3 * true
+    assert "estimated" in bound.status
 
 
 def test_a_schedule_of_many_kinds_lies_between_its_ends():

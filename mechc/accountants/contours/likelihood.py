@@ -482,11 +482,15 @@ def _edges(lo: float, hi: float, sd: float, middle: float) -> Floats:
 def cap(shares: Shares, rare: float) -> tuple[float, float]:
     """Log X beyond which there are so few that they are large; and the top."""
     law = shares.law
-    if law.atom_loss.size:
+    if shares.continuous and law.atom_loss.size:
         return math.inf, math.inf
-    panels = replace(shares, log_cap=CAP, width=0.0).panels
-    log_x, log_mass = shares.masses(panels)
-    ends = shares.sign * panels.losses_at_ends()
+    if shares.continuous:
+        panels = replace(shares, log_cap=CAP, width=0.0).panels
+        log_x, log_mass = shares.masses(panels)
+        ends = shares.sign * panels.losses_at_ends()
+    else:
+        log_x, log_mass = (each[:, None] for each in shares.points)
+        ends = log_x
     each = np.exp(log_mass).sum(axis=1)
     order = np.argsort(-log_x.min(axis=1))
     beyond = shares.steps * np.cumsum(each[order])

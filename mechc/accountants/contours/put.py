@@ -1,15 +1,24 @@
-"""The mean W of t independent copies of X = exp(L) under Q: puts and densities, with bounds.
+"""The mean W of t independent copies of X = exp(L) under Q: puts and calls, with proven bounds.
 
 In random allocation a record takes part in one of t steps, and W is the likelihood ratio of the
 epoch (docs/theorems.md, T11). With phi(s) = E_Q[exp(-sX/t)]^t, period T and h = 2 pi / T,
 
     (exp(ac) / T) sum_n phi(s_n) exp(i n h c) / s_n^2 = sum_m exp(-amT) f(c + mT),    s_n = a + inh,
 
-where f(c) = E_Q[(c - W)_+] and a > 0 (Poisson summation, as Theorem A in `trapezoid`). The images
-m != 0 are positive. The sum over n is that of `characteristic` for the loss -X/t under Q at the
-tilt a, and what is left out is bounded by its proof of decay. A put exists for every mechanism, as
-X >= 0; X > tc contribute nothing to it, and are left out, little by little, by a share between 0
-and 1 of every X, so that transforms fade.
+where f(c) = E_Q[(c - W)_+] for a > 0, and f(c) = E_Q[(W - c)_+] for a < 0 (Poisson summation, as
+Theorem A in `trapezoid`). The images m != 0 are positive. The sum over n is that of
+`characteristic` for the loss -X/t under Q at the tilt a, and what is left out is bounded by its
+proof of decay.
+
+A put exists for every mechanism, as X >= 0; X > tc contribute nothing to it, and are left out. A
+call needs exponential moments. Split the law of X into parts: small ones up to about b, large ones
+up to about U, and those beyond tc, where the call is in the money whatever the others are. Then
+
+    E (W - c)_+ = sum_m C(t, m) E[(W - c)_+; m large, t - m small] + E[W - c; some X beyond],
+
+all terms positive: the last is elementary, the others have transforms psi^m phi^(t-m), and lines of
+their own through their own saddle points, so that the sum has relative accuracy to any depth. Parts
+end little by little, by a share between 0 and 1 of every X, so that their transforms fade.
 
 Atoms do not let phi fade, and few steps let it fade slowly. Then W + U has a transform that does,
 phi(s) exp(v^2 s^2 / 2) for normal U of standard deviation v and density p. A payoff f is convex,
@@ -82,10 +91,11 @@ class Shares:
 
     law: PrivacyLoss  # of the loss of removing a record
     steps: int  # t
-    # larger X are left out, little by little so that the law of the others, which has less mass,
-    # has a smooth density
+    # X outside of this range are left out, little by little so that the law of the others, which
+    # has less mass, has a smooth density; from below point masses alone
+    log_floor: float = -math.inf
     log_cap: float = math.inf
-    width: float = WIDTH  # of this end, in log X; 0 where it is an end of parts of panels
+    width: float = WIDTH  # of these ends, in log X; 0 where they are ends of parts of panels
 
     @property
     def error(self) -> float:
@@ -139,7 +149,7 @@ class Shares:
 
     def taken(self, log_x: Floats) -> Floats:
         """The share of X that belongs to this part, by its logarithm."""
-        return _below(log_x, self.log_cap, self.width)
+        return _below(log_x, self.log_cap, self.width) * _below(-log_x, -self.log_floor, self.width)
 
     @cached_property
     def panels(self) -> Any:
@@ -185,9 +195,14 @@ class Shares:
         return math.exp(log_complement(log_infinite)), off
 
     @property
+    def left_out(self) -> tuple[float, float]:
+        """Masses under Q and P of what is left out, inf and 0 where they are not known."""
+        return self.above if self.log_floor == -math.inf else (math.inf, 0.0)
+
+    @property
     def kept_mean(self) -> tuple[float, float]:
         """What this part has of E_Q X/t, and its error."""
-        beyond = self.above[1]
+        beyond = self.left_out[1]
         mean, off = self.mean
         return (mean - beyond) / self.steps, (off + self.error * beyond) / self.steps
 
@@ -201,11 +216,11 @@ class Shares:
         weight = np.exp(log_weight)
         spend(4.0 * weight.size * a.size)
         drift = mean + dot(weight, loss)
-        square = self.square and self.steps * abs(drift) < 1e-9
+        square = self.log_floor == -math.inf and self.square and self.steps * abs(drift) < 1e-9
         rows = np.empty((a.size, 2))
         for row, each in zip(rows, a.tolist(), strict=True):
             plain, first, centred, second = _cgf(
-                loss, weight, each, float(n), mean, off, self.above[0], self.error
+                loss, weight, each, float(n), mean, off, self.left_out[0], self.error
             )
             second = second if square else math.inf
             row[0] = plain if first <= second else centred
@@ -432,7 +447,7 @@ class Contour:
         a, share, (loss, log_weight) = self.a, shares.error, resolved.nodes()
         weight = np.exp(log_weight)
         rows, drift, square = shares.generating(resolved, np.array([a]), n)
-        (k, error), (_, off), without = rows[0].tolist(), shares.kept_mean, shares.above[0]
+        (k, error), (_, off), without = rows[0].tolist(), shares.kept_mean, shares.left_out[0]
         missed += math.exp(min(shares.log_unlisted[1] - k / n, 300.0))
         self.k += k
         self.k_error += error + 2.0 * n * missed
@@ -448,7 +463,7 @@ class Contour:
         if square:
             bent = size**2 * 0.5 * dot(boosted, loss**2) + size * off / share
             each = np.minimum(each, bent)
-        each += without * math.exp(min(-k / n, 300.0))
+        each += without * math.exp(min(-k / n, 300.0)) if without < math.inf else 0.0
         moved: Floats = 2.0 * n * (share * each + bent_by + 2.0 * missed)
         return moved
 
@@ -554,33 +569,40 @@ CLOSE_CONTOURS = math.log(1.25)  # between logs of real parts, of periods, and o
 SMALLEST, LARGEST = -8.0, 60.0  # logs of real parts, in units of the inverse standard deviation
 DEEP = 9.0  # standard deviations from where on they are closer
 SHORT = 5.0  # times c, or 1, that a period need not be shorter than
-LOSS = 0.5  # nats that rounding may grow for it
+LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
 IMAGES = 46.0  # nats by which images are smaller than the answer
 MOST_PERIODS = 60  # of a grid, tried one after the other
 MOST_WORK = 5e7  # nodes times frequencies of a contour, for each kind of steps
 
 
 class Term:
-    """Puts on W where so many X are of these kinds, and the contours that they take."""
+    """Puts and calls on W where so many X are of these kinds, and the contours that they take."""
 
-    def __init__(self, factors: Factors) -> None:
-        """Hold the factors of the transform."""
-        self.factors, self.rough = factors, together(factors)
+    def __init__(self, factors: Factors, log_ways: float = 0.0) -> None:
+        """Hold the factors of the transform, and the log of how often they occur."""
+        self.factors, self.log_ways, self.rough = factors, log_ways, together(factors)
+        self.drawn = sum(count for _, count in factors[1:])
+        self._rows: dict[int, tuple[Floats, Floats]] = {}
         self._contours: dict[tuple[float, float, float], Contour | None] = {}
         lasting = sum(shares.lasting / shares.steps * n for shares, n in factors)
         self.blurs = (0.0, *BLURS)[lasting > LASTING + float(self.rough.roughly(0.0)[0, 0]) :]
 
-    @cached_property
-    def rows(self) -> tuple[Floats, Floats]:
-        """Real parts, increasing, and rows K, K', K'' and rounding of K there."""
-        spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
-        size = np.exp(np.arange(SMALLEST, LARGEST, CLOSE_CONTOURS)) / spread
-        spend(1.5 * self.rough.loss.size * size.size)
-        return size, self.rough.sums(size)
+    def rows(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and rows K, K', K'' and rounding of K there."""
+        if sign not in self._rows:
+            if sign > 0:
+                spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
+                size = np.exp(np.arange(SMALLEST, LARGEST, CLOSE_CONTOURS)) / spread
+            else:
+                size = CAP / max(-float(self.rough.loss.min()), 1e-300)
+                size = size * np.exp(np.arange(SMALLEST - LARGEST / 2.0, 0.0, CLOSE_CONTOURS))
+            spend(1.5 * self.rough.loss.size * size.size)
+            self._rows[sign] = size, self.rough.sums(sign * size)
+        return self._rows[sign]
 
-    def above(self) -> tuple[Floats, Floats]:
-        """Return real parts, increasing, and upper bounds on K there."""
-        size, rows = self.rows
+    def above(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and upper bounds on K there."""
+        size, rows = self.rows(sign)
         k, rounding = rows[:, 0], rows[:, 3]
         lacks = sum(
             n * (2.0 * s.error + np.logaddexp(0.0, math.log(FLOOR) - k / n))
@@ -588,68 +610,91 @@ class Term:
         )
         return size, k + rounding + lacks
 
-    def payoff(self, c: Floats, at: float) -> Floats:
-        """Return rows (lower, estimate, upper) of logs of puts.
+    @property
+    def log_mean(self) -> float:
+        """Log of E[W; so many X of these kinds], nearly."""
+        if not all(shares.plain.nodes()[0].size for shares, _ in self.factors):
+            return -math.inf
+        k, slope = (float(each) for each in self.rough.roughly(0.0)[0, :2])
+        return self.log_ways + k + math.log(max(-slope, 1e-300)) if k > -math.inf else k
+
+    def chernoff(self, c: float, sign: int) -> float:
+        """Log, nearly, of an upper bound: (c - w)_+ <= exp(a (c - w)) / (ae), and likewise."""
+        size, rows = self.rows(sign)
+        return float(np.min(rows[:, 0] + sign * size * c - np.log(size))) - 1.0 + self.log_ways
+
+    def payoff(self, c: Floats, sign: int, at: float) -> Floats:
+        """Return rows (lower, estimate, upper) of logs of puts, or of calls for a sign of -1.
 
         Args:
             c: where.
+            sign: 1 or -1.
             at: c whose saddle point is used for all.
         """
-        size, rows = self.rows
-        level = 2.0 / size - rows[:, 1]  # of which c is the best one served
-        log_a = float(np.interp(-math.log(at), -np.log(np.maximum(level, 1e-300)), np.log(size)))
+        none = np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
+        size, rows = self.rows(sign)
+        level = 2.0 / size - sign * rows[:, 1]  # of which c is the best one served
+        if sign > 0:
+            log_a = float(
+                np.interp(-math.log(at), -np.log(np.maximum(level, 1e-300)), np.log(size))
+            )
+        else:
+            level = -2.0 / size - rows[:, 1]
+            log_a = float(np.interp(at, np.maximum.accumulate(level), np.log(size)))
         # a larger one has a shorter period; it costs little while exp(K + ac) / a^2 is nearly least
-        cost = rows[:, 0] + size * at - 2.0 * np.log(size)
+        cost = rows[:, 0] + sign * size * at - 2.0 * np.log(size)
         best = float(np.interp(log_a, np.log(size), cost))
         wanted = math.log((IMAGES + max(0.0, -best)) / (SHORT * max(at, 1.0)))
-        dear = (cost > best + LOSS) & (np.log(size) > log_a)
+        dear = (cost > best + LOSS[sign]) & (np.log(size) > log_a)
         wanted = min(wanted, float(np.log(size[dear.argmax() - 1])) if dear.any() else math.inf)
         log_a = max(log_a, wanted)
         a = math.exp(log_a)
-        bend = 2.0 + a * a * float(self.rough.roughly(a)[0, 2])
+        bend = 2.0 + a * a * float(self.rough.roughly(sign * a)[0, 2])
         spacing = CLOSE_CONTOURS * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
         a = math.exp(round(log_a / spacing) * spacing)
-        period, log_image = self._images(a, c, at)
+        period, log_image = self._images(a, sign, c, at)
         if period == math.inf:
-            return np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
-        most = _coarse(1.25 * max(at, float(c.max()), 0.8))
-        key = a, period, most
+            return none
+        most = _coarse(1.25 * max(at, float(c.max()), 0.8)) if sign > 0 else math.inf
+        key = sign * a, period, most
         if key not in self._contours:
-            cap = math.log(most) + EDGE * WIDTH  # larger X contribute nothing
-            used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in self.factors]
+            used = self.factors
+            if sign > 0:  # larger X contribute nothing
+                cap = math.log(most) + EDGE * WIDTH
+                used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in used]
             self._contours[key], most_work = None, MOST_WORK * len(used)
             for blur in self.blurs:
                 try:
-                    self._contours[key] = Contour(used, a, period, most_work, blur)
+                    self._contours[key] = Contour(used, sign * a, period, most_work, blur)
                     break
                 except NumericError:
                     continue
         found = self._contours[key]
-        if found is None:
-            return np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
-        return found.payoffs(c, log_image)
+        return none if found is None else found.payoffs(c, log_image) + self.log_ways
 
-    def _images(self, a: float, c: Floats, at: float) -> tuple[float, Floats]:
+    def _images(self, a: float, sign: int, c: Floats, at: float) -> tuple[float, Floats]:
         """A period for a place, and logs of bounds on images elsewhere."""
-        k = float(self.rough.roughly(a)[0, 0])
-        depth = k + a * at - 2.0 * math.log(a)  # of the answer, nearly
-        size, high = self.above()
+        k = float(self.rough.roughly(sign * a)[0, 0])
+        depth = k + sign * a * at - 2.0 * math.log(a)  # of the answer, nearly
+        size, high = self.above(sign)
+        mass, slope = self.rough.roughly(0.0)[0, :2].tolist()
+        mass = math.exp(mass)
         size, high = size[size > a], high[size > a]
         high -= np.log(size) + 1.0
         high += 0.5 * (self.blurs[-1] * size / a) ** 2  # with what may be added to W
         least = depth - IMAGES
         period = _coarse(max(-least, 1.0) / a)
-        # in the money f is at most its distance from there, and E |U| < T / 1000
-        inside = float(c.max())
+        # in the money f is at most its distance from there, or from E W, and E |U| < T / 1000
+        inside = float(c.max()) if sign > 0 else -slope
         for _ in range(MOST_PERIODS if size.size else 0):
             less = -math.expm1(-a * period)
-            near = math.log(1.001 * period + inside)
+            near = math.log(1.001 * max(mass, sign) * period + inside)
             near -= a * period + 2.0 * math.log(less)
             off = (size - a) * period
-            beyond = high + size * at - off - np.log(-np.expm1(-off))
+            beyond = high + sign * size * at - off - np.log(-np.expm1(-off))
             best = int(np.argmin(beyond))
             if np.logaddexp(near, beyond[best]) < least:
-                return period, np.logaddexp(near, beyond[best] + size[best] * (c - at))
+                return period, np.logaddexp(near, beyond[best] + sign * size[best] * (c - at))
             period *= math.exp(CLOSE_CONTOURS)
         return math.inf, c
 
