@@ -5,9 +5,10 @@ functions are run as Python on parameters that know what they are. A `Known` has
 beside what doubles make of it, and sums, products and quotients of such are `Known` as well;
 whatever else is computed is a `Computed` with a bound on its error: all that errors of operands may
 make of it together, and a rounding. Functions are monotone in each argument between the places of
-`TURNS`, so that they are largest and smallest at corners of what their arguments may be; series and
-roots, which depend on all parameters, have an allowance. What is neither stands in the text of the
-kernel. Masses of which that leaves little are computed again with `DIGITS`, as `Precise` numbers.
+`TURNS`, so that they are largest and smallest at corners of what their arguments may be; series are
+as wrong as their largest terms, and roots, which depend on all parameters, have an allowance. What
+is neither stands in the text of the kernel. Masses of which that leaves little are computed again
+with `DIGITS`, as `Precise` numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import operator
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -33,7 +34,11 @@ FAILING = AttributeError, TypeError, ValueError, ArithmeticError, MechcError
 NEAR = 1e-9  # relative distance within which an end that is rounded may be the largest
 LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
-OF_SUM = 1e-11  # and of series and roots that depend on parameters
+OF_SUM = 1e-11  # of series and roots that depend on parameters, at least
+TERMS = 256  # of a series, evenly apart and in equal ratios, among which the largest is sought
+FARTHEST = 1e8  # term at which a series ends
+SMALL = 1e-18  # term beside the largest that no longer counts
+CANCELS = 1e3  # of the sizes of terms to their sum, that a series may have
 GROWN = 1.0 + 16.0 * U  # of errors, for the rounding of their own sums
 TINY, LEAST = sys.float_info.min, 5e-324  # what is smaller is rounded to multiples of the least
 DIGITS = 60  # of masses that are differences, ...
@@ -167,26 +172,41 @@ TURNS = {
     **dict.fromkeys(("lgamma", "gamma"), 1.4616321449683622),
     **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow", "log_ratio"), 0.0),
 }
-SUMS = "log_binomial", "lgamma_difference"  # of logs that may be much larger, and are rounded
+# formulas whose terms may be much larger, and are rounded: they are followed
+SUMS = {
+    *("log_binomial", "lgamma_difference", "log_add", "log_sum", "log_exp_difference"),
+    *("power", "power_difference", "log_sinh"),
+}
+# roundings of other functions than `OF_FUNCTION`; of logs, which may be nothing, beside one
+ROUNDINGS = {
+    "gamma": 4.0 * EPS,
+    **dict.fromkeys(("lgamma", "log_erf_gap", "log_erfcx"), 8.0 * EPS),
+    **dict.fromkeys(("log_besseli_scaled", "log_besselk_scaled"), 1e-13),
+}
 
 
 def computing(function: Any) -> Any:
     """A function that also tells how far the errors of its arguments, or ulps of theta, move it."""
     name = function.__name__
-    if name in SUMS:
-        own = getattr(function, "py_func", function)
+    own = getattr(function, "py_func", function)
+    if name in SUMS or (name[:4] == "sum_" and f"series_{name[4:]}" in own.__globals__):
         return lambda *arguments: _keeping(own, computing)(*arguments)
 
     def computed(*arguments: Any) -> Computed:
         plain = [_plain(argument) for argument in arguments]
         value = _total(function, *plain)
         of_theta = any(isinstance(argument, list) for argument in arguments)
-        share = OF_SUM if of_theta else OF_FUNCTION
-        error = _share(share, value)
+        share = OF_SUM if of_theta else ROUNDINGS.get(name, OF_FUNCTION)
+        least = float(name in ROUNDINGS and name != "gamma")
+        if name.startswith("series_"):
+            share += _of_terms(own.__globals__[f"term_of_{name}"], *arguments)
+        error = _share(share, max(abs(value), least))
         ways = [_may_be(name, argument) for argument in arguments] if value == value else []
         if math.prod(map(len, ways)) > 1:
             there = [_total(function, *corner) for corner in product(*ways)]
-            moves = (abs(t - value) + _share(share, t) for t in there if t != value)
+            moves = (
+                abs(t - value) + _share(share, max(abs(t), least)) for t in there if t != value
+            )
             error += max(map(_nan_last, moves), default=0.0)
         for i, argument in enumerate(arguments if of_theta and value == value else ()):
             for ends, chosen in _moved(argument):
@@ -199,6 +219,44 @@ def computing(function: Any) -> Any:
         return made
 
     return computed
+
+
+def _of_terms(term: Any, lo: float, hi: float, theta: Any) -> float:
+    """Relative error of a series, by those of its largest terms and the number of terms."""
+    first, count = float(lo), min(float(hi) - float(lo), FARTHEST)
+    if not count >= 0.0:
+        return 0.0
+    plain = _plain(theta)
+
+    @cache
+    def size(n: float) -> float:
+        return abs(_total(term, n, plain)) if 0.0 <= n - first <= count else -1.0
+
+    apart = np.append(np.linspace(0.0, count, TERMS), np.geomspace(1.0, count + 1.0, TERMS))
+    places = np.unique(first + np.floor(apart)).tolist()
+    peak, step = max(places, key=size), 2.0 ** math.ceil(math.log2(count + 1.0))
+    while step >= 1.0:
+        peak = max((peak, peak - step, peak + step), key=size)
+        step *= 0.5
+    ends = []  # of the terms that count, on either side of the largest
+    for far, side in ((peak - first, -1.0), (count - peak + first, 1.0)):
+        near, far = 0.0, far + 1.0
+        while far - near > 1.0:
+            middle = math.floor(0.5 * (near + far))
+            near, far = (
+                (middle, far) if size(peak + side * middle) > SMALL * size(peak) else (near, middle)
+            )
+        ends.append(near)
+    around = [peak + f * end for f in (0.1, 0.3) for end in (-ends[0], ends[1])]
+    followed = _keeping(term.py_func, computing)
+    found = [
+        followed(n, theta)
+        for n in (peak, peak + 1.0, peak + 2.0, *map(math.floor, around))
+        if size(n) > 0.0
+    ]
+    error = max((error_of(one) / abs(float(one)) for one in found), default=0.0)
+    factor = CANCELS if len({one > 0.0 for one in found}) > 1 else 1.0
+    return factor * (2.0 * error + U * (1.0 + sum(ends)))
 
 
 def _plain(argument: Any) -> Any:

@@ -9,11 +9,12 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from sympy import Piecewise, Rational, exp
+from scipy.special import gammainc
+from sympy import Piecewise, Rational, Sum, exp, log, loggamma
 
 import mechc
 from mechc.composition.inputs import LogDelta
-from mechc.declare import mechanism, positive, real
+from mechc.declare import count, integer, mechanism, positive, real
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.loss.infinite_mass import LogMass, agreed
 from mechc.loss.running_error import Computed, Precise, computing, precisely
@@ -147,6 +148,43 @@ def test_running_errors_are_bounds(name):
                 moves = [draw.choice((-1, 1)) * side * mpmath.mpf(error) for error in errors]
                 truth = exactly(*(mpmath.mpf(x) + move for x, move in zip(at, moves, strict=True)))
                 assert not abs(truth - mpmath.mpf(float(found))) > found.error
+
+
+NEAR_ZERO = {  # of logs, where no relative error is small; and where a factor is large
+    "lgamma": ((2.0000000000000004,), mpmath.loggamma),
+    "log_erf_gap": ((1.567982264508951, 1.5679904266612026),
+                    lambda u, h: mpmath.log(mpmath.erf(u + h) - mpmath.erf(u - h))),
+    "log_besselk_scaled": ((1.2412932242671437, 2.448872303460999),
+                           lambda n, z: mpmath.log(mpmath.exp(z) * mpmath.besselk(n, z))),
+    "log_erfcx": ((-7e-18,), lambda x: mpmath.log(mpmath.exp(x * x) * mpmath.erfc(x))),
+    "log_sinh": ((0.881373587019543,), lambda x: mpmath.log(mpmath.sinh(x))),
+    "log_add": ((-0.6931471805599456, -0.6931471805599451), FUNCTIONS["log_add"][1]),
+    "log_sum": ((0.3, 9.27337809215877e-09, 0.7, -3.5162757841186162e-09),
+                FUNCTIONS["log_sum"][1]),
+    "power": ((0.7, 1900.3, math.log(0.7)), lambda b, a, log_b: mpmath.exp(a * log_b)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_ZERO)
+def test_running_errors_where_logs_are_nothing(name):
+    at, exactly = NEAR_ZERO[name]
+    plain = PRIMITIVES[name].function if name in PRIMITIVES else getattr(math, name)
+    found = computing(plain)(*map(Computed, at))
+    with mpmath.workdps(60):
+        apart = abs(exactly(*map(mpmath.mpf, at)) - mpmath.mpf(float(found)))
+    assert apart <= found.error <= 1e-12
+
+
+@pytest.mark.slow
+def test_series_are_as_wrong_as_their_terms():
+    """Terms exp(-r + k log r - ...) lose seven digits: delta was 24 % short at r = 3e6."""
+    r, last, k = positive("r", typical=(1.0, 50.0)), count("last", typical=(1, 60)), integer("k")
+    tail = 1 - Sum(exp(-r + k * log(r) - loggamma(k + 1)), (k, 0, last))
+    made = mechc.load(mechanism("rare", outcomes=[(tail, 0), (1 - tail, 1)], parameters=(r, last)))
+    for at, end in ((30.0, 60), (3e6, 3010000)):
+        found = made(r=at, last=end).log_delta(1.0, direction="remove")
+        truth = math.log(gammainc(end + 1, at))
+        assert found.lower <= truth + 1e-9 and truth - 1e-9 <= found.upper
 
 
 @pytest.mark.parametrize("name", ["log", "sqrt", "lgamma", "gamma"])
