@@ -6,8 +6,9 @@ functions and mixtures of monotone parts are monotone); the sign of the derivati
 constants and increasing functions and written as a rational function of the variable and one
 exponential; the mean value theorem for a pair of shifts, L(x) = b(x - d) - b(x) + c, whose
 direction is that of -d*b'' and needs only the curvature of the log density; closed roots of a
-numerator of degree at most two, which of them lie inside proved from signs at the ends; equal signs
-of the slope at both ends of a loss that bends one way. What no rule decides is "unsplit".
+numerator of degree at most two, in the variable, its log or a power of it, which of them lie
+inside proved from signs at the ends; the one zero of all parts of an odd slope. What no rule
+decides is "unsplit", never an error.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from itertools import pairwise
 import sympy as sp
 from sympy import Add, Expr, Mul, Pow, Symbol, exp, log, oo
 
-from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
-from mechc.symbolic.curvature import curvature, shifted_pairs
+from mechc.symbolic.curvature import affine_parts, curvature, shifted_pairs
 from mechc.symbolic.facts import Facts, Undecided, is_certain
 from mechc.symbolic.functions import (
     atan2,
@@ -38,8 +38,9 @@ from mechc.symbolic.rewrite import (
     fraction,
     monomials,
     rational_in,
+    rational_in_power,
 )
-from mechc.symbolic.signs import exceeds_zero, sign
+from mechc.symbolic.signs import exceeds_zero, proved, sign
 
 INCREASING = (log, exp, sp.sinh, sp.tanh, sp.asinh, sp.atan, sp.erf)
 
@@ -99,7 +100,7 @@ def derivative(loss: Expr, x: Symbol, facts: Facts) -> tuple[int, RationalForm]:
     """Orientation and derivative of the core, as a rational function where it is one."""
     orientation, inner = core(loss, x, facts)
     slope = sp.diff(inner, x)
-    return orientation, rational_in(slope, x) or RationalForm(slope, x)
+    return orientation, rational_in(slope, x) or RationalForm(slope, x, x)
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,20 @@ class Part:
 
 def at_roots(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
     """Cut at the roots of a numerator of degree one or two in x or in the generator."""
-    orientation, rational = derivative(loss, x, facts)
-    open_factor = None
+    return _cut(*derivative(loss, x, facts), lo, hi, facts)
+
+
+def at_roots_of_power(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """The same in the log of x > 0, or in a power of it whose exponent is a parameter."""
+    if proved(x, facts) != 1:
+        return []
+    orientation, inner = core(loss, x, facts)
+    rational = rational_in_power(sp.diff(inner, x), x)
+    return [] if rational is None else _cut(orientation, rational, lo, hi, facts)
+
+
+def _cut(orientation: int, rational: RationalForm, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    x, open_factor = rational.x, None
     numerator, denominator = fraction(rational.expr)
     rest = orientation * sign(denominator.xreplace({rational.symbol: rational.of(x)}), facts)
     for part in Mul.make_args(factored(numerator)):
@@ -146,7 +159,8 @@ def _interval_of(rational: RationalForm, lo: Expr, hi: Expr) -> tuple[Expr, Expr
     """The interval as the generator runs through it, upwards where the rate is positive."""
     if rational.function is sp.tan or not rational.rate.is_positive:
         return None
-    return rational.of(lo), rational.of(hi)
+    low = -oo if rational.function is log and lo == 0 else rational.of(lo)
+    return low, rational.of(hi)
 
 
 def _real_roots(
@@ -184,25 +198,18 @@ def _sign_at(poly: sp.Poly, end: Expr, facts: Facts) -> int:
     return sign(sp.factor(poly.eval(end)), facts)
 
 
-def by_bend(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
-    """A convex or concave loss whose slope has one sign at both ends."""
-    orientation, inner = core(loss, x, facts)
-    if not curvature(inner, x, facts):
+def at_common_zero(loss: Expr, x: Symbol, lo: Expr, hi: Expr, facts: Facts) -> list[Part]:
+    """Cut the line at the one zero of all affine parts of the slope, as that of an odd function."""
+    orientation, slope = derivative(loss, x, facts)
+    if (lo, hi) != (-oo, oo) or slope.expr.has(exp) or slope.function is not None:
         return []
-    slope = sp.diff(inner, x)
-    try:
-        first = _slope_sign(slope, x, lo, True, facts)
-        last = _slope_sign(slope, x, hi, False, facts)
-    except Unknown:
+    places = {-intercept / rate for rate, intercept in affine_parts(slope.expr, x)}
+    if len(places) > 1:
         return []
-    return [Part(lo, hi, orientation * first)] if first == last else []
-
-
-def _slope_sign(slope: Expr, x: Symbol, end: Expr, from_right: bool, facts: Facts) -> int:
-    """Sign of the slope near an end; a limit of zero says nothing."""
-    y, approach = end_point(x, end, from_right)
-    slope = slope.subs(x, approach)
-    return sign(Expansion(y, facts).leading(lambda few: few.series(slope).lead[0]), facts)
+    return [
+        Part(*ends, orientation * sign(slope.expr, facts.within(x, *ends)))
+        for place in places for ends in ((lo, place), (place, hi))
+    ]  # fmt: skip
 
 
 def monotone_parts(
@@ -241,7 +248,7 @@ def monotone_parts(
     return [Part(lo, hi, None)], next(still, None)
 
 
-EXTREMA = (at_roots, by_bend)
+EXTREMA = (at_roots, at_roots_of_power, at_common_zero)
 
 
 def _by_structure(loss: Expr, x: Symbol, facts: Facts) -> int | None:

@@ -174,7 +174,7 @@ def quotient(over: Expr, under: Expr) -> Expr:
     return min((ratio, cancelled(ratio), factored(ratio)), key=sp.count_ops)
 
 
-_INVERSE = {exp: log, sp.tan: sp.atan}
+_INVERSE = {exp: log, log: exp, sp.tan: sp.atan}
 
 
 @dataclass(frozen=True)
@@ -183,22 +183,27 @@ class RationalForm:
 
     Attributes:
         symbol: the generator's, x where there is none.
-        function: exp or tan; the generator is function(rate*x).
+        function: the generator is function(rate*x) for exp, tan or log; x**rate for Pow.
         rate: see there.
     """
 
     expr: Expr
+    x: Symbol
     symbol: Symbol
     function: type[Expr] | None = None
     rate: Expr = S.One
 
     def of(self, x: Expr) -> Expr:
         """What the symbol stands for at some x."""
-        return x if self.function is None else self.function(self.rate * x)
+        if self.function in (None, Pow):
+            return x**self.rate
+        return self.function(self.rate * x)
 
     def place(self, root: Expr) -> Expr:
         """The x at which the symbol has a value."""
-        return root if self.function is None else _INVERSE[self.function](root) / self.rate
+        if self.function in (None, Pow):
+            return root ** (1 / self.rate)
+        return _INVERSE[self.function](root) / self.rate
 
 
 @lru_cache(maxsize=1024)  # cases of one declaration ask the same, and meet the same generator
@@ -210,7 +215,7 @@ def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
     if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
         found = _generator_tan(expr, x)
     if found is None:
-        found = RationalForm(expr, x)
+        found = RationalForm(expr, x, x)
     return found if found.expr.is_rational_function(x, found.symbol) else None
 
 
@@ -236,7 +241,7 @@ def _generator_exp(expr: Expr, x: Symbol) -> RationalForm | None:
     new = expr.xreplace(
         {n: generator ** (ratios[n] * scale) * exp(m) for n, (_, m) in rates.items()}
     )
-    return RationalForm(new, generator, exp, rate)
+    return RationalForm(new, x, generator, exp, rate)
 
 
 def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
@@ -262,7 +267,40 @@ def _generator_tan(expr: Expr, x: Symbol) -> RationalForm | None:
         s = ratio * sine * sp.cos(m) + cosine * sp.sin(m)
         table = {sp.cos: c, sp.sin: s, sp.tan: s / c, sp.sec: 1 / c, sp.csc: 1 / s}
         replaced[node] = table[type(node)]
-    return RationalForm(expr.xreplace(replaced), t, sp.tan, abs_rate / 2)
+    return RationalForm(expr.xreplace(replaced), x, t, sp.tan, abs_rate / 2)
+
+
+def rational_in_power(expr: Expr, x: Symbol) -> RationalForm | None:
+    """A rational function of x > 0 and of its log, or of a power of a positive parameter."""
+    logs = {node: node.args[0].as_independent(x, as_Add=False) for node in expr.atoms(log)}
+    logs = {node: factor for node, (factor, rest) in logs.items() if rest == x}
+    if logs and all(factor == 1 or factor.is_positive for factor in logs.values()):
+        symbol = Dummy("l", real=True)
+        new = expr.xreplace({node: log(factor) + symbol for node, factor in logs.items()})
+        known = new.is_rational_function(x, symbol)
+        return RationalForm(new, x, symbol, log) if known else None
+    powers = {node: node.as_base_exp() for node in expr.atoms(Pow) if node.exp.free_symbols}
+    rates = {}
+    for node, (base, exponent) in powers.items():
+        factor, rest = base.as_independent(x, as_Add=False)
+        if rest == x and not exponent.has(x) and (factor == 1 or factor.is_positive):
+            rates[node] = (factor, *sp.expand(exponent).as_coeff_Add())
+    rate = next((rest for _, _, rest in rates.values()), S.Zero)
+    rate = rate.as_coeff_Mul()[1]
+    ratios = {node: sp.cancel(rest / rate) for node, (*_, rest) in rates.items()}
+    whole = all(n.is_Integer and ratios[node].is_Integer for node, (_, n, _) in rates.items())
+    if not ratios or not whole or not rate.is_positive:
+        return None
+    symbol = Dummy("P", positive=True)
+    new = expr.xreplace(
+        {
+            node: factor ** (n + rest) * x**n * symbol ** ratios[node]
+            for node, (factor, n, rest) in rates.items()
+        }
+    )
+    if not new.is_rational_function(x, symbol):
+        return None
+    return RationalForm(new, x, symbol, Pow, rate)
 
 
 def affine_in(expr: Expr, x: Symbol) -> tuple[Expr, Expr] | None:

@@ -11,9 +11,10 @@ from mechc.symbolic.evaluate import evaluate
 
 CONTINUOUS = [
     "gaussian", "laplace", "logistic", "gumbel", "asymmetric_laplace", "one_sided", "two_normals",
-    "gamma_scale", "gaussian_scale", "uniform", "poisson:uniform",
+    "gaussian_scale", "uniform", "poisson:uniform",
 ]  # fmt: skip
-LATTICE = ["discrete_laplace", "poisson_mass", "geometric"]
+NUMERIC = ["student_t", "poisson:gaussian", "hyperbolic_secant", "gamma_scale", "poisson_mass"]
+LATTICE = ["discrete_laplace", "geometric"]
 FINITE = [
     "randomized_response", "approximate_dp", "poisson:randomized_response",
     "poisson:approximate_dp",
@@ -130,11 +131,10 @@ def worst_case(v, z):
     return mpmath.log((1 - delta) * top / (1 + mpmath.exp(e)))
 
 
-@pytest.mark.parametrize("name", ["student_t", "poisson:gaussian", "hyperbolic_secant"])
+@pytest.mark.parametrize("name", NUMERIC)
 def test_no_rule_is_said(name):
-    (case,) = derived(name).cases
-    assert isinstance(case.cgf, Numeric)
-    assert "quadrature" in case.cgf.reason
+    found = [case.cgf for case in derived(name).cases]  # closed where the loss is constant
+    assert any(isinstance(cgf, Numeric) and "quadrature" in cgf.reason for cgf in found)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "logistic", "discrete_laplace", "gumbel"])
