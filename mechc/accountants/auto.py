@@ -32,10 +32,9 @@ from mechc.accountants import bounds, registry
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import heavy_tails
 from mechc.accountants.convolution import Nodes
-from mechc.accountants.fft import distinct
 from mechc.accountants.sparse import STEPS
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.truncated_loss import is_resolved
+from mechc.loss.privacy_loss import distinct
 from mechc.numeric.allowance import OutOfWorkError, share
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def able(steps: Sequence[Step]) -> tuple[str, ...]:
         enumerable,  # only once a method has refused
     )
 
-    if not all(is_resolved(step.loss) for step in steps):
+    if not all(step.loss.is_resolved for step in steps):
         return ("auto",)
     count = sum(step.count for step in steps)
     listed = enumerable(steps)
@@ -119,14 +118,16 @@ class Facts(NamedTuple):
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Facts:
         """Look at the steps."""
-        from mechc.accountants.direct import enumerable
-
-        total, most, atomic, lattices, listed = 0, 0, True, True, enumerable(steps)
+        total, most, atomic, lattices, listed = 0, 0, True, True, False
         for law, count in steps:
             total += count
             most = max(most, law.atom_loss.size)
             atomic = atomic and not law.loss.size
             lattices = lattices and bool(law.lattice)
+        if atomic:
+            from mechc.accountants.direct import enumerable
+
+            listed = enumerable(steps)
         return cls(
             total=total, distinct=len(steps), plain=most == 0, atomic=atomic, lattices=lattices,
             listed=listed, tables=most > MANY and total > 1 and not listed,
@@ -211,7 +212,12 @@ class Auto(registry.Accountant):
     def __init__(self, steps: Sequence[Step], rtol: float) -> None:
         """Choose the strategies; no accountant is built before it is needed."""
         self._steps, self._rtol = steps, rtol
-        self._resolved = all(is_resolved(step.loss) for step in steps)
+        self._resolved = moments = True
+        endless = False
+        for law, _ in steps:
+            self._resolved = self._resolved and law.is_resolved
+            moments = moments and law.has_moments
+            endless = endless or law.is_endless
         self._facts = Facts.of(steps) if self._resolved else Facts()
         self._applied = _applied(STRATEGIES, self._facts) if self._resolved else ()
         self._queue = list(self._applied)
@@ -219,10 +225,10 @@ class Auto(registry.Accountant):
         # where moments are lacking about steps that reveal more; one step as it is first: its
         # branches need none
         self._ways = [self._first, self._by_revealing]
-        self._endless = self._facts.total > 1 and any(step.loss.is_endless for step in steps)
-        if heavy_tails.lacks_moments(steps) or self._endless:
+        self._endless = self._facts.total > 1 and endless
+        if self._endless or (not moments and heavy_tails.lacks_moments(steps)):
             self._ways = self._ways[::-1] if self._resolved else self._ways[1:]
-        elif all(step.loss.has_moments for step in steps):
+        elif moments:
             self._ways = self._ways[:1]
         # within one question: the method that settled, or of all that were asked was the
         # narrowest, and where

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
 
+COUNT = attrgetter("count")  # of a step
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
 
@@ -110,7 +112,7 @@ class Side(Columns):
             value = self._log_mass + math.log(-math.expm1(epsilon - self._highest))
             off = 1e-14 + self.law.tolerance
             return None, Answer(value - off, value, value + off, {"reason": "a single atom"})
-        at_hand = self._at_hand(epsilon, whole)
+        at_hand = self._at_hand(epsilon, whole) if self.contours else None
         if at_hand is not None:
             return at_hand
         if self.log_complement(epsilon) < NOTHING:
@@ -119,7 +121,7 @@ class Side(Columns):
         if not self._t_max > 0.0:
             raise UnsupportedError("no moment E[exp(tL)], t > 0, of the loss is known to be finite")
         try:
-            if rest > -math.inf and self.is_below(epsilon, rest + UNSEEN):
+            if rest > -math.inf and self.chernoff_below(epsilon, rest + UNSEEN) <= rest + UNSEEN:
                 return None, self._chernoff(epsilon, "finite losses are negligible")
             return self._fresh(epsilon)
         except NumericError as error:
@@ -150,11 +152,12 @@ class Side(Columns):
             self._has_sums and Tilted(self.law, where.c).lasting > LEAST_SHARE
         )
         # frequencies that are expected to be needed, none where there is no other way
-        nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
+        reach = self._reach(where)
+        nodes = 0.0 if one_scale else reach * where.period / (2.0 * math.pi)
         if nodes > CROWDED and len(self._steps) > STEPS:
             why = f"{nodes:.2g} frequencies of many distinct steps"
             return None, self._chernoff(epsilon, why)
-        contour = None if nodes > CROWDED else self.laid(where, one_scale)
+        contour = None if nodes > CROWDED else self.laid(where, one_scale, reach)
         most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self.run(contour, epsilon, most, growth)
         if not (answer and answer.width <= self._rtol) and not one_scale:
@@ -165,7 +168,7 @@ class Side(Columns):
                     answer = self.run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
                     return self._kept(jumps, epsilon, rare)
-        contour = contour or self.laid(where, one_scale)
+        contour = contour or self.laid(where, one_scale, reach)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         return self._kept(contour.blurred or contour, epsilon, self._capped(epsilon, answer))
@@ -204,7 +207,7 @@ class Side(Columns):
 
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
         """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
-        contour = self.laid(where, False)
+        contour = self.laid(where, False, self._reach(where))
         if not contour.weight(epsilon) > 0.0:
             return None
         least = math.exp(contour.tilted.lasting) / (contour.h * LONGEST)  # that decay is left
@@ -225,7 +228,7 @@ class Side(Columns):
         beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
         return h * max(FIRST, BLOCK * math.ceil(min(beyond * where.frequency / h, 1e15) / BLOCK))
 
-    def laid(self, where: Placement, one_scale: bool) -> Contour:
+    def laid(self, where: Placement, one_scale: bool, reach: float) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
         if one_scale and self._has_sums:
             tilted = Tilted(self.law, where.c)
@@ -234,7 +237,7 @@ class Side(Columns):
                 lean = (Step(s.loss.lean(-1.0 - where.c, where.c), s.count) for s in self._coarse)
                 with suppress(NumericError):  # no nodes resolve frequencies
                     return BesideAtoms(sums, tuple(lean), self.law, self._payoff, where)
-        self._cover(float(where.grid[-1]), where.c, self._reach(where))
+        self._cover(float(where.grid[-1]), where.c, reach)
         return Contour(self.law, self._payoff, where)
 
     def run(
@@ -289,7 +292,7 @@ class Side(Columns):
                     return False  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
             enough = max(SHARE, PLENTY * self._rtol)
-            quiet = float(np.abs(values[-32:]).max()) < 0.1 * enough
+            quiet = float(np.maximum.reduce(np.abs(values[-32:]))) < 0.1 * enough
             work = nodes * contour.cost
             wanted = 4.0 * enough if work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or work > EASY:
@@ -355,7 +358,7 @@ class ContourAccountant(Accountant):
 
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Keep the steps; nothing is computed before the first query."""
-        self._steps = tuple(s for s in steps if s.count > 0)
+        self._steps = tuple(filter(COUNT, steps))
         self._rtol = rtol
         self._log_infinite = composed(self._steps).log
         self._payoff = self._find_payoff()

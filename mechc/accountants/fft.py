@@ -24,7 +24,6 @@ import numpy as np
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw
-from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled
 from mechc.numeric.logs import log1mexp
@@ -46,15 +45,6 @@ def check_memory(what: str, points: float, max_bytes: float, each: int = BYTES) 
             f"{what} needs a mesh of {points:.3g} points or {points * each:.2g} bytes, more than "
             f"max_bytes={max_bytes}"
         )
-
-
-def distinct(steps: Sequence[Step]) -> tuple[list[PrivacyLoss], list[int]]:
-    """Merge repetitions of one loss and drop steps that are never taken, in order of appearance."""
-    merged: dict[int, tuple[PrivacyLoss, int]] = {}
-    for loss, count in steps:
-        if count > 0:
-            merged[id(loss)] = (loss, merged.get(id(loss), (loss, 0))[1] + int(count))
-    return [loss for loss, _ in merged.values()], [count for _, count in merged.values()]
 
 
 class TiltedSum:

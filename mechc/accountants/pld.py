@@ -39,12 +39,12 @@ from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours import saddle
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition
-from mechc.accountants.fft import BYTES, TiltedSum, check_memory, distinct
+from mechc.accountants.fft import BYTES, TiltedSum, check_memory
 from mechc.accountants.registry import ALIKE, KEPT, Accountant
 from mechc.accountants.sparse import STEPS
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss import discretise
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.numeric.logs import log1mexp, log_add, log_of, log_peak, log_subtract
 from mechc.numeric.rounding import U

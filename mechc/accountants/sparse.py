@@ -45,10 +45,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from mechc.accountants.contours.characteristic import FREQUENCY, HIGHEST, log_phi, smoothness
+from mechc.accountants.contours.characteristic import (
+    FREQUENCY,
+    HIGHEST,
+    log_phi,
+    smoothness,
+    tilt,
+)
 from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.contours.saddle import mean_target, solve, tilt
+from mechc.accountants.contours.saddle import mean_target, solve
 from mechc.accountants.contours.trapezoid import (
     FACTS,
     LOG_M,

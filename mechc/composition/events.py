@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from sys import float_info
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -210,7 +211,7 @@ class Event(Queries):
     def _made_of(self, direction: str) -> tuple[Kernels, tuple[float, ...], bool]:
         """Kernels and parameters that the law is made of, and whether it is their reverse."""
         made = self.mechanism
-        whole = made.unsampled(self.theta)
+        whole = made.unsampled(self.theta) if 1.0 in self.theta[-1:] else None
         if whole is not None:
             found: tuple[Kernels, tuple[float, ...], bool] = whole._made_of(direction)
             return found
@@ -377,15 +378,19 @@ class Composition(Queries):
 
         Losses that cannot be resolved are refused; unless `resolved`, they have stand-ins.
         """
+        check_one_of("direction", direction, DIRECTIONS[1:], "steps")
+        return self._steps(direction, resolved)
+
+    def _steps(self, direction: str, resolved: bool) -> tuple[Step, ...]:
         from mechc.loss.privacy_loss import Step
 
-        check_one_of("direction", direction, DIRECTIONS[1:], "steps")
         if len(self.parts) > 1:
             bind_together([event for event, _ in self.parts], direction)
-        return tuple([
-            Step(event._law(direction) if resolved else event._stand_in(direction), count)
-            for event, count in self.parts
-        ])  # fmt: skip
+        steps = []
+        for event, count in self.parts:
+            law = event._law(direction) if resolved else event._stand_in(direction)
+            steps.append(Step(law, count))
+        return tuple(steps)
 
     def evaluation(self, setting: Setting = USUAL) -> Evaluation:
         """Return log delta as a function, for all that one question asks of this composition."""
@@ -396,17 +401,18 @@ class Composition(Queries):
     def _evaluate(self, setting: Setting, wanted: tuple[str, ...]) -> Evaluation:
         from mechc.accountants.auto import explained
         from mechc.composition.queries.evaluation import Evaluation
-        from mechc.loss.discretise import shortened
-        from mechc.loss.truncated_loss import is_resolved
 
-        name = setting.method
-        curves: list[Any] = [(e, n) for e, n in self.parts if e.joint_evaluation]
+        name, curves, count, no_lower = setting.method, list[Any](), 0, ""
+        for event, times in self.parts:
+            count += times
+            no_lower = no_lower or event.upper_only
+            if event.joint_evaluation:
+                curves.append((event, times))
         if curves:
             others = Composition((e, n) for e, n in self.parts if not e.joint_evaluation)
             steps = {d: others.steps(d) for d in wanted}
             answers: Evaluation = curves[0][0].joint_evaluation(curves, steps, name)
             return answers
-        count = self.count
         lone = self.parts[0][0].lone_evaluation if count == 1 else None
         if lone is not None and name in ("auto", "direct"):
             alone = lone(wanted)
@@ -415,15 +421,18 @@ class Composition(Queries):
         steps = {}
         for direction in wanted:
             try:
-                steps[direction] = self.steps(direction, resolved=name != "auto")
+                steps[direction] = self._steps(direction, name != "auto")
             except NumericError as why:
-                raise explained(name, self.steps(direction, resolved=False), why) from why
-        no_lower = next(filter(None, [event.upper_only for event, _ in self.parts]), "")
+                raise explained(name, self._steps(direction, False), why) from why
         below = self._beneath() if no_lower else None
         lower = None if below is None else below._evaluate(setting, wanted)
         if name == "auto" and count > 1 and not no_lower:
-            sides = {d: shortened(s) if all(is_resolved(law) for law, _ in s) else None
-                     for d, s in steps.items()}  # fmt: skip
+            sides: dict[str, Any] = dict.fromkeys(steps)
+            for d, some in steps.items():
+                if all(map(RESOLVED, some)) and any(map(ATOMS, some)):
+                    from mechc.loss.discretise import shortened
+
+                    sides[d] = shortened(some)
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}
@@ -576,6 +585,8 @@ def _privacy_loss(kernels: Kernels, theta: tuple[float, ...]) -> PrivacyLoss:
     return law
 
 
+# of a step: whether its law has nodes, and how many point masses
+RESOLVED, ATOMS = attrgetter("loss.is_resolved"), attrgetter("loss.atom_loss.size")
 MOST_FIRST = 2048  # laws that are kept for later questions
 BINDING = 100.0, 2e4  # units of a law in a question, kept from before or not: a node, and each law
 _first: dict[tuple[Kernels, tuple[float, ...]], PrivacyLoss | NumericError] = {}

@@ -159,7 +159,7 @@ class Contour:
             for i, loss in zip(some, losses, strict=True):
                 if loss is None:  # then there is no answer for those who used the member
                     continue
-                tilted = Tilted(Law.of((Step(loss, 1),)), self.c)
+                tilted = Tilted(Law((Step(loss, 1),)), self.c)
                 lost = 4.0 * loss.tolerance + 2.0 * tilted.lost
                 laws[i] = _Law(tilted.centred, tilted.weight, float(tilted.mean[0]), lost)
                 if fades[i]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from mechc.loss.infinite_mass import (
 )
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import NONE
-from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
+from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE, SILENT
 from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
 from mechc.loss.running_error import (
     exact_losses,
@@ -108,6 +107,7 @@ class KernelSource:
     def __init__(self, kernel: Kernel, theta: Floats, estimated: bool) -> None:
         """Read branches, atoms and masses, as far as they take no panels."""
         self.kernel, self.theta = kernel, theta
+        self.label = f"{kernel.NAME}{tuple(theta.tolist())}"  # for messages
         self.symmetric = bool(kernel.SYMMETRIC)
         strip, table, closed, declared = _constants(kernel, theta)
         lowest, highest = np.asarray(strip).tolist()
@@ -193,11 +193,6 @@ class KernelSource:
             self._reveal(LogMass(moved[0]), LogMass(moved[1]))
         self._first = self._panels, self._atoms
 
-    @cached_property
-    def label(self) -> str:
-        """Words for messages."""
-        return f"{self.kernel.NAME}{tuple(self.theta.tolist())}"
-
     def fork(self) -> KernelSource:
         """Return a copy whose panels and lattice grow on their own; neither is written to."""
         other = object.__new__(type(self))  # `copy` does the same in five times as long
@@ -212,7 +207,8 @@ class KernelSource:
 
     def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
-        self.rows, self._panels, self._missing, self.followed = rows, panels, {}, {}
+        self.rows, self._missing, self.followed = rows, {}, {}
+        self._panels = panels.covering(-1.0, 0.0)
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._find_ends()
@@ -241,12 +237,6 @@ class KernelSource:
         self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
         if ends:
             self.strip = unresolved.resolved_strip(ends, self.strip, self._log_finite)
-
-    def _error(self, panels: quadrature.Quadrature) -> float:
-        """Error of the sums over nodes at every tilt covered, but for `unresolved`."""
-        # Panels next to an end are all that is left unresolved, at the largest tilts.
-        error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
-        return error + self.mass_error + self.defect
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that lies too close to an end for any node."""
@@ -367,12 +357,13 @@ class KernelSource:
 
     def nodes_on(self, panels: quadrature.Quadrature) -> Nodes:
         """Nodes of panels, and atoms."""
-        log_weight, spacing = panels.spread()
+        # Panels next to an end are all that is left unresolved, at the largest tilts.
+        error = min(panels.error, OPEN_ERROR) if self.ends else panels.error
         return Nodes(
-            loss=panels.loss.ravel(), log_weight=log_weight, spacing=spacing,
+            loss=panels.loss.ravel(), log_weight=panels.log_weight, spacing=panels.spacing,
             region=panels.region.repeat(ORDER), atom_loss=self._atoms[0],
             atom_log_mass=self._atoms[1][0], support=self.support, lattice=None,
-            tolerance=self._error(panels), tilts=panels.tilts,
+            tolerance=error + self.mass_error + self.defect, tilts=panels.tilts,
         )  # fmt: skip
 
     def _find_support(self, branches: Floats) -> tuple[float, float]:
@@ -704,7 +695,7 @@ class KernelSource:
         continuous, known = (-math.inf, -math.inf), DEFECT + self.mass_error
         revealed: list[LogMass] = []
         if self._panels is not None:
-            panels = self.cover(-1.0, 0.0)
+            panels = self._panels
             continuous = panels.log_masses
             known += MISPLACED * panels.misplaced(0.0)
         for name, shift, smooth, at_infinity in (
@@ -814,6 +805,7 @@ def declared_masses(
     return rows, errors, told, recomputed
 
 
+@SILENT
 def _constants(kernel: Kernel, theta: Floats) -> list[Any]:
     """Strip, branches, log mass at infinite loss and atoms, as Python has them if nothing fails.
 
@@ -821,11 +813,9 @@ def _constants(kernel: Kernel, theta: Floats) -> list[Any]:
     """
     tables: Any = kernel.strip, kernel.branches, kernel.log_infinite_mass, kernel.atoms
     try:
-        with np.errstate(all="ignore"):
-            return [
-                (table.py_func if getattr(table, "plain", False) else table)(theta)
-                for table in tables
-            ]
+        return [
+            (table.py_func if getattr(table, "plain", False) else table)(theta) for table in tables
+        ]
     except (ArithmeticError, ValueError):
         return [table(theta) for table in tables]
 

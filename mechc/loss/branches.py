@@ -610,6 +610,7 @@ CONTRADICTIONS = (
 )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
 def require_consistent(sources: Sequence[KernelSource]) -> None:
     """Hold what a kernel says of its branches against its densities, whenever laws are bound.
 
@@ -626,9 +627,11 @@ def require_consistent(sources: Sequence[KernelSource]) -> None:
     """
     # point masses are answered by themselves, one direction for both
     smooth = [source for source in sources if source.continuous]
-    parts = []
+    parts, regions = [], []
     for source in smooth:
-        x, region = source.panels.x, source.panels.region
+        panels = source.panels
+        x, region = panels.x, panels.region
+        regions.append(region.repeat(ORDER))
         parts.append([x.ravel()])
         # deep tails, where one of two formulas alone may have lost its digits
         starts = region.searchsorted(np.arange(len(source.rows) + 1)).tolist()
@@ -636,11 +639,12 @@ def require_consistent(sources: Sequence[KernelSource]) -> None:
             parts[-1].append(_beside(row, x[a:b]))
         source.untried = {"inverses"}
     if smooth:
-        _hold_formulas(smooth, parts, [s.panels.region.repeat(ORDER) for s in smooth])
+        _hold_formulas(smooth, parts, regions)
     for source in sources:
         _hold_symmetry(source)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def formulas_agree(source: KernelSource) -> bool:
     """Whether the loss is log p - log q wherever its densities are found to be something."""
     try:
@@ -657,7 +661,6 @@ def formulas_agree(source: KernelSource) -> bool:
     return True
 
 
-@np.errstate(over="ignore", invalid="ignore")  # where a density is next to nothing
 def _hold_formulas(
     sources: Sequence[KernelSource], parts: list[list[Floats]], regions: list[NDArray[np.int64]]
 ) -> None:
@@ -719,14 +722,13 @@ def _beside(row: Floats, inner: Floats) -> Floats:
     if not inner.size:
         return inner.ravel()
     ends = row[:2].tolist()
-    low, high = (float(side.reduce(inner, axis=None)) for side in (np.minimum, np.maximum))
+    low, high = np.minimum.reduce(inner, axis=None), np.maximum.reduce(inner, axis=None)
     x = []
-    with np.errstate(over="ignore"):  # far outputs of wide noise are no doubles, and not kept
-        for end, at in zip(ends, (low, high), strict=True):
-            if math.isfinite(end):
-                x.append(at + (end - at) * HALVES)
-            else:
-                x.append(at + math.copysign(high - low, end) * BESIDES)
+    for end, at in zip(ends, (low, high), strict=True):
+        if math.isfinite(end):
+            x.append(at + (end - at) * HALVES)
+        else:  # far outputs of wide noise are no doubles, and not kept
+            x.append(at + math.copysign(high - low, end) * BESIDES)
     found = np.concatenate(x)
     kept: Floats = found[(ends[0] < found) & (found < ends[1])]
     return kept
@@ -746,7 +748,7 @@ def _is_mirrored(source: KernelSource, panels: Quadrature | None) -> bool:
     loss, log_mass = source.atom_loss, source.atom_log_masses(False)
     if panels:
         loss = np.append(panels.loss.ravel(), loss)
-        log_mass = np.append(panels.spread()[0], log_mass)
+        log_mass = np.append(panels.log_weight, log_mass)
     with np.errstate(invalid="ignore"):
         one, other = (log_total(log_mass + t * loss) for t in QUARTERS)
     allowed = MIRRORED + source.loss_error + source.mass_error + 32.0 * EPS * abs(one)

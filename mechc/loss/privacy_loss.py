@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ class Step(NamedTuple):
 
     loss: PrivacyLoss
     count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+
+
+def distinct(steps: Iterable[Step]) -> tuple[list[PrivacyLoss], list[int]]:
+    """Merge repetitions of one loss and drop steps that are never taken, in order of appearance."""
+    laws, counts = {}, dict[int, int]()
+    for loss, count in steps:
+        if count > 0:
+            laws[id(loss)], counts[id(loss)] = loss, counts.get(id(loss), 0) + int(count)
+    return [*laws.values()], [*counts.values()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +117,8 @@ class PrivacyLoss:
     is_reversed: bool = False
     of_estimated: bool = False
     _memo: dict[Any, Any] = field(repr=False, default_factory=dict)
+    is_resolved: ClassVar[bool] = True
+    """Whether it has nodes; one that has none is an `UnresolvedLoss`."""
 
     def _with(self, source: KernelSource) -> PrivacyLoss:
         """Return this law with another source; `replace` takes longer, and laws are made often."""
@@ -539,7 +550,7 @@ def covering(
     """
     contour = tilt_hi if contour is None else contour
     found = list(laws)
-    groups: dict[tuple[Any, ...], list[tuple[int, KernelSource]]] = {}
+    groups: dict[tuple[Any, ...], tuple[list[int], list[KernelSource]]] = {}
     for i, law in enumerate(laws):
         source, (lo, hi), (least, most) = law.source, law.tilts, law.strip
         waves = frequency <= 0 or math.isinf(law.frequency)
@@ -553,12 +564,12 @@ def covering(
                     f"{most:g}), E[exp(tL)] is not known to be finite there"
                 )
         key = law.is_reversed, min(tilt_lo, lo), max(tilt_hi, hi), id(source.kernel)
-        groups.setdefault(key, []).append((i, source))
-    for (reverse, lo, hi, _), members in groups.items():
-        made = _of_sources(
-            [source for _, source in members], reverse, lo, hi, contour, frequency, floor
-        )
-        for (i, _), law in zip(members, made, strict=True):
+        places, sources = groups.setdefault(key, ([], []))
+        places.append(i)
+        sources.append(source)
+    for (reverse, lo, hi, _), (places, sources) in groups.items():
+        made = _of_sources(sources, reverse, lo, hi, contour, frequency, floor)
+        for i, law in zip(places, made, strict=True):
             found[i] = law
     return found
 

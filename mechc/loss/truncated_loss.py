@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +165,7 @@ class Band:
         loss = log_weight = self.spacing = np.empty(0)
         self.region = np.empty(0, np.int64)
         if panels is not None:
-            log_weight, self.spacing = panels.spread()
+            log_weight, self.spacing = panels.log_weight, panels.spacing
             loss, self.region = panels.loss.ravel(), panels.region.repeat(ORDER)
             if self._reverse:
                 loss, log_weight = -loss, log_weight - loss
@@ -222,7 +222,7 @@ class UnresolvedLoss:
     """
 
     mass_errors = (0.0, 0.0)
-    has_moments = estimated = is_endless = False
+    has_moments = estimated = is_endless = is_resolved = False
     log_infinite = -math.inf
     log_minus_infinite = -math.inf
     support = (-math.inf, math.inf)
@@ -270,8 +270,3 @@ class UnresolvedLoss:
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse everything that needs nodes."""
         raise NumericError(str(self.why))
-
-
-def is_resolved(law: Any) -> bool:
-    """Whether a privacy loss has nodes."""
-    return not isinstance(law, UnresolvedLoss)

@@ -135,8 +135,7 @@ class share:
             allowance.left, allowance.part = allowance.left + self.kept, self.whole
 
 
-@contextmanager
-def apart(max_work: float = MAX_WORK) -> Iterator[None]:
+class apart:
     """Run the body with an allowance of its own: it makes what is kept for all questions.
 
     So what it finds does not depend on which question came first.
@@ -144,11 +143,20 @@ def apart(max_work: float = MAX_WORK) -> Iterator[None]:
     Raises:
         OutOfWorkError: that is used up.
     """
-    token = _ALLOWANCE.set(Allowance(max_work))
-    try:
-        yield
-    finally:
-        _ALLOWANCE.reset(token)
+
+    __slots__ = ("max_work", "token")
+
+    def __init__(self, max_work: float = MAX_WORK) -> None:
+        """Take the units."""
+        self.max_work = max_work
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self.token = _ALLOWANCE.set(Allowance(self.max_work))
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        _ALLOWANCE.reset(self.token)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from mechc.accountants import registry
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Adjacency
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
-from mechc.loss.truncated_loss import is_resolved
 from mechc.protocol import TAG, Floats, Measure
 from mechc.report import labels
 
@@ -302,7 +301,7 @@ def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int)
     only, (places, masses) = False, np.empty((2, 0))
     if not steps:  # nothing is lost
         only, places, masses = True, np.zeros(1), np.ones(1)
-    elif law is not None and is_resolved(law) and law.atom_loss.size <= CELLS:
+    elif law is not None and law.is_resolved and law.atom_loss.size <= CELLS:
         places, masses, only = law.atom_loss, np.exp(law.atom_log_mass), not law.loss.size
         delta = delta + np.expm1(np.minimum(edges[:, None] - places, 0.0)) @ masses
     width = np.diff(edges)

@@ -10,8 +10,7 @@ from test_pld import gaussian_truth
 import mechc
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.convolution import Composition, Sum
-from mechc.accountants.fft import distinct
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, distinct
 
 GAUSSIAN = mechc.load("gaussian")
 

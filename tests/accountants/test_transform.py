@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from mechc.accountants.fft import TiltedSum, distinct, transform_error
+from mechc.accountants.fft import TiltedSum, transform_error
 from mechc.loss.discretise import GridLaw
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 
 
 def grid_law(masses, first=-2, offset=0.03, step=0.1, log_infinite=-math.inf):

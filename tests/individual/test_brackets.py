@@ -26,7 +26,7 @@ def true_log_m(law, c, h):
     """Log M of one member at c + inh, from its own nodes."""
     law = law.covering(-1.0, c, c, 1.01 * REACH, 1e-20)
     k, mean, _, _ = law.generating(c)
-    re, im = Tilted(Law.of((Step(law, 1),)), c).log_phi(h, 1, NODES + 1)
+    re, im = Tilted(Law((Step(law, 1),)), c).log_phi(h, 1, NODES + 1)
     return np.append(k, k + re + 1j * (im + h * np.arange(1.0, NODES + 1.0) * mean))
 
 

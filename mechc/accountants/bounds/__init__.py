@@ -17,7 +17,6 @@ from mechc.accountants.bounds.single_steps import log_by_single_steps, log_lower
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
-from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError, share, spared
 from mechc.numeric.rounding import U
 
@@ -58,7 +57,7 @@ def log_upper(steps: Sequence[Step], epsilon: float) -> float:
     steps = [s for s in steps if s.count > 0]
     if not (steps and epsilon > 0.0):
         return log_by_single_steps(steps, epsilon)[1]
-    if not all(is_resolved(s.loss) for s in steps):
+    if not all(s.loss.is_resolved for s in steps):
         each = epsilon / sum(s.count for s in steps)  # some step has a larger loss
         some = [math.log(s.count) + s.loss.log_above(each * (1.0 - 4.0 * U)) for s in steps]
         return min(float(np.logaddexp.reduce(some)) + 1e-12, 0.0)

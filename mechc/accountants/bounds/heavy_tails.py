@@ -18,7 +18,6 @@ from dataclasses import replace
 from mechc.accountants.bound import Bound, outward
 from mechc.loss.infinite_mass import composed, log_error
 from mechc.loss.privacy_loss import Step
-from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.logs import log_add, log_subtract
 
 MARGIN = 80.0  # nats by which what is added is below one
@@ -35,7 +34,7 @@ def lacks_moments(steps: Sequence[Step]) -> bool:
     for law, count in steps:
         total += count
         moments = moments and law.has_moments
-    return not moments and not (total <= 1 and is_resolved(steps[0].loss))
+    return not moments and not (total <= 1 and steps[0].loss.is_resolved)
 
 
 def bound_for(steps: Sequence[Step], epsilon: float) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.rounding import EPS
 
 LEAST_ATOM = -600.0  # log mass of an atom at the largest loss that a double holds with a margin
@@ -40,13 +39,3 @@ def _ends_in_atom(law: PrivacyLoss) -> bool:
     if not law.atom_loss.size or not math.isfinite(top) or law.atom_log_mass[-1] < LEAST_ATOM:
         return False
     return bool(abs(law.atom_loss[-1] - top) <= 4.0 * EPS * abs(top))
-
-
-def loss_errors(steps: Sequence[Step]) -> tuple[float, float]:
-    """How far errors of the losses of point masses may move a composed loss, and their digits."""
-    errors = digits = 0.0
-    for law, count in steps:
-        if is_resolved(law):
-            errors += count * law.loss_error
-            digits += count * law.loss_rounding if law.atom_loss.size else 0.0
-    return errors, digits

@@ -28,7 +28,6 @@ import numpy as np
 
 from mechc.errors import NumericError
 from mechc.loss.privacy_loss import Step
-from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.rounding import U
@@ -63,7 +62,7 @@ def log_by_single_steps(
     Below an upper one that exceeds `level` no lower one is looked for.
     """
     used = [s for s in steps if s.count > 0]
-    if not used or len(used) > SETTINGS or not all(is_resolved(s.loss) for s in used):
+    if not used or len(used) > SETTINGS or not all(s.loss.is_resolved for s in used):
         return -math.inf, 0.0
     count = sum(s.count for s in used)
     shared, far = max(epsilon, 0.0) / count * (1.0 - 4.0 * U), SURE + math.log(count)

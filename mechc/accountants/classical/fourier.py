@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, check_memory, distinct
+from mechc.accountants.fft import TiltedSum, check_memory
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.discretise import Cells, GridLaw, dominated, dominating, mesh
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, distinct
 from mechc.numeric.logs import log1mexp, log_add, log_of
 
 _LOG_TAIL = math.log(1e-16)  # tail of the composed loss that the default window leaves out

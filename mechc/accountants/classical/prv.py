@@ -25,11 +25,11 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds.chernoff import Tails
 from mechc.accountants.contours.composed import ComposedLoss
-from mechc.accountants.fft import TiltedSum, check_memory, distinct
+from mechc.accountants.fft import TiltedSum, check_memory
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
 from mechc.loss.discretise import GridLaw, following_error, mesh
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, distinct
 from mechc.numeric.logs import log_of
 from mechc.numeric.rounding import MOST_LOG, U
 

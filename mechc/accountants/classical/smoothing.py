@@ -92,7 +92,7 @@ def _gaussian_integral(coefficients: Floats, power: float, start: float) -> floa
 
 def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -> float:
     """Bound the integral of |f - g|/u from _START to _END."""
-    law = Law.of(composed.resolving(t, 1.05 * _END / sd, _UNSEEN / composed.count))
+    law = Law(composed.resolving(t, 1.05 * _END / sd, _UNSEEN / composed.count))
     tilted = _affordable(Tilted(law, t))
     centre, half = 0.5 * (_EDGES[1:] + _EDGES[:-1]), 0.5 * np.diff(_EDGES)
     u = centre[:, None] + half[:, None] * NODES
@@ -139,7 +139,7 @@ def _decay(composed: ComposedLoss, t: float, sd: float) -> float:
     start, floor = _END / sd, 1e-3 / composed.count
 
     def seen(reach: float) -> Tilted:
-        return _affordable(Tilted(Law.of(composed.resolving(t, reach, floor)), t, floor))
+        return _affordable(Tilted(Law(composed.resolving(t, reach, floor)), t, floor))
 
     reach = max(4.0 * start, 1.5 * math.sqrt(composed.count) / sd)
     return by_farther_nodes(seen, reach, math.inf, start, math.log(_GOAL)) / sd

@@ -125,11 +125,6 @@ class BesideAtoms(Contour):
         self._reach = sum(s.count * float(np.abs(s.loss.atom_loss).max()) for s in steps)
         self.extend(START)
 
-    @property
-    def nodes(self) -> int:
-        """Number of frequencies evaluated so far."""
-        return int(self._remainder.size)
-
     def extend(self, nodes: int) -> None:
         """Evaluate the remainder at so many frequencies, on nodes that resolve them."""
         counts = self.tilted.counts
@@ -154,7 +149,7 @@ class BesideAtoms(Contour):
         z = np.asarray(self.c + 1j * self._y, np.complex128)
         factor = self.payoff.transform(z, 0.0) / self.weight(0.0)  # at any epsilon
         size = np.abs(factor) * (np.abs(phi) + np.abs(alone))
-        self._remainder = factor * (phi - alone)
+        self._remainder, self.nodes = factor * (phi - alone), nodes
         noise = (8.0 + 8.0 * float(counts.sum())) * size.sum() + off / EPS * np.abs(factor).sum()
         self._noise = float(noise), 4.0 * float(size @ self._y)
         self.decay = self._truncation(self.h * nodes)

@@ -22,21 +22,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.saddle import tilt
 from mechc.errors import NumericError
 from mechc.loss.moments import exponentials, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.quadrature.rule import DERIVATIVE, ENDS, ORDER, TOP
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
-from mechc.protocol import Floats
+from mechc.numeric.rounding import MOST_LOG
+from mechc.protocol import Floats, Integers
 
 # (sin x - x) / x^3 in x^2, the highest term first; |x| < 1/2, remainder 1e-18
 _SINE = np.array([(-1.0) ** n / math.factorial(2 * n + 1) for n in range(7, 0, -1)])
@@ -195,6 +194,76 @@ LEVELLED = np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0  # octaves, the
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
+@subroutine("float64(float64[::1], float64[::1])")
+def _inner(a, b):  # type: ignore[no-untyped-def]
+    """Subroutine product with compensated summation."""
+    total = 0.0
+    carry = 0.0
+    for j in range(a.size):
+        v = a[j] * b[j] - carry
+        new = total + v
+        carry = (new - total) - v
+        total = new
+    return total
+
+
+def tilt(
+    offsets: Integers, loss: Floats, log_weight: Floats, c: float, floor: float
+) -> tuple[Floats, Floats, Integers, Floats, Floats]:
+    """Tilt the nodes of every step at c, normalise and centre them.
+
+    Nodes stay out of the second half of the answer while they carry at most `floor` of a step.
+
+    Returns the weights of all nodes; rows means, standard deviations, weights left out of the
+    steps; and offsets, centred losses and weights of the nodes that stay.
+    """
+    weights, work = log_weight + c * loss, np.empty((4, loss.size))
+    kept, rows = np.zeros(offsets.size, np.int64), np.zeros((3, offsets.size - 1))
+    work[0] = 1.0
+    _tilt(offsets, loss, floor, weights, work, kept, rows)
+    size = int(kept[-1])
+    return weights, rows, kept, work[2, :size].copy(), work[3, :size].copy()
+
+
+@compiled(
+    "void(int64[::1], float64[::1], float64, float64[::1], float64[:,::1], int64[::1],"
+    " float64[:,::1])"
+)
+def _tilt(offsets, loss, floor, weights, work, kept, rows):  # type: ignore[no-untyped-def]
+    """See `tilt`; `weights` are logs at first, the first row of `work` ones, all is written."""
+    centred, weight, place = work[2], work[3], 0
+    for i in range(offsets.size - 1):
+        a, b = offsets[i], offsets[i + 1]
+        w, x, one, d = weights[a:b], loss[a:b], work[0, a:b], work[1, a:b]
+        top, square = -math.inf, 0.0
+        for j in range(b - a):
+            top = max(top, w[j])
+        for j in range(b - a):
+            w[j] -= top
+            d[j] = w[j]
+        exponentials(d, w)
+        for j in range(b - a):
+            if d[j] < -MOST_LOG:
+                w[j] = 0.0
+        total = _inner(w, one)
+        for j in range(b - a):
+            w[j] /= total
+        first = _inner(w, x)
+        for j in range(b - a):
+            d[j] = x[j] - first
+        second = _inner(w, d)  # what rounding has left of the mean
+        for j in range(b - a):
+            d[j] -= second
+            square += w[j] * d[j] * d[j]
+            if w[j] > floor / (b - a):
+                weight[place], centred[place] = w[j], d[j]
+                place += 1
+            else:
+                rows[2, i] += w[j]
+        rows[0, i], rows[1, i] = first + second, math.sqrt(square)
+        kept[i + 1] = place
+
+
 @compiled("void(float64[:,:,::1], float64[::1], float64[::1], float64[::1], float64[::1])")
 def log_variations(tables, atoms, counts, ys, out):  # type: ignore[no-untyped-def]
     """Log of bounds on |phi(y')|, y' >= y, at every y, by rows of `variation` and `smoothness`."""
@@ -273,7 +342,6 @@ def _fading(  # type: ignore[no-untyped-def]
     return seen
 
 
-@dataclass(eq=False)
 class Law:
     """All steps of a composition in flat arrays, for the compiled loops.
 
@@ -286,31 +354,21 @@ class Law:
         is_open: nodes do not resolve everything of some step.
     """
 
-    steps: tuple[Step, ...]
-    offsets: NDArray[np.int64]
-    counts: Floats
-    loss: Floats
-    log_weight: Floats
-    tolerance: float
-    is_open: bool
-
-    @classmethod
-    def of(cls, steps: Sequence[Step]) -> Law:
+    def __init__(self, steps: tuple[Step, ...]) -> None:
         """Flatten the steps."""
-        parts, ends, counts, tolerance, is_open = [], [0], [], 0.0, False
+        parts, ends, counts, tolerance, self.is_open = [], [0], [], 0.0, False
         for law, count in steps:
             part = law.nodes()
             parts.append(part)
             ends.append(ends[-1] + part[0].size)
             counts.append(count)
             tolerance += count * law.tolerance
-            is_open = is_open or bool(law.source is not None and law.source.ends)
-        both = parts[0]
+            self.is_open = self.is_open or bool(law.source is not None and law.source.ends)
+        self.loss, self.log_weight = parts[0] if parts else (np.empty(0), np.empty(0))
         if len(parts) > 1:
-            loss, log_weight = map(np.concatenate, zip(*parts, strict=True))
-            both = loss, log_weight
-        about = np.array(ends, np.int64), np.array(counts, np.float64), *both
-        return cls(tuple(steps), *about, float(tolerance), is_open)
+            self.loss, self.log_weight = map(np.concatenate, zip(*parts, strict=True))
+        self.steps, self.tolerance = steps, float(tolerance)
+        self.offsets, self.counts = np.array(ends, np.int64), np.array(counts, np.float64)
 
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
@@ -349,6 +407,16 @@ class Law:
         rows: Floats = self.counts @ out
         return rows
 
+    def search(self) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
+        """Return counts, a tilt to be written, rows of steps there, and for `sum_tilted` the rest.
+
+        What `sums` does at a tilt after another, for Newton's method, paid for at once.
+        """
+        spend(30.0 * self.loss.size)
+        at, out = np.empty(1), np.empty((1, self.counts.size, 4))
+        work = np.empty((2, self.loss.size))
+        return self.counts, at, out[0], (self.offsets, self.loss, self.log_weight, at, work, out)
+
     def saddle(self, epsilon: float, limit: float, near: float = 0.0) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
 
@@ -357,24 +425,19 @@ class Law:
         Raises:
             NumericError: doubles do not hold it.
         """
-        spend(30.0 * self.loss.size)
-        work, at = np.empty((2, self.loss.size)), np.empty(1)
-        out = np.empty((1, self.counts.size, 4))
-
-        def slopes(t: float) -> tuple[float, float]:
-            at[0] = t
-            sum_tilted(self.offsets, self.loss, self.log_weight, at, work, out)
-            _, first, second, _ = (self.counts @ out[0]).tolist()
-            return first, second
-
+        counts, at, out, about = self.search()
         if not near > 0.0:
-            mean, variance = slopes(0.0)
+            at[0] = 0.0
+            sum_tilted(*about)
+            _, mean, variance, _ = (counts @ out).tolist()
             gap, variance = epsilon - mean, max(variance, 1e-300)
             root = math.sqrt(gap * gap + 8.0 * variance)
             near = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
         low, high, t, bend = 0.0, math.inf, min(near, 0.9 * limit), np.nan
         for _ in range(TURNS):
-            slope, bend = slopes(t)
+            at[0] = t
+            sum_tilted(*about)
+            _, slope, bend, _ = (counts @ out).tolist()
             slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
             bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
             if t == limit and not slope > 0.0:

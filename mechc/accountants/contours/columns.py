@@ -14,6 +14,7 @@ import numpy as np
 from mechc.accountants.contours.characteristic import Law
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
+from mechc.loss.moments import sum_tilted
 from mechc.loss.privacy_loss import Step, covering
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
@@ -49,34 +50,24 @@ class Columns:
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         """Keep the steps."""
-        self._steps = steps
-        self._counts: list[int] = []
-        self._law: Law | None = None
-        self._peaks: tuple[Floats, Floats] | None = None
+        self._laws, self._counts = map(list, zip(*steps, strict=True)) if steps else ([], [])
+        self._keep(steps)
         self._lowest = self._highest = 0.0
         self._t_min, self._t_max = -math.inf, math.inf
         for law, count in steps:
-            self._counts.append(count)
             self._lowest += count * law.support[0]
             self._highest += count * law.support[1]
             self._t_min = max(self._t_min, law.strip[0] * (1.0 - 1e-4))
             self._t_max = min(self._t_max, law.strip[1] * (1.0 - 1e-4))
         self._total = float(sum(self._counts))
 
-    @property
-    def law(self) -> Law:
-        """The law of all steps, on the nodes of the moment."""
-        if self._law is None:
-            self._law = Law.of(self._steps)
-        return self._law
-
-    @property
-    def covered(self) -> float:
-        """The largest tilt for which all laws have nodes."""
-        least = math.inf
-        for law, _ in self._steps:
-            least = min(least, law.tilts[1])
-        return least
+    def _keep(self, steps: tuple[Step, ...]) -> None:
+        """Take steps on these nodes."""
+        self._steps, self.law = steps, Law(steps)  # on the nodes of the moment
+        self._peaks: tuple[Floats, Floats] | None = None
+        self.covered = math.inf  # the largest tilt for which all laws have nodes
+        for law in self._laws:
+            self.covered = min(self.covered, law.tilts[1])
 
     def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
         """Tilt at which the leading saddle point approximation of log delta is the target.
@@ -102,10 +93,14 @@ class Columns:
     def _settled(self, target: float, n: float, t: float, cover: bool) -> Saddle:
         """Newton's method for it inside a bracket, on nodes that grow or as they are."""
         low, high = 0.0, math.inf  # tilts with log delta above the target, and below it
+        counts, at, out, about = self.law.search()
         for _ in range(NEWTON):
             if cover and not t <= self.covered:
                 self._cover(t)
-            k0, k1, k2 = (n * self.law.sums(np.array([t]))[0, :3]).tolist()
+                counts, at, out, about = self.law.search()
+            at[0] = t
+            sum_tilted(*about)
+            k0, k1, k2, _ = (n * (counts @ out)).tolist()
             f2 = k2 + t**-2 + (1.0 + t) ** -2
             epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
             exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
@@ -142,8 +137,8 @@ class Columns:
             self._peaks = t, k + rounding + log_peak(t)
         return chernoff(epsilon, *self._peaks)
 
-    def is_below(self, epsilon: float, level: float) -> bool:
-        """Whether Chernoff's bound proves log H(epsilon) to be at most `level`.
+    def chernoff_below(self, epsilon: float, level: float) -> float:
+        """Log of Chernoff's bound on H(epsilon), the least where it is not at most `level`.
 
         Nodes for larger tilts are made as long as these promise a smaller bound.
 
@@ -154,15 +149,16 @@ class Columns:
         if 0.0 < settled < self._t_max and self.covered < settled:
             self._cover(settled)
         for _ in range(LOOKS):
-            if self.chernoff(epsilon) <= level:
-                return True
+            found = self.chernoff(epsilon)
             limit = min(self.covered, self._t_max)
-            if limit >= self._t_max or (limit > 0.0 and self._is_topmost(epsilon, limit)):
-                return False
-            if limit > 0.0 and self.law.saddle(epsilon, limit)[0] < limit:
-                return False
+            if found <= level or limit >= self._t_max:
+                break
+            if limit > 0.0 and (
+                self._is_topmost(epsilon, limit) or self.law.saddle(epsilon, limit)[0] < limit
+            ):
+                break
             self._cover(self._before_end(limit, max(HIGHER * limit, FIRST_LIMIT / HIGHER)))
-        return False
+        return found
 
     def _is_topmost(self, epsilon: float, limit: float) -> bool:
         """Whether only the topmost losses count at this tilt."""
@@ -177,9 +173,9 @@ class Columns:
         By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
         """
         _, mean, variance, _ = map(float, self.law.roughly(0.0)[0])
-        if not mean - epsilon > SURE * math.sqrt(variance) or any(
-            s.loss.apart for s in self._steps
-        ):
+        if not mean - epsilon > SURE * math.sqrt(variance):
+            return 0.0
+        if any(law.apart for law in self._laws):
             return 0.0
         k, _, _, rounding = self.law.roughly(*-INSIDE).T
         mass = sum(s.count * s.loss.log_finite for s in self._steps)
@@ -190,20 +186,19 @@ class Columns:
         """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
         floor = 1e-18 / self._total
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
-        if not tilt <= self._settled_tilt():
+        if not tilt <= self.covered and not tilt <= self._settled_tilt():
             room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        before = [s.loss for s in self._steps]
-        laws = covering(before, low, tilt, contour, frequency, floor)
-        if laws != before:
-            self._steps = tuple(map(Step, laws, self._counts))
-            self._law = self._peaks = None
+        laws = covering(self._laws, low, tilt, contour, frequency, floor)
+        if laws != self._laws:
+            self._laws = laws
+            self._keep(tuple(map(Step, laws, self._counts)))
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""
         least = math.inf
-        for law, _ in self._steps:
+        for law in self._laws:
             lo, hi = law.settled
             least = min(least, hi if lo <= -1.0 else -math.inf)
         return least
@@ -251,9 +246,9 @@ def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats
     return both
 
 
+@np.errstate(invalid="ignore")  # a peak that is not known bounds nothing
 def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
     """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
     rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
-    with np.errstate(invalid="ignore"):  # a peak that is not known bounds nothing
-        exponents = peaks - tilts * epsilon + rounding
+    exponents = peaks - tilts * epsilon + rounding
     return float(np.fmin.reduce(exponents, initial=math.inf)) + 1e-12

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.fft import distinct
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.infinite_mass import composed, rounded
-from mechc.loss.privacy_loss import Step
+from mechc.loss.privacy_loss import Step, distinct
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log1mexp, log_add
 from mechc.numeric.rounding import MOST_LOG, U

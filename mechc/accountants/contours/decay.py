@@ -110,7 +110,7 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
         best, behind = near.decay(start, resolved, edge, goal)
         if best < wanted or not behind > LIFTED * best:
             return best
-    count = float(near.counts.sum())
+    count = float(np.add.reduce(near.counts))
     variance = float(near.counts @ near.spread**2)
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
     levelled = BEYOND_ROOM * near.levelled(goal)
@@ -151,4 +151,4 @@ def by_farther_nodes(
 def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
     """Return steps with nodes for high frequencies, which nobody keeps."""
     laws = covering([s.loss for s in steps], -1.0, c, c, reach, floor)
-    return Law.of(tuple(Step(law, s.count) for law, s in zip(laws, steps, strict=True)))
+    return Law(tuple(Step(law, s.count) for law, s in zip(laws, steps, strict=True)))

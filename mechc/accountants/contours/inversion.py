@@ -386,7 +386,8 @@ def epsilons(
     Returns:
         Shape (3, rows), nan where the contour does not serve.
     """
-    facts, out = contour.facts(n), np.full((3, counts.size), np.nan)
+    facts, out = contour.facts(n), np.empty((3, counts.size))
+    out[:] = np.nan
     last = np.array([math.nan, *(0.0,) * FIRST_B])
     z = np.asarray(contour.c + 1j * contour.h * np.arange(contour.nodes + 1.0), np.complex128)
     left_out = contour.decay * contour.payoff.size(contour.c) * contour.period / math.pi
@@ -404,9 +405,8 @@ def epsilons(
     about = re, im, w[1:], v, last, facts, images, known, widest, out
     if counts.size == 1 and not known[0] >= 0.0:
         try:  # not worth the compilation of all that follows from one sum
-            with np.errstate(all="ignore"):
-                row = float(counts[0]), targets[:, 0].tolist(), near, *about[:-3], widest
-                out[:, 0] = _one_row(*row)
+            row = float(counts[0]), targets[:, 0].tolist(), near, *about[:-3], widest
+            out[:, 0] = _one_row(*row)
             return out
         except (ArithmeticError, ValueError):
             out[:] = np.nan
@@ -414,6 +414,7 @@ def epsilons(
     return out
 
 
+@np.errstate(all="ignore")
 def _one_row(
     n: float, targets: list[float], near: float, re: Floats, im: Floats, w: Complexes,
     v: Complexes, last: Floats, facts: Floats, images: Floats, widest: float,

@@ -144,7 +144,7 @@ class Shares:
 
     def masses(self, panels: Any) -> tuple[Floats, Floats]:
         """Return log X, and logs of masses under Q, at the nodes of panels."""
-        log_mass = panels.spread()[0].reshape(panels.loss.shape)
+        log_mass = panels.log_weight.reshape(panels.loss.shape)
         return self.sign * panels.loss, log_mass - (0.0 if self.law.is_reversed else panels.loss)
 
     def taken(self, log_x: Floats) -> Floats:
@@ -248,7 +248,7 @@ class Shares:
     @cached_property
     def rough(self) -> Law:
         """The law of -W under Q, on nodes that resolve no frequency."""
-        return Law.of((Step(self.plain, self.steps),))
+        return Law((Step(self.plain, self.steps),))
 
     @cached_property
     def plain(self) -> PrivacyLoss:
@@ -296,7 +296,7 @@ class Shares:
             log_x, log_weight = (each.ravel() for each in self.masses(panels))
             log_weight = log_weight + np.log(self.taken(log_x))
             log_x = np.minimum(log_x, CAP)
-            spacing = panels.spread()[1] * np.exp(log_x) / t
+            spacing = panels.spacing * np.exp(log_x) / t
             region = panels.region.repeat(ORDER)
         at, log_mass = self.points
         log_mass = log_mass + np.log(self.taken(at))
@@ -374,7 +374,7 @@ Factors = Sequence[tuple[Shares, int]]
 
 def together(factors: Factors) -> Law:
     """The law of -W under Q, or of a part of it, on nodes that resolve no frequency."""
-    return Law.of([Step(shares.plain, count) for shares, count in factors])
+    return Law(tuple(Step(shares.plain, count) for shares, count in factors))
 
 
 class Contour:
@@ -410,7 +410,7 @@ class Contour:
             if work > most:
                 label = factors[0][0].law.label
                 raise NumericError(f"{label}: phi fades too slowly at {a:g}")
-            tilted = [Tilted(Law.of((Step(resolved, n),)), a) for (resolved, _), _, n in found]
+            tilted = [Tilted(Law((Step(resolved, n),)), a) for (resolved, _), _, n in found]
             logs = [each.log_phi(h, 1, count + 1) for each in tilted]
             re, im = np.sum(logs, axis=0)
             size = re[-1] - 0.5 * variance * last * last
@@ -430,8 +430,8 @@ class Contour:
             short = float(np.float32(mean))
             self._means += short * n, (mean - short) * n
             moved += self._add(shares, resolved, missed, n, s) + each.lost
-        steps = [Step(resolved, n) for (resolved, _), _, n in found]
-        self._near, self._missed = Law.of(steps), np.array([missed for (_, missed), _, _ in found])
+        steps = tuple(Step(resolved, n) for (resolved, _), _, n in found)
+        self._near, self._missed = Law(steps), np.array([missed for (_, missed), _, _ in found])
         self.k += 0.5 * blur * blur
         re, im = re - 0.5 * variance * y * y, im + variance * a * y
         factor = (a / s) ** 2
@@ -484,8 +484,8 @@ class Contour:
             end = min(reach, STAGE * start)
             try:
                 found = [shares.loss(end, a, loose) for shares, _ in used]
-                steps = [Step(f[0], n) for f, (_, n) in zip(found, used, strict=True)]
-                proof = Tilted(Law.of(steps), a)
+                steps = tuple(Step(f[0], n) for f, (_, n) in zip(found, used, strict=True))
+                proof = Tilted(Law(steps), a)
                 missed = lacks + [missed for _, missed in found]
             except NumericError:  # then total variation has to do
                 reach, end, proof, missed = last, last, near, self._missed

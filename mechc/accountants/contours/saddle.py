@@ -3,8 +3,6 @@
 In: the composed loss and a decreasing target. Out: the tilt, and whether it solves the equation.
 K' increases and the targets used here decrease, so that the root is unique; it exists exactly
 when K' reaches the target inside the strip. Newton's method in log t, kept inside a bracket.
-
-Exponential tilting of all steps of a composition at once, compiled.
 """
 
 from __future__ import annotations
@@ -13,14 +11,9 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.errors import NumericError, UnsupportedError
-from mechc.loss.moments import exponentials
-from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import MOST_LOG, SQUARABLE
-from mechc.protocol import Floats, Integers
+from mechc.numeric.rounding import SQUARABLE
 
 _LARGEST = 1e15  # tilt, where the strip has no end
 _SMALLEST = 1.0 / SQUARABLE  # 1/t^2 is still a double
@@ -106,73 +99,3 @@ def _gap(composed: ComposedLoss, target: Target, t: float) -> tuple[float, float
     if not (math.isfinite(mean) and math.isfinite(variance) and usable):
         return math.inf, math.nan
     return float(mean) - value, float(variance) - derivative
-
-
-@subroutine("float64(float64[::1], float64[::1])")
-def _inner(a, b):  # type: ignore[no-untyped-def]
-    """Subroutine product with compensated summation."""
-    total = 0.0
-    carry = 0.0
-    for j in range(a.size):
-        v = a[j] * b[j] - carry
-        new = total + v
-        carry = (new - total) - v
-        total = new
-    return total
-
-
-def tilt(
-    offsets: Integers, loss: Floats, log_weight: Floats, c: float, floor: float
-) -> tuple[Floats, Floats, Integers, Floats, Floats]:
-    """Tilt the nodes of every step at c, normalise and centre them.
-
-    Nodes stay out of the second half of the answer while they carry at most `floor` of a step.
-
-    Returns the weights of all nodes; rows means, standard deviations, weights left out of the
-    steps; and offsets, centred losses and weights of the nodes that stay.
-    """
-    weights, work = log_weight + c * loss, np.empty((4, loss.size))
-    kept, rows = np.zeros(offsets.size, np.int64), np.zeros((3, offsets.size - 1))
-    work[0] = 1.0
-    _tilt(offsets, loss, floor, weights, work, kept, rows)
-    size = int(kept[-1])
-    return weights, rows, kept, work[2, :size].copy(), work[3, :size].copy()
-
-
-@compiled(
-    "void(int64[::1], float64[::1], float64, float64[::1], float64[:,::1], int64[::1],"
-    " float64[:,::1])"
-)
-def _tilt(offsets, loss, floor, weights, work, kept, rows):  # type: ignore[no-untyped-def]
-    """See `tilt`; `weights` are logs at first, the first row of `work` ones, all is written."""
-    centred, weight, place = work[2], work[3], 0
-    for i in range(offsets.size - 1):
-        a, b = offsets[i], offsets[i + 1]
-        w, x, one, d = weights[a:b], loss[a:b], work[0, a:b], work[1, a:b]
-        top, square = -math.inf, 0.0
-        for j in range(b - a):
-            top = max(top, w[j])
-        for j in range(b - a):
-            w[j] -= top
-            d[j] = w[j]
-        exponentials(d, w)
-        for j in range(b - a):
-            if d[j] < -MOST_LOG:
-                w[j] = 0.0
-        total = _inner(w, one)
-        for j in range(b - a):
-            w[j] /= total
-        first = _inner(w, x)
-        for j in range(b - a):
-            d[j] = x[j] - first
-        second = _inner(w, d)  # what rounding has left of the mean
-        for j in range(b - a):
-            d[j] -= second
-            square += w[j] * d[j] * d[j]
-            if w[j] > floor / (b - a):
-                weight[place], centred[place] = w[j], d[j]
-                place += 1
-            else:
-                rows[2, i] += w[j]
-        rows[0, i], rows[1, i] = first + second, math.sqrt(square)
-        kept[i + 1] = place

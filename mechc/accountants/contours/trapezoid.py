@@ -200,6 +200,8 @@ class Contour:
 
     Attributes:
         c, period: real part of the contour and T; the nodes are c + 2 pi i n / T.
+        nodes: number of frequencies evaluated so far.
+        cost: work of one more, in node evaluations.
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
     """
 
@@ -214,7 +216,7 @@ class Contour:
             self.lowest += count * step.support[0]
         self.most = payoff.nodes(self.period)
         self.h = 2.0 * math.pi / self.period
-        self.re, self.im = np.empty(0), np.empty(0)
+        self.re, self.im, self.nodes = np.empty(0), np.empty(0), 0
         self._weight = math.nan, math.nan
         self.decay = math.inf
         self.blurred: Blurred | None = None  # a smoothed payoff, where its answers are narrower
@@ -227,6 +229,7 @@ class Contour:
         self._terms = math.nan, 0, np.empty(0), 0.0
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
+        self.cost = float(max(self.tilted.weight.size, KEEPING))
         self.reach, atoms = math.inf, 0
         for step, count in law.steps:
             self.reach = min(self.reach, step.frequency)
@@ -245,18 +248,8 @@ class Contour:
             re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             if have:
                 re, im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
-            self.re, self.im = re, im
+            self.re, self.im, self.nodes = re, im, nodes
             self.decay = 0.0 if nodes == self.most else math.inf
-
-    @property
-    def cost(self) -> float:
-        """Work of one more frequency, in node evaluations."""
-        return float(max(self.tilted.weight.size, KEEPING))
-
-    @property
-    def nodes(self) -> int:
-        """Number of frequencies evaluated so far."""
-        return int(self.re.size)
 
     def weight(self, epsilon: float) -> float:
         """Return W(c), the size of the first term; 0 where doubles do not hold its digits."""
@@ -265,6 +258,7 @@ class Contour:
             self._weight = epsilon, at if at >= sys.float_info.min else 0.0
         return self._weight[1]
 
+    @np.errstate(over="ignore", invalid="ignore")  # such a sum is refused by `conclude`
     def waves(self, epsilon: float) -> tuple[Floats, Complexes, Floats]:
         """Return y, g(c + iy) / g(c) at the nodes y = h, 2h, ..., and its rounding in EPS."""
         spend(WAVE * self.re.size)
@@ -276,11 +270,10 @@ class Contour:
         # of the factors that make up exp(re), whose log is at most this share of re
         least = float(np.minimum.reduce(self.tilted.counts))
         error, share = 2.0 * grown(self.tolerance) / EPS, 1.0 / least
-        with np.errstate(over="ignore", invalid="ignore"):  # such a sum is refused by `conclude`
-            factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
-            noise = np.exp(self.re) * turns + np.exp((1.0 - share) * self.re) * error
-            value: Complexes = factor * np.exp(self.re + 1j * (self.im + y * turn))
-            noise *= np.abs(factor)
+        factor = self.payoff.transform(z, epsilon) / self.weight(epsilon)
+        noise = np.exp(self.re) * turns + np.exp((1.0 - share) * self.re) * error
+        value: Complexes = factor * np.exp(self.re + 1j * (self.im + y * turn))
+        noise *= np.abs(factor)
         return y, value, noise
 
     def terms(self, epsilon: float) -> tuple[Floats, float]:

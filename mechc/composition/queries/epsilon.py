@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
@@ -33,18 +33,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
-from mechc.accountants.bounds.point_masses import loss_errors
 from mechc.accountants.contour import common_lattice
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
-from mechc.accountants.fft import distinct
 from mechc.accountants.repetitions import Sweep
 from mechc.composition.inputs import MAX_COUNT, LogDelta, Setting, as_count, collect
-from mechc.composition.queries.evaluation import Evaluation
+from mechc.composition.queries.evaluation import Evaluation, loss_errors
 from mechc.errors import DeclarationError, MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import OutOfWorkError, limited, share
 from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
@@ -89,10 +87,7 @@ class Curve:
     low: float = 0.0  # delta is known to exceed the target here, or this is 0 ...
     high: float = math.inf  # ... and here to be at most the target
     steers: float = math.inf  # width from which on answers only steer
-
-    def __post_init__(self) -> None:
-        """Start with an empty memory."""
-        self.points: dict[float, Bound] = {}
+    points: dict[float, Bound] = field(default_factory=dict)
 
     def at(self, epsilon: float) -> Bound:
         """Return the bound at epsilon, refused where the search has used up its evaluations."""

@@ -19,7 +19,7 @@ import numpy as np
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, below, outward, worse
-from mechc.accountants.bounds.point_masses import log_all_largest, loss_errors
+from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.errors import MechcError, NumericError, UnsupportedError
@@ -27,7 +27,6 @@ from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.running_error import exact_largest
-from mechc.loss.truncated_loss import is_resolved
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
 from mechc.numeric.rounding import EPS, SQUARABLE
@@ -69,7 +68,7 @@ class Known(NamedTuple):
         """Look at the steps."""
         early, densities = [], []
         for law, count in steps:
-            if count and is_resolved(law):
+            if count and law.is_resolved:
                 densities.append(count * law.density_error)
                 if law.early[0] > -math.inf:
                     early.append(math.log(count) + law.early[0])
@@ -107,11 +106,14 @@ class Evaluation:
         self.profile: dict[tuple[str, float], Bound] = {}
         self.steps: dict[str, tuple[Step, ...]] = {}
         self.rtol, self._options = rtol, options
-        self.single = True
+        self.single, self.known = True, dict[str, Known]()
         for direction, some in steps.items():
             self.steps[direction] = tuple(some)
-            self.single = self.single and sum([count for _, count in some]) == 1
-        self.known = {direction: Known.of(some) for direction, some in self.steps.items()}
+            uses = 0
+            for _, count in some:
+                uses += count
+            self.single = self.single and uses == 1
+            self.known[direction] = Known.of(some)
         self._columns: dict[str, Columns] = {}
         self._octaves: dict[str, list[tuple[Step, ...] | MechcError]] = {}
         self._accountants: dict[str, registry.Accountant] = {}
@@ -180,12 +182,12 @@ class Evaluation:
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return None
         level = log_subtract(level - CERTAIN - known.density, infinite)
-        columns = self._columns.setdefault(direction, Columns(steps))
+        if direction not in self._columns:
+            self._columns[direction] = Columns(steps)
         try:
-            if columns.is_below(epsilon, -math.inf if best else level) or (
-                best and columns.chernoff(epsilon) <= level
-            ):
-                return log_add(columns.chernoff(epsilon), infinite) + CERTAIN + known.density
+            found = self._columns[direction].chernoff_below(epsilon, -math.inf if best else level)
+            if found <= level:
+                return log_add(found, infinite) + CERTAIN + known.density
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
@@ -250,7 +252,7 @@ class Evaluation:
         if proven > -EPS:
             return Bound(proven, floor, 0.0, "limit", "proven", {"direction": direction})
         if math.isinf(epsilon) or (known.is_plain and self._is_beyond(direction, epsilon)):
-            known_all = all(is_resolved(step.loss) for step in self.steps[direction])
+            known_all = all(step.loss.is_resolved for step in self.steps[direction])
             upper = log_add(floor, error) if known_all else 0.0
             detail = {"direction": direction}
             return Bound(proven, min(floor, upper), min(upper, 0.0), "limit", "proven", detail)
@@ -386,7 +388,7 @@ class Evaluation:
         Those of a high order are made from its octave's, and these from those of the one below.
         """
         steps = self.steps[direction]
-        if math.isinf(order) or not all(is_resolved(law) for law, _ in steps):
+        if math.isinf(order) or not all(law.is_resolved for law, _ in steps):
             return steps
         below = tuple(Step(law.first().fork(), count) for law, count in steps)
         if not any(math.isnan(law.closed_cgf(order - 1.0)) for law, _ in steps):
@@ -434,7 +436,7 @@ class Evaluation:
 
     def log_mass_at_largest_loss(self, direction: str) -> tuple[float, float]:
         """Return log P(L is the largest loss), -inf where it is not known, and its error."""
-        if not all(is_resolved(step.loss) for step in self.steps[direction]):
+        if not all(step.loss.is_resolved for step in self.steps[direction]):
             return -math.inf, 0.0
         return log_all_largest(self.steps[direction])[:2]
 
@@ -447,21 +449,34 @@ def _covering(steps: tuple[Step, ...], tilt: float) -> tuple[Step, ...] | MechcE
         return refusal
 
 
+def loss_errors(steps: Sequence[Step]) -> tuple[float, float]:
+    """How far errors of the losses of point masses may move a composed loss, and their digits."""
+    errors = digits = 0.0
+    for law, count in steps:
+        if law.is_resolved:
+            errors += count * law.loss_error
+            digits += count * law.loss_rounding if law.atom_loss.size else 0.0
+    return errors, digits
+
+
 def _largest_loss(steps: Sequence[Step], error: float) -> tuple[float, float]:
     """The largest finite loss of a composition, and what rounding and errors may add to it."""
-    steps = [step for step in steps if step.count]
-    tops = [count * law.support[1] for law, count in steps]
+    tops, uses = [], 0
+    for law, count in steps:
+        if count:
+            tops.append(count * law.support[1])
+            uses += count
     total = math.fsum(tops) if all(map(math.isfinite, tops)) else math.inf
     if math.isinf(total):
-        return max(total, 0.0), 0.0
-    single = sum([count for _, count in steps]) == 1
-    source = steps[0].loss.source if total > 0.0 and single else None
+        return total, 0.0
+    steps = [step for step in steps if step.count]
+    source = steps[0].loss.source if total > 0.0 and uses == 1 else None
     if source is not None and total in source.theta and _exact_largest(steps[0].loss) == total:
         return total, 0.0
     # losses of tables and lattices are differences of two logs of masses
     logs = 0.0
     for law, count in steps:
-        logs += count * law.top_rounding if is_resolved(law) else 0.0
+        logs += count * law.top_rounding if law.is_resolved else 0.0
     rounding = TOP_ERROR * math.fsum(map(abs, tops)) + logs + error
     return (total, rounding) if total > 0.0 else (0.0, max(total + rounding, 0.0))
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.quadrature import panels, resolution
 from mechc.loss.quadrature.panels import first_edges
-from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, Verdict, joined
+from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, joined
 from mechc.loss.quadrature.rule import (
     DERIVATIVE,
     NEARBY,
@@ -48,7 +48,7 @@ GOAL = 1e-17  # estimated error of a panel for the sums that count, as a share o
 # of the density and of the sums; then those of a law of which the mass is asked for as well
 GOALS, MASS_GOALS = np.array([MASS_GOAL, GOAL]), np.array([1e-14, GOAL])
 OVERLAP = 0.15  # least affinity of the tilted laws at neighbouring test tilts
-LONG, BETWEEN = 4.0, (0.35, 0.65, 0.85)  # new tilts so far out, and shares that are tried at once
+LONG, BETWEEN = 4.0, np.array([0.35, 0.65, 0.85])  # new tilts so far out; shares tried at once
 MOST_CUTS = 4.0  # of an interval between tilts at once
 TURN = 9.0  # radians of the wave that a panel may span before it is cut without further tests
 ROUNDS = 400  # of cutting and growing in one settling
@@ -74,6 +74,7 @@ class Quadrature:
             by branch, then by place.
         lo, hi: ends of the panels, shape (panels,).
         x, log_p, loss: nodes and values there, shape (panels, 16).
+        log_weight, spacing: log weights and lengths on the loss axis of all nodes.
         tilts: the interval of real tilts covered so far.
         logs: log M at the tilts tested so far.
         log_masses: logs of the masses of P and of Q when tilts were first covered.
@@ -99,6 +100,7 @@ class Quadrature:
         self.points: tuple[float, ...] = ()
         self._far: Far | None = None
         self._near: Near | None = None
+        self._panels = NO_PANELS
         # to where parameters are moved to see rounding; beside a weight of one another tail begins
         about = zip(theta.tolist(), kernel.PARAMETERS, strict=False)
         self._moved = NEARBY * theta * [not row[5] and value < row[2] for value, row in about]
@@ -113,7 +115,8 @@ class Quadrature:
         """Take panels for one's own, in a copy of one's own."""
         self._panels = panels
         self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
-        self._spread: tuple[Floats, Floats] | None = None
+        self.log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
+        self.spacing: Floats = (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         self._noise: Floats | None = None  # of losses, beyond their ulps
 
     @property
@@ -121,14 +124,6 @@ class Quadrature:
         """Half widths of the panels."""
         half: Floats = 0.5 * (self.hi - self.lo)
         return half
-
-    def spread(self) -> tuple[Floats, Floats]:
-        """Return log weights and lengths on the loss axis of all nodes; not to be written to."""
-        if self._spread is None:
-            with np.errstate(all="ignore"):
-                log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
-                self._spread = log_weight, (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
-        return self._spread
 
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
         """Return panels that resolve all real tilts in [tilt_lo, tilt_hi], `points` exactly so.
@@ -138,14 +133,14 @@ class Quadrature:
         """
         return covering([self], tilt_lo, tilt_hi, *points)[0]
 
+    @SILENT
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
 
         Raises:
             NumericError: these are too many.
         """
-        with np.errstate(all="ignore"):
-            return _Batch([self]).cut(parts)[0]
+        return _Batch([self]).cut(parts)[0]
 
     def misplaced(self, log_mass: float) -> float:
         """Return the share of a mass, of P or the one law integrated, that rounded nodes move."""
@@ -164,6 +159,7 @@ class Quadrature:
         ends = self._rows[self.region]
         return self.lo > ends[:, 0], self.hi < ends[:, 1]
 
+    @SILENT
     def among(self, panels: NDArray[np.bool_]) -> Quadrature:
         """Return a copy with these panels alone, which is not to be refined for other tilts."""
         other = self.copied()
@@ -201,6 +197,7 @@ def of_mass(kernel: Kernel, theta: Floats, rows: Floats, law: str) -> Quadrature
     return laid(kernel, [theta], [rows], law)[0].covering(0.0, 0.0)
 
 
+@SILENT
 def _lay(members: list[Quadrature]) -> None:
     """Lay the first panels; edges of branches with the same ends are found together."""
     batch, alike = _Batch(members), defaultdict(list)
@@ -208,7 +205,7 @@ def _lay(members: list[Quadrature]) -> None:
     for branch, (lo, hi) in enumerate(batch.rows[:, :2].tolist()):
         alike[lo, hi].append(branch)
     for (lo, hi), some in alike.items():
-        thetas = np.array([members[batch.member(branch)]._theta for branch in some])
+        thetas = np.array([members[bisect_right(batch.branches, b) - 1]._theta for b in some])
         edges.update(zip(some, first_edges(batch.kernel, thetas, lo, hi), strict=True))
     each = [edges[branch] for branch in range(len(batch.rows))]
     region = np.arange(len(each)).repeat([e.size - 1 for e in each])
@@ -246,6 +243,7 @@ def covering(
     return found
 
 
+@SILENT
 def with_waves(
     members: Sequence[Quadrature], contour: float, frequency: float, floor: float
 ) -> list[Quadrature]:
@@ -256,9 +254,16 @@ def with_waves(
     less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
     of TURN radians to 1e-17.
     """
-    found = []
+    found, turns = [], frequency / TURN
     for i in range(0, len(members), TOGETHER):
-        found += _Batch(members[i : i + TOGETHER]).with_waves(contour, frequency / TURN, floor)
+        batch = _Batch(members[i : i + TOGETHER])
+        known = [q.logs[contour] for q in batch.members if contour in q.logs]
+        if len(known) == len(batch.members):
+            totals = np.array(known)
+        else:  # of panels that are a part of those that were tested
+            totals = batch.log_totals(np.array([contour]))[:, 0]
+        totals = totals.repeat(batch.first[1:] - batch.first[:-1])
+        found += batch.cut(panels.waved(batch.now, contour, totals, turns, floor))
     for q in found:
         q.error = q.latest
     return found
@@ -274,10 +279,12 @@ def _cover(
     widened = not known or wide != (low, high)
     wanted = {*points, *wide, low, high} if widened else {*points}
     if not known:
-        wanted |= {t for t in (-1.0, 0.0) if wide[0] <= t <= wide[1]}
+        for t in (-1.0, 0.0):
+            if wide[0] <= t <= wide[1]:
+                wanted.add(t)
     for far, near in ((wide[0], low), (wide[1], high)):
         if far != near and abs(far - near) > LONG:
-            wanted |= {near + share * (far - near) for share in BETWEEN}
+            wanted.update((near + (far - near) * BETWEEN).tolist())
     first = sorted(wanted)
     for q in members:
         q.latest = 0.0
@@ -290,11 +297,13 @@ def _cover(
         if not known:
             batch.find_masses()
         for q, overlaps in zip(some, affinity, strict=True):
-            new = _between(tilts, overlaps, fresh) if widened else []
-            if known:  # what was covered before needs no further tests
-                new = [t for t in new if not low <= t <= high]
-            if q.apart:
-                new = [t for t in new if not -1.0 <= t <= 0.0]
+            new: list[float] = []
+            if widened and np.fmin.reduce(overlaps, initial=math.inf) < OVERLAP:
+                new = _between(tilts, overlaps, fresh)
+                if known:  # what was covered before needs no further tests
+                    new = [t for t in new if not low <= t <= high]
+                if q.apart:
+                    new = [t for t in new if not -1.0 <= t <= 0.0]
             unlike[tuple(new)].append(q)
         for fresh_tilts, others in unlike.items():
             if not fresh_tilts:
@@ -316,6 +325,9 @@ def _cover(
             waiting.append((others, beside, longer, fresh))
 
 
+NO_PANELS = Panels(np.empty(0, np.int64), *np.empty((2, 0)), *np.empty((3, 0, ORDER)))
+
+
 class _Batch:
     """Quadratures of one kernel that are worked on together, each as if it were alone.
 
@@ -331,32 +343,28 @@ class _Batch:
             self.rows = np.concatenate([q._rows for q in members])
             self.branches = [0, *accumulate([len(q._rows) for q in members])]
         self.has_ends = bool(np.logical_or.reduce(np.isfinite(self.rows), axis=None))
-        self._bounds, self._every = np.array(self.branches), np.arange(self.branches[-1] + 1)
-
-    def panels(self) -> Panels:
-        """The panels of all members."""
-        if len(self.members) == 1:
-            return self.members[0]._panels
-        now = Panels(*map(np.concatenate, zip(*(q._panels for q in self.members), strict=True)))
-        region = [q.region + a for q, a in zip(self.members, self.branches, strict=False)]
-        return now._replace(region=np.concatenate(region))
-
-    def first(self, now: Panels) -> Integers:
-        """Where the panels of every member begin, and where the last ones end."""
-        found: Integers = now.region.searchsorted(self._bounds)
-        return found
+        self.now = members[0]._panels  # of all members
+        if len(members) > 1:
+            now = Panels(*map(np.concatenate, zip(*(q._panels for q in members), strict=True)))
+            region = [q._panels.region + a for q, a in zip(members, self.branches, strict=False)]
+            self.now = now._replace(region=np.concatenate(region))
+        # where those of every member begin, and where the last ones end
+        self.first: Integers = self.now.region.searchsorted(self.branches)
 
     def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
         """Give members, or copies of them, their panels."""
         if len(members) == 1:
             return members[0]._hold(now)
-        first = self.first(now).tolist()
+        first = now.region.searchsorted(self.branches).tolist()
         for q, branch, a, b in zip(members, self.branches, first, first[1:], strict=False):
             q._hold(Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:])))
 
-    def at(self, x: Floats, ends: list[int]) -> tuple[Floats, Floats]:
-        """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`."""
-        spend(DENSITY * x.size * (1.0 if self.mass_of else 2.0))
+    def at(self, x: Floats, ends: list[int], work: float = 0.0) -> tuple[Floats, Floats]:
+        """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`.
+
+        `work` is what else it takes to judge them.
+        """
+        spend(DENSITY * x.size * (1.0 if self.mass_of else 2.0) + work)
         kernel, both = self.kernel, not self.mass_of
         density = kernel.log_q_many if self.mass_of == "q" else kernel.log_p_many
         # machine code that is there is called without what makes it
@@ -379,10 +387,10 @@ class _Batch:
 
     def log_totals(self, tilts: Floats) -> Floats:
         """Logs of the integrals of p exp(zL) over all panels, shape (members, tilts)."""
-        now, log_weight = self.panels(), self.members[0].spread()[0]
+        log_weight = self.members[0].log_weight
         if len(self.members) > 1:
-            log_weight = np.concatenate([q.spread()[0] for q in self.members])
-        return resolution.log_totals(self.first(now), log_weight, now.loss, tilts)
+            log_weight = np.concatenate([q.log_weight for q in self.members])
+        return resolution.log_totals(self.first, log_weight, self.now.loss, tilts)
 
     def find_masses(self) -> None:
         """Find the masses of P and of Q, and whether these are far apart."""
@@ -396,42 +404,46 @@ class _Batch:
         Returns for each member the affinity of its laws at neighbouring tilts: tilts in between are
         covered by their neighbours only if these overlap.
         """
-        now, count, size = self.panels(), tilts.size, len(self.members)
-        before, work, open_ = now, np.zeros(size + 1), set(range(size))
+        now, count, size = self.now, tilts.size, len(self.members)
+        every = np.arange(self.branches[-1] + 1)
+        work, open_ = np.zeros(size + 1), set(range(size))
         goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
         report[:, 0, 0, 0] = -1.0
         unit = self.log_totals(tilts)
         spend(SUMMED * now.lo.size * count)
         for _ in range(ROUNDS):
-            starts = now.region.searchsorted(self._every)
-            first = starts[self._bounds]
+            starts = now.region.searchsorted(every)
+            first = starts[self.branches]
             work += first  # sums over rounds, of which the differences are those of members
             found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
             if found is None or (
                 work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
             ):
                 break
-            look = open_.intersection(found.settled)
-            if found.edges:
-                look -= {self.member(b) for b, _ in found.edges}
+            settled, totals, parts, reached, edges = found
+            look = open_.intersection(settled)
+            for branch, _ in edges:
+                look.discard(self.member(branch))
             if look:
-                logs = unit + np.log(found.totals)
-                open_ -= look - self._lacks_modes(now, first, found, tilts, logs, sorted(look))
+                logs = unit + np.log(totals)
+                lacks = reached, edges, parts
+                open_ -= look - self._lacks_modes(now, first, *lacks, tilts, logs, sorted(look))
                 if not open_:
                     errors, affinity = resolution.finish(first, report)
                     narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
                     if narrow > resolution.MOST_NARROW:
                         break
                     errors += more
-                    if now is not before:
+                    if now is not self.now:
                         self.hold(now, self.members)
+                        self.now, self.first = now, first
                     at = tilts.tolist()
                     found_each = zip(self.members, logs.tolist(), errors.tolist(), strict=True)
                     for q, own, error in found_each:
                         q.logs = q.logs | dict(zip(at, own, strict=True))
                         q.latest = max(q.latest, error)
                     return affinity
-            for (branch, _), outward in found.edges.items():
+            for (branch, _), outward in edges.items():
                 if math.isinf(outward[-1]):
                     raise NumericError(
                         f"{self.kernel.NAME}: the tail still matters at the end of all numbers; "
@@ -439,9 +451,8 @@ class _Batch:
                     )
             towards = None
             if self.has_ends:
-                towards = resolution.towards_ends(now, self.rows, found.parts)
-            now, origin, new = self.laid(now, found.parts, towards, found.edges)
-            spend(JUDGED * ORDER * count * new.size + SUMMED * now.lo.size * count)
+                towards = resolution.towards_ends(now, self.rows, parts)
+            now, origin, new = self.laid(now, parts, towards, edges, count)
             report = report.take(origin, axis=0)
             report[new, 0, 0, 0] = -1.0
         one = min(open_, default=0)
@@ -458,8 +469,8 @@ class _Batch:
         return f"at parameters {self.members[member]._theta.tolist()}"
 
     def _lacks_modes(
-        self, now: Panels, first: Integers, found: Verdict, tilts: Floats, logs: Floats,
-        look: list[int],
+        self, now: Panels, first: Integers, reached: Floats, edges: Edges, parts: Integers,
+        tilts: Floats, logs: Floats, look: list[int],
     ) -> set[int]:  # fmt: skip
         """Those that may have modes beyond panels that seem to suffice, or between their nodes."""
         lacks: set[int] = set()
@@ -469,17 +480,17 @@ class _Batch:
                 group = _Batch([self.members[i] for i in look])
                 own = [b for i in look for b in range(*self.branches[i : i + 2])]
                 owners = [self.member(b) for b in own]
-            far = group.look_beyond(found.reached[own], tilts.size)
+            far = group.look_beyond(reached[own], tilts.size)
             for branch, side, outward in resolution.far_modes(tilts, logs[owners], far):
-                found.edges[own[branch], side] = outward
+                edges[own[branch], side] = outward
                 lacks.add(self.member(own[branch]))
             for i, q in zip(look, group.members, strict=True) if self.has_ends else ():
                 if q._near is not None and i not in lacks:
                     at = logs[i], q._near, self.branches[i]
-                    if resolution.near_ends(now, tilts, *at, found.parts):
+                    if resolution.near_ends(now, tilts, *at, parts):
                         lacks.add(i)
         laws = [i for i in look if i not in lacks] if lacks else look
-        cut = resolution.summits(now, first, tilts, logs, laws, found.parts)
+        cut = resolution.summits(now, first, tilts, logs, laws, parts)
         if cut.size:
             lacks.update((first.searchsorted(cut, side="right") - 1).tolist())
         return lacks
@@ -502,12 +513,12 @@ class _Batch:
 
     def _look_beyond(self, reached: list[Floats], tilts: int) -> None:
         """Look there for all members."""
-        spend(SEARCHED * ORDER * sum(q.lo.size for q in self.members) * tilts)
         x, gap = panels.beyond(joined(reached), self.rows)
         there = ~np.isnan(x)
         ends = [0, *np.add.reduce(there, axis=(1, 2)).cumsum().tolist()]
         log_size, loss = np.zeros(x.shape) - np.inf, np.zeros(x.shape)
-        log_p, loss[there] = self.at(x[there], [ends[b] for b in self.branches])
+        work = SEARCHED * ORDER * self.now.lo.size * tilts
+        log_p, loss[there] = self.at(x[there], [*map(ends.__getitem__, self.branches)], work)
         log_size[there] = log_p + np.log(gap[there])
         each = zip(self.members, reached, self.branches, self.branches[1:], strict=False)
         for q, r, a, b in each:
@@ -517,36 +528,23 @@ class _Batch:
                 log_p, at = _Batch([q]).at(near, [0, near.size])
                 q._near = Near(offsets, near, off, log_p + np.log(off), at)
 
-    @SILENT
-    def with_waves(self, contour: float, turns: float, floor: float) -> list[Quadrature]:
-        """See `with_waves`; so many parts for a unit of loss."""
-        now = self.panels()
-        first = self.first(now)
-        known = [q.logs[contour] for q in self.members if contour in q.logs]
-        if len(known) == len(self.members):
-            totals = np.array(known)
-        else:  # of panels that are a part of those that were tested
-            totals = self.log_totals(np.array([contour]))[:, 0]
-        totals = totals.repeat(first[1:] - first[:-1])
-        return self.cut(panels.waved(now, contour, totals, turns, floor))
-
     def cut(self, parts: Integers) -> list[Quadrature]:
         """Return copies of which every panel is cut into so many; see `laid`."""
         found = [q.copied() for q in self.members]
         if np.add.reduce(parts) > parts.size:
-            self.hold(self.laid(self.panels(), parts, None, {})[0], found)
+            self.hold(self.laid(self.now, parts, None, {}, 0)[0], found)
         return found
 
     def laid(
-        self, old: Panels, parts: Integers, towards: Integers | None, edges: Edges
+        self, old: Panels, parts: Integers, towards: Integers | None, edges: Edges, tilts: int
     ) -> tuple[Panels, Integers, Integers]:
-        """Cut panels and add others, with values; see `resolution.lay`.
+        """Cut panels and add others, with values, to be judged at tilts; see `resolution.lay`.
 
         Raises:
             NumericError: these are too many of one member.
         """
         if np.add.reduce(parts) > resolution.MAX_PANELS:
-            wanted = np.add.reduceat(parts, self.first(old)[:-1])
+            wanted = np.add.reduceat(parts, old.region.searchsorted(self.branches[:-1]))
             if wanted.max() > resolution.MAX_PANELS:
                 raise NumericError(
                     f"{self.kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
@@ -556,8 +554,9 @@ class _Batch:
         x = nodes(now.lo.take(new), now.hi.take(new))
         ends = [0, x.size]
         if len(self.members) > 1:
-            ends = (ORDER * new.searchsorted(self.first(now))).tolist()
-        log_p, loss = self.at(x.ravel(), ends)
+            ends = (ORDER * new.searchsorted(now.region.searchsorted(self.branches))).tolist()
+        work = tilts * (JUDGED * ORDER * new.size + SUMMED * now.lo.size)
+        log_p, loss = self.at(x.ravel(), ends, work)
         now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
         return now, origin, new
 
@@ -568,18 +567,18 @@ class _Batch:
         """
         if self.mass_of:
             return
-        self._find_noise()
+        for q in self.members:
+            if q._noise is None:
+                self._find_noise()
+                break
         for q in self.members:
             if q._noise is not None and np.logical_or.reduce(q._noise):
                 totals = _Batch([q]).log_totals(np.array(tilts))[0]
                 q.latest += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
 
     def _find_noise(self) -> None:
-        """Find how far losses are off by more than their ulps, where that is not known."""
-        if not [q for q in self.members if q._noise is None]:
-            return
-        now = self.panels()
-        first = self.first(now).tolist()
+        """Find how far losses are off by more than their ulps."""
+        now, first = self.now, self.first.tolist()
         x, loss = now.x[:, AMID].copy(), now.loss[:, AMID].copy()
 
         def beside(x: Floats, sign: float) -> Floats:

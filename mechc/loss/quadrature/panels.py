@@ -19,7 +19,7 @@ from itertools import accumulate
 import numpy as np
 
 from mechc.errors import NumericError
-from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, SILENT, Panels
+from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
 from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
@@ -79,7 +79,7 @@ def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: fl
     wanted = (np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)) * turns
     mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
-    parts = np.ones(cut.size, np.int64)
+    parts = np.zeros(cut.size, np.int64) + 1
     parts[cut] = np.ceil(np.minimum(wanted[cut], 1e6))
     return parts
 
@@ -103,7 +103,6 @@ FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its 
 CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
-@SILENT  # a place that is none is no number
 def first_edges(kernel: Kernel, thetas: Floats, lo: float, hi: float) -> list[Floats]:
     """Return increasing edges inside [lo, hi] of the first panels on a branch, for each law.
 
@@ -170,7 +169,8 @@ def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: F
 def _distinct(values: Floats) -> Floats:
     """Numbers in order, each once; `np.unique` takes longer for few."""
     values.sort()
-    fresh = np.ones(values.size, np.bool_)
+    fresh = np.empty(values.size, np.bool_)
+    fresh[:1] = True
     fresh[1:] = values[1:] != values[:-1]
     return values[fresh]
 

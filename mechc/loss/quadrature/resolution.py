@@ -198,20 +198,10 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
                     out[i, a, b, 1] = half * high * decay
 
 
-class Verdict(NamedTuple):
-    """What panels lack."""
-
-    settled: list[int]  # laws of which nothing, as far as nodes show
-    totals: Floats  # of every law at the tilts, in units
-    parts: Integers  # into how many each panel is to be cut
-    reached: Floats  # from where to where branches reach, shape (branches, 2)
-    edges: Edges  # outwards from ends of branches that end too early
-
-
 def judge(
     panels: Panels, starts: Integers, first: Integers, rows: Floats, tilts: Floats, goal: Floats,
     unit: Floats, report: Floats,
-) -> Verdict | None:  # fmt: skip
+) -> tuple[list[int], Floats, Integers, Floats, Edges] | None:  # fmt: skip
     """Judge the panels that have not been judged.
 
     A panel is cut if its error at some tilt exceeds the goal as a share of the total.
@@ -227,7 +217,10 @@ def judge(
         report: see `_judge`, -1 for panels that it has not seen; written.
 
     Returns:
-        What they lack; None where a law has no sums.
+        Laws of which nothing is lacking, as far as nodes show; totals of every law at the tilts, in
+        units; into how many each panel is to be cut; from where to where branches reach, shape
+        (branches, 2); and edges outwards from ends of branches that end too early. None where a law
+        has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
     begins, sizes, work = first[:-1], first[1:] - first[:-1], np.empty((4, ORDER))
@@ -258,7 +251,7 @@ def judge(
         parts[cut] = np.where(short[cut] > FAR_SHORT, MOST_PARTS, 2)
         settled = (np.add.reduceat(parts, begins) == sizes).nonzero()[0].tolist()
     reached = np.array([lo[starts[:-1]], hi[starts[1:] - 1]]).T
-    return Verdict(settled, totals, parts, reached, _grow(starts, lo, hi, rows, reached, share))
+    return settled, totals, parts, reached, _grow(starts, lo, hi, rows, reached, share)
 
 
 def _outward(

@@ -117,6 +117,7 @@ GOOD = 32.0 * EPS  # of a loss: what 4 ulps of each may leave beside a straight 
 SEEN = 2.0  # ... in times what was seen: less than that may be off everywhere alike
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def off_lines(
     beside: Callable[[Floats, float], Floats], x: Floats, loss: Floats, lo: Floats, hi: Floats
 ) -> Floats:
@@ -134,8 +135,7 @@ def off_lines(
     unit = np.spacing(np.maximum(-lo, hi))
     step = np.rint(0.5 * NEARBY * (hi - lo) / unit) * unit
     low, high = beside(x - step, -1.0), beside(x + step, 1.0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)
+    noise: Floats = SEEN * np.abs(low - 2.0 * loss + high)
     # nan where a loss is not finite, inf next to the largest double
     noise[~((noise > GOOD * np.abs(loss)) & (noise < np.inf))] = 0.0
     return noise
