@@ -629,13 +629,17 @@ def _bind(
 
 def bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
+    from mechc.loss.privacy_loss import reversals
     from mechc.loss.quadrature import TOGETHER
 
     wanted: dict[Kernels, dict[tuple[float, ...], None]] = {}
+    turned: dict[tuple[Kernels, tuple[float, ...]], None] = {}
     for event in events:
         if type(event) is Event:
-            kernels, theta, _ = event._made_of(direction)
+            kernels, theta, reverse = event._made_of(direction)
             wanted.setdefault(kernels, {})[theta] = None
+            if reverse:
+                turned[kernels, theta] = None
     known = current().laws  # of a question there may be more than are kept for later ones
     with suppress(OutOfWorkError):  # then each of the others has none
         for kernels, thetas in wanted.items():
@@ -647,6 +651,11 @@ def bind_together(events: Sequence[Event], direction: str) -> None:
                 for theta in left[i : i + TOGETHER]:
                     with suppress(NumericError, UnsupportedError, DeclarationError):
                         _privacy_loss(kernels, theta)
+    keys = [key for key in turned if key in known and (*key, True) not in known]
+    keys = [key for key in keys if known[key].source is not None]
+    with suppress(NumericError):
+        laws = reversals([known[key] for key in keys])
+        known.update(zip([(*key, True) for key in keys], laws, strict=True))
 
 
 def unsupported_on_composition(name: str) -> UnsupportedError:

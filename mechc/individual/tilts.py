@@ -285,7 +285,7 @@ def at_tilts(laws: list[PrivacyLoss | None], rows: list[Floats], reach: float) -
                 laws[i], strides[i] = law, _STRIDE
                 if law is None:
                     continue
-                k, _, bend, error = law.generating_function.at(t)
+                k, _, bend, error = law.generating_function.at(t)[:, 0]
                 useful = int(np.argmax(np.append(k, math.inf) >= TOO_FAR))
                 part = np.stack([k, error + law.tolerance, bend])[:, :useful]
                 rows[i] = np.append(rows[i], part, axis=1)

@@ -9,13 +9,12 @@ reduction of the argument in two or three steps (Cody and Waite), then Taylor po
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS, MOST_LOG
-from mechc.protocol import Floats
+from mechc.protocol import Floats, Integers
 
 # of exp r, |r| < log(2) / 2, remainder 4e-18; then 1 / log 2
 _TAYLOR = np.array([1.0 / math.factorial(n) for n in range(14)])
@@ -94,39 +93,31 @@ def excess(x):  # type: ignore[no-untyped-def]
     return x * x * series
 
 
-class GeneratingFunction(NamedTuple):
-    """K of one step at any real tilt, from its nodes and the known masses M(0) and M(-1).
+class GeneratingFunction:
+    """K of every law of several at any real tilt, from nodes and the known masses M(0) and M(-1).
 
     K comes from the deviation of M from the chord between the masses, M(t) = M(0) - t (M(-1) -
     M(0)) + sum w (exp(tL) - 1 + t (exp(-L) - 1)). For t >= 0 no term of that sum is negative, and
     small losses enter quadratically: a step with K of 1e-12 keeps its relative accuracy, which a
     composition of 1e12 steps needs. The rounding bound takes kernels to be good to 4 ulp: log p is
     off by |log p| ulp, exp(tL) by |tL| ulp.
-
-    Attributes:
-        nodes: losses L, log weights, weights w, and w (exp(-L) - 1 + L), shape (4, n).
-        known: M(0) - 1, M(-1) - M(0), and the largest log of a term of M(-1); infinite where the
-            masses are too far from one to be of use.
     """
 
-    nodes: Floats
-    known: tuple[float, float, float]
-
-    @classmethod
-    def of(
-        cls, loss: Floats, log_weight: Floats, log_p_mass: float, log_q_mass: float
-    ) -> GeneratingFunction:
-        """Prepare the nodes and the logs of the masses M(0) and M(-1)."""
+    @np.errstate(over="ignore", invalid="ignore")  # of masses too far from one they are not used
+    def __init__(
+        self, offsets: Integers, loss: Floats, log_weight: Floats,
+        log_masses: list[tuple[float, float]],
+    ) -> None:  # fmt: skip
+        """Prepare the nodes, where those of each law begin, and logs of its M(0) and M(-1)."""
         here = log_weight > -math.inf
         if not np.logical_and.reduce(here):
+            offsets = np.concatenate([[0], here.cumsum()])[offsets]
             loss, log_weight = loss[here], log_weight[here]
-        nodes = np.zeros((4, loss.size))
-        nodes[0], nodes[1] = loss, log_weight
-        np.exp(log_weight, out=nodes[2])
-        y, p = -loss, nodes[2]
-        bottom = float(np.maximum.reduce(log_weight + y, initial=-math.inf))
-        if not (log_p_mass > -1e-3 and log_q_mass > -1e-3 and bottom < _SMALL):
-            return cls(nodes, (0.0, 0.0, math.inf))
+        # losses L, log weights, weights w, and w (exp(-L) - 1 + L)
+        self._offsets, self._nodes = offsets, np.empty((4, loss.size))
+        self._nodes[0], self._nodes[1] = loss, log_weight
+        np.exp(log_weight, out=self._nodes[2])
+        y, p = -loss, self._nodes[2]
         middle = np.minimum(y, _FAR)
         over, near = np.expm1(middle) - middle, np.abs(y) <= 0.5
         some = y[near]
@@ -134,18 +125,25 @@ class GeneratingFunction(NamedTuple):
         for term in _EXCESS.tolist():
             series = series * some + term
         over[near] = some * some * series
-        nodes[3] = p * over
+        np.multiply(p, over, out=self._nodes[3])
         far = y >= _FAR
         if np.logical_or.reduce(far):
-            nodes[3, far] = np.exp((log_weight + y)[far]) - p[far] * (1.0 + y[far])
-        lost = math.expm1(log_p_mass)
-        return cls(nodes, (lost, math.expm1(log_q_mass) - lost, bottom))
+            self._nodes[3, far] = np.exp((log_weight + y)[far]) - p[far] * (1.0 + y[far])
+        # of each law M(0) - 1, M(-1) - M(0), and inf where these are of no use
+        self._known = np.empty((len(log_masses), 3))
+        for known, (log_p, log_q) in zip(self._known, log_masses, strict=True):
+            if log_p > -1e-3 and log_q > -1e-3:
+                lost = math.expm1(log_p)
+                known[:] = lost, math.expm1(log_q) - lost, -math.inf
+            else:
+                known[:] = 0.0, 0.0, math.inf
 
     def at(self, tilts: Floats) -> Floats:
-        """Return rows K, K', K'', rounding of K at real tilts, shape (4, tilts)."""
-        out = np.empty((tilts.size, 4))
-        _generated(self.nodes, *self.known, tilts, np.empty((5, len(self.nodes.T))), out)
-        return out.T
+        """Return rows K, K', K'', rounding of K at real tilts, shape (4, laws, tilts)."""
+        work = np.empty((5, self._nodes.shape[1]))
+        out = np.empty((len(self._known), tilts.size, 4))
+        _generated(self._offsets, self._nodes, self._known, tilts, work, out)
+        return out.transpose(2, 0, 1)
 
 
 @subroutine("float64(float64[::1])")
@@ -161,62 +159,76 @@ def _total(x):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "void(float64[:,::1], float64, float64, float64, float64[::1], float64[:,::1], float64[:,::1])",
+    "void(int64[::1], float64[:,::1], float64[:,::1], float64[::1], float64[:,::1],"
+    " float64[:,:,::1])",
     fastmath={"contract"},
 )
-def _generated(nodes, lost, slope, bottom, tilts, work, out):  # type: ignore[no-untyped-def]
+def _generated(offsets, nodes, known, tilts, work, out):  # type: ignore[no-untyped-def]
     """Write K, K', K'', rounding of K at every tilt to `out`; `work` is room for five a node."""
-    v, lw, p, back = nodes[0], nodes[1], nodes[2], nodes[3]
-    # what every node adds to sums: to the deviation from the chord, with y = tL, w (exp(y) - 1 - y)
-    # + t back; to what rounding may change of it, in EPS; to M'(t) but for the slope of the chord
-    change, noise, turn, w, more = work[0], work[1], work[2], work[3], work[4]
-    for m in range(tilts.size):
-        t, top, largest = tilts[m], -math.inf, -math.inf
-        for j in range(v.size):
-            top = max(top, lw[j] + t * v[j])
-        if -1.0 < t < 0.0:  # between the known masses M may be far below them: a chord would cancel
+    for i in range(offsets.size - 1):
+        a, b, lost, slope, bottom = (
+            offsets[i],
+            offsets[i + 1],
+            known[i, 0],
+            known[i, 1],
+            known[i, 2],
+        )
+        v, lw, p, back = nodes[0, a:b], nodes[1, a:b], nodes[2, a:b], nodes[3, a:b]
+        # what every node adds to sums: to the deviation from the chord, with y = tL, w (exp(y) - 1
+        # - y) + t back; to what rounding may change of it, in EPS; to M'(t) but for its slope
+        change, noise, turn = work[0, : b - a], work[1, : b - a], work[2, : b - a]
+        w, more = work[3, : b - a], work[4, : b - a]
+        for j in range(b - a):
+            bottom = max(bottom, lw[j] - v[j])
+        for m in range(tilts.size):
+            t, top, largest = tilts[m], -math.inf, -math.inf
             for j in range(v.size):
-                # under Q a node can matter whose weight under P is zero in float64
-                if lw[j] > -MOST_LOG or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
-                    largest = max(largest, max(t * v[j], -v[j]))
-        if max(top, largest, bottom) < _SMALL:
-            for j in range(v.size):
-                y = t * v[j]
-                change[j] = y if y < _FAR else lw[j] + y
-            exponentials(change, w)
-            for j in range(v.size):  # w may be zero, or exp(y) beyond doubles, not both at once
-                y, e = t * v[j], w[j] if change[j] > -MOST_LOG else 0.0
-                far, series = y >= _FAR, 0.0
-                for n in range(_EXCESS.size):
-                    series = series * y + _EXCESS[n]
-                over = e - 1.0 - y if abs(y) > 0.5 else y * y * series
-                ahead = e - p[j] * (1.0 + y) if far else p[j] * over
-                rise = e - p[j] if far else p[j] * (over + y)
-                ulps = 4.0 * y + 8.0 if far else 8.0 * abs(y) + 48.0
-                w[j] = more[j] = e if far else p[j] * e
-                change[j] = ahead + t * back[j]
-                noise[j] = abs(change[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
-                turn[j] = v[j] * rise + back[j]
-            grown, total = lost - t * slope + _total(change), _total(more)
-            off, k = _total(noise) + 4.0 * abs(grown), math.log1p(grown)
-            mean = (_total(turn) - slope) / (1.0 + grown)
-        else:
-            for j in range(v.size):
-                change[j] = lw[j] + t * v[j] - top
-            exponentials(change, w)
-            for j in range(v.size):
-                more[j] = w[j] = w[j] if change[j] > -MOST_LOG else 0.0
-                sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
-                turn[j], noise[j] = w[j] * v[j], w[j] * (8.0 + 4.0 * sizes)
-            total, off = _total(more), _total(noise)
-            k, mean = top + math.log(total), _total(turn) / total
-            for j in range(v.size):
-                more[j] = w[j] * (v[j] - mean)
-            mean += _total(more) / total
-        for j in range(v.size):  # of no weight a distance may be beyond doubles when squared
-            more[j] = w[j] * (v[j] - mean) * (v[j] - mean)
-        out[m, 0], out[m, 1], out[m, 2] = k, mean, _total(more) / total
-        out[m, 3] = EPS * (off / total + 2.0 * abs(k))
+                top = max(top, lw[j] + t * v[j])
+            if (
+                -1.0 < t < 0.0
+            ):  # between the known masses M may be far below them: a chord would cancel
+                for j in range(v.size):
+                    # under Q a node can matter whose weight under P is zero in float64
+                    if lw[j] > -MOST_LOG or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
+                        largest = max(largest, max(t * v[j], -v[j]))
+            if max(top, largest, bottom) < _SMALL:
+                for j in range(v.size):
+                    y = t * v[j]
+                    change[j] = y if y < _FAR else lw[j] + y
+                exponentials(change, w)
+                for j in range(v.size):  # w may be zero, or exp(y) beyond doubles, not both at once
+                    y, e = t * v[j], w[j] if change[j] > -MOST_LOG else 0.0
+                    far, series = y >= _FAR, 0.0
+                    for n in range(_EXCESS.size):
+                        series = series * y + _EXCESS[n]
+                    over = e - 1.0 - y if abs(y) > 0.5 else y * y * series
+                    ahead = e - p[j] * (1.0 + y) if far else p[j] * over
+                    rise = e - p[j] if far else p[j] * (over + y)
+                    ulps = 4.0 * y + 8.0 if far else 8.0 * abs(y) + 48.0
+                    w[j] = more[j] = e if far else p[j] * e
+                    change[j] = ahead + t * back[j]
+                    noise[j] = abs(change[j]) * (ulps + 4.0 * min(abs(lw[j]), _FARTHEST))
+                    turn[j] = v[j] * rise + back[j]
+                grown, total = lost - t * slope + _total(change), _total(more)
+                off, k = _total(noise) + 4.0 * abs(grown), math.log1p(grown)
+                mean = (_total(turn) - slope) / (1.0 + grown)
+            else:
+                for j in range(v.size):
+                    change[j] = lw[j] + t * v[j] - top
+                exponentials(change, w)
+                for j in range(v.size):
+                    more[j] = w[j] = w[j] if change[j] > -MOST_LOG else 0.0
+                    sizes = min(abs(lw[j]), _FARTHEST) + min(abs(t * v[j]), _FARTHEST)
+                    turn[j], noise[j] = w[j] * v[j], w[j] * (8.0 + 4.0 * sizes)
+                total, off = _total(more), _total(noise)
+                k, mean = top + math.log(total), _total(turn) / total
+                for j in range(v.size):
+                    more[j] = w[j] * (v[j] - mean)
+                mean += _total(more) / total
+            for j in range(v.size):  # of no weight a distance may be beyond doubles when squared
+                more[j] = w[j] * (v[j] - mean) * (v[j] - mean)
+            out[i, m, 0], out[i, m, 1], out[i, m, 2] = k, mean, _total(more) / total
+            out[i, m, 3] = EPS * (off / total + 2.0 * abs(k))
 
 
 @compiled(

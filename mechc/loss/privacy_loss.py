@@ -349,7 +349,7 @@ class PrivacyLoss:
         law = self.covering(min(t, -1.0), max(t, 0.0))
         if -1.0 < t < 0.0 and law.apart:
             raise NumericError(f"{self.label}: P and Q are too far apart for the tilt {t:g}")
-        row = law.generating_function.at(np.array([t], np.float64))[:, 0].tolist()
+        row = law.generating_function.at(np.array([t], np.float64))[:, 0, 0].tolist()
         k, mean, bend, rounding = row
         return k, mean, bend, rounding + self.unresolved(t)
 
@@ -357,8 +357,9 @@ class PrivacyLoss:
     def generating_function(self) -> moments.GeneratingFunction:
         """K of the finite part at any tilt that the nodes of the moment cover."""
         if "generating" not in self._memo:
-            known = *self.nodes(), self.log_finite, self.log_q_finite
-            self._memo["generating"] = moments.GeneratingFunction.of(*known)
+            nodes, masses = self.nodes(), [(self.log_finite, self.log_q_finite)]
+            offsets = np.array([0, nodes[0].size], np.int64)
+            self._memo["generating"] = moments.GeneratingFunction(offsets, *nodes, masses)
         found: moments.GeneratingFunction = self._memo["generating"]
         return found
 
@@ -510,8 +511,7 @@ class PrivacyLoss:
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
         if self.source is not None:
-            lo, hi = -1.0 - self.tilts[1], -1.0 - self.tilts[0]
-            return self.of_source(self.source, not self.is_reversed, lo, hi)
+            return reversals([self])[0]
         nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
         nodes = nodes._replace(tolerance=nodes.tolerance + atoms.rounding(*self.nodes()))
         return replace(
@@ -538,6 +538,19 @@ def bound(kernel: Kernel, thetas: Sequence[Floats]) -> list[PrivacyLoss]:
     sources = KernelSource.many(kernel, theta)
     branches.require_consistent(sources)
     return _of_sources(sources, False, -1.0, 0.0)
+
+
+def reversals(laws: Sequence[PrivacyLoss]) -> list[PrivacyLoss]:
+    """Return what `PrivacyLoss.reversed` does for each of many laws of kernels, made together."""
+    groups: dict[tuple[Any, ...], list[KernelSource]] = {}
+    for law in laws:
+        assert law.source is not None
+        groups.setdefault((law.is_reversed, law.tilts), []).append(law.source)
+    made = {}
+    for key, sources in groups.items():
+        reverse, (low, high) = key
+        made[key] = iter(_of_sources(sources, not reverse, -1.0 - high, -1.0 - low))
+    return [next(made[law.is_reversed, law.tilts]) for law in laws]
 
 
 def covering(

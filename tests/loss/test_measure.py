@@ -188,7 +188,8 @@ def test_an_outcome_of_no_mass_has_no_rounding(tilt):
     exact = math.log(float((p * np.exp(tilt * loss)).sum()))
     for far in (-1e300, -1.7e308):
         nodes = np.append(loss, 0.3), np.append(log_p, far)
-        found = moments.GeneratingFunction.of(*nodes, 0.0, 0.0).at(np.array([tilt]))[:, 0]
+        each = moments.GeneratingFunction(np.array([0, 3]), *nodes, [(0.0, 0.0)])
+        found = each.at(np.array([tilt]))[:, 0, 0]
         assert abs(found[0] - exact) <= found[3] + 1e-15 and found[3] < 1e-13
 
 

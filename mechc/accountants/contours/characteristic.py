@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import NumericError
-from mechc.loss.moments import exponentials, sum_tilted, waves
+from mechc.loss.moments import GeneratingFunction, exponentials, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
 from mechc.loss.quadrature.rule import DERIVATIVE, ENDS, ORDER, TOP
 from mechc.numeric.allowance import spend
@@ -373,11 +373,12 @@ class Law:
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
-        at = np.array([t], np.float64)
-        rows = []
-        for law, count in self.steps:
-            rows.append(count * law.generating_function.at(at)[:, 0])
-        k, first, second, error = map(math.fsum, zip(*rows, strict=True))
+        masses = []
+        for law, _ in self.steps:
+            masses.append((law.log_finite, law.log_q_finite))
+        each = GeneratingFunction(self.offsets, self.loss, self.log_weight, masses)
+        rows = each.at(np.array([t], np.float64))[:, :, 0] * self.counts
+        k, first, second, error = map(math.fsum, rows.tolist())
         return k, first, second, error + self.unresolved(t)
 
     def unresolved(self, t: float) -> float:

@@ -308,19 +308,23 @@ class Profile:
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         # a bound is all that a search has to know of delta far below, if there is any
         if self.far and not evaluation.single:  # one step costs less than its bound
-            lower, over = (
-                log - self.log_target
-                for log in evaluation.by_single_steps(self.epsilon, self.log_target)
-            )
-            if over <= 0.0 and over - lower < NEAR_STEP:
-                return lower, max(over, -DEEPEST)
+            count = max(sum(n for _, n in evaluation.steps[d]) for d in evaluation.directions)
+            if not evaluation.single_steps_exceed(self.epsilon / count, self.log_target):
+                lower, over = (
+                    log - self.log_target
+                    for log in evaluation.by_single_steps(self.epsilon, self.log_target)
+                )
+                if over <= 0.0 and over - lower < NEAR_STEP:
+                    return lower, max(over, -DEEPEST)
             level = DEEP[0] * self.log_target - DEEP[1]
             inside = [d for d in evaluation.directions
                       if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip
-            deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
-            known = [bound for bound in deep if bound is not None]
-            if len(known) == len(evaluation.directions):
-                return -math.inf, max(max(known) - self.log_target, -DEEPEST)
+            # delta of all is at least that of any
+            if not evaluation.single_steps_exceed(self.epsilon, level + math.log(count)):
+                deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
+                known = [bound for bound in deep if bound is not None]
+                if len(known) == len(evaluation.directions):
+                    return -math.inf, max(max(known) - self.log_target, -DEEPEST)
         bound = evaluation.log_delta(self.epsilon, math.nan)
         if float(bound.lower) <= self.log_target < float(bound.upper) - evaluation.rtol:
             bound = evaluation.log_delta(self.epsilon)

@@ -22,10 +22,11 @@ from mechc.accountants.bound import ESTIMATED, Bound, Place, below, outward, wor
 from mechc.accountants.bounds.point_masses import log_all_largest
 from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
+from mechc.accountants.convolution import Nodes
 from mechc.errors import MechcError, NumericError, UnsupportedError
 from mechc.loss.infinite_mass import LogMass, composed, log_error
 from mechc.loss.moments import log_total
-from mechc.loss.privacy_loss import PrivacyLoss, Step
+from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.loss.running_error import exact_largest
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
@@ -191,6 +192,17 @@ class Evaluation:
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
         return None
+
+    def single_steps_exceed(self, epsilon: float, log_delta: float) -> bool:
+        """Whether deltas of all single steps at epsilon together are larger, as nodes tell.
+
+        In some direction, by a factor of three: no proof, to save bounds that would be too large.
+        """
+        for steps in self.steps.values():
+            resolved = steps and all(step.loss.is_resolved for step in steps)
+            if resolved and Nodes(*distinct(steps)).log_single(epsilon) > log_delta + 1.0:
+                return True
+        return False
 
     def by_single_steps(self, epsilon: float, level: float = 0.0) -> tuple[float, float]:
         """Return bounds on log delta by that of single steps, in all directions.
