@@ -150,5 +150,5 @@ def by_farther_nodes(
 
 def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
     """Return steps with nodes for high frequencies, which nobody keeps."""
-    laws = covering([s.loss for s in steps], -1.0, c, c, reach, floor)
-    return Law(tuple(Step(law, s.count) for law, s in zip(laws, steps, strict=True)))
+    laws, counts = zip(*steps, strict=True)
+    return Law(tuple(map(Step, covering(laws, -1.0, c, c, reach, floor), counts)))

@@ -497,14 +497,14 @@ class _Batch:
 
     def look_beyond(self, reached: Floats, tilts: int) -> Far:
         """Look at points beyond panels, and next to ends, of those that reach farther now."""
-        stale = []
+        stale, far = [], []
         for q, a, b in zip(self.members, self.branches, self.branches[1:], strict=False):
             if q._far is None or q._far.reached.tobytes() != reached[a:b].tobytes():
-                stale.append((q, reached[a:b]))
+                stale.append(q)
+                far.append(reached[a:b])
         if stale:
-            whole = len(stale) == len(self.members)
-            group = self if whole else _Batch([q for q, _ in stale])
-            group._look_beyond([r for _, r in stale], tilts)
+            group = self if len(stale) == len(self.members) else _Batch(stale)
+            group._look_beyond(far, tilts)
         only = self.members[0]._far
         if len(self.members) == 1 and only is not None:
             return only
