@@ -308,7 +308,7 @@ class Profile:
             return max(top - rounding, 0.0) - self.epsilon, top + rounding - self.epsilon
         # a bound is all that a search has to know of delta far below, if there is any
         if self.far and not evaluation.single:  # one step costs less than its bound
-            count = max(sum(n for _, n in evaluation.steps[d]) for d in evaluation.directions)
+            count = max(1, *(sum(n for _, n in some) for some in evaluation.steps.values()))
             if not evaluation.single_steps_exceed(self.epsilon / count, self.log_target):
                 lower, over = (
                     log - self.log_target
