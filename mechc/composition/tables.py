@@ -592,7 +592,7 @@ def _cells(law: PrivacyLoss, cuts: Floats, side: str) -> tuple[Floats, float]:
     source = law.source
     assert source is not None
     kernel, theta, column = source.kernel, source.theta, 1 if side == "p" else 2
-    atoms, off, _, _ = declared_masses(kernel, theta, kernel.atoms(theta), law.label)
+    atoms, off, _ = declared_masses(kernel, theta, kernel.atoms(theta), law.label)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
     error = math.expm1(float(off.max(initial=0.0)))
     other = protocol.Q_ONLY if side == "p" else protocol.P_ONLY

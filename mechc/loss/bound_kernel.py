@@ -31,7 +31,6 @@ from mechc.loss.running_error import (
     exact_losses,
     known_masses,
     known_weights,
-    precise_masses,
 )
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
@@ -143,7 +142,6 @@ class KernelSource:
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
         self.estimated = estimated  # that error, or losses far out: not proven
         self._hold_weights()
-        self._recomputed = False  # masses of atoms, with many digits
         self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
         atoms, found = [self._declared_atoms(declared)], []
         for log, told in zip(atoms[0][2:], self.told, strict=True):
@@ -171,8 +169,7 @@ class KernelSource:
         self._unsplit = bool(np.logical_or.reduce(branches[:, 2] == protocol.UNSPLIT))
         self.support = self._find_support(branches)
         # P(L = inf) and Q(L = -inf)
-        closed = math.nan if self._recomputed and bare else float(closed)
-        self.infinite = agreed(closed, total(found[0]), self.label), total(found[1])
+        self.infinite = agreed(float(closed), total(found[0]), self.label), total(found[1])
         self.early = NO_MASS, NO_MASS  # at infinite loss, of P and Q, though their loss is not
         self.above: tuple[Any, ...] = ()  # steps of which one has no smaller Rényi divergence
         self._atom_error = 0.0
@@ -407,9 +404,7 @@ class KernelSource:
         """Declared point masses: finite losses, their log masses, and the one-sided masses."""
         if not np.size(declared):
             return NO_ATOMS
-        rows, errors, self.told, self._recomputed = declared_masses(
-            self.kernel, self.theta, declared, self.label
-        )
+        rows, errors, self.told = declared_masses(self.kernel, self.theta, declared, self.label)
         rounding = self._near_one(rows, errors)
         with np.errstate(invalid="ignore"):  # an outcome that has mass under neither law
             loss = rows[:, 1] - rows[:, 2]
@@ -777,24 +772,14 @@ def nodes(
 
 def declared_masses(
     kernel: Kernel, theta: Floats, declared: Floats, label: str
-) -> tuple[Floats, Floats, tuple[float, float], bool]:
-    """Declared point masses with logs that keep their digits: rows, and errors of the logs.
-
-    Besides, the parameters that masses at infinite loss are, and whether some were recomputed.
-    """
+) -> tuple[Floats, Floats, tuple[float, float]]:
+    """Declared point masses: rows, errors of logs, and parameters that infinite masses are."""
     rows = np.array(declared, np.float64).reshape(-1, 3)
     if not (rows[:, 1:] < np.inf).all():
         raise NumericError(f"{label}: point masses are beyond the range of doubles")
     errors, told = known_masses(kernel, theta)
     sizes = np.abs(rows[:, 1:], where=rows[:, 1:] > -np.inf, out=np.zeros_like(errors))
     counted = FEW * EPS * (1.0 + sizes)  # with their logs
-    recomputed = False
-    if (errors > counted).any():
-        logs, found = precise_masses(kernel, theta)
-        better = (errors > counted) & (found < errors)
-        recomputed = bool(better.any())
-        rows[:, 1:] = np.where(better, logs, rows[:, 1:])
-        errors = np.where(better, found, errors)
     errors[errors <= counted] = 0.0
     if (lost := ~(errors < MOST_LOST).all(axis=1)).any():
         raise NumericError(
@@ -802,7 +787,7 @@ def declared_masses(
             " a difference of numbers that nearly cancel here; declare it as a tail, such as "
             "erfc(x) for 1 - erf(x), or as a product"
         )
-    return rows, errors, told, recomputed
+    return rows, errors, told
 
 
 @SILENT

@@ -7,8 +7,7 @@ whatever else is computed is a `Computed` with a bound on its error: all that er
 make of it together, and a rounding. Functions are monotone in each argument between the places of
 `TURNS`, so that they are largest and smallest at corners of what their arguments may be; series are
 as wrong as their largest terms, and roots, which depend on all parameters, have an allowance. What
-is neither stands in the text of the kernel. Masses of which that leaves little are computed again
-with `DIGITS`, as `Precise` numbers.
+is neither stands in the text of the kernel.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ SMALL = 1e-18  # term beside the largest that no longer counts
 CANCELS = 1e3  # of the sizes of terms to their sum, that a series may have
 GROWN = 1.0 + 16.0 * U  # of errors, for the rounding of their own sums
 TINY, LEAST = sys.float_info.min, 5e-324  # what is smaller is rounded to multiples of the least
-DIGITS = 60  # of masses that are differences, ...
-ROUNDED = 1e-59  # ... and their relative rounding
 
 
 class Computed(float):
@@ -190,7 +187,7 @@ def computing(function: Any) -> Any:
     name = function.__name__
     own = getattr(function, "py_func", function)
     if name in SUMS or (name[:4] == "sum_" and f"series_{name[4:]}" in own.__globals__):
-        return lambda *arguments: _keeping(own, computing)(*arguments)
+        return lambda *arguments: _keeping(own)(*arguments)
 
     def computed(*arguments: Any) -> Computed:
         plain = [_plain(argument) for argument in arguments]
@@ -248,7 +245,7 @@ def _of_terms(term: Any, lo: float, hi: float, theta: Any) -> float:
             )
         ends.append(near)
     around = [peak + f * end for f in (0.1, 0.3) for end in (-ends[0], ends[1])]
-    followed = _keeping(term.py_func, computing)
+    followed = _keeping(term.py_func)
     found = [
         followed(n, theta)
         for n in (peak, peak + 1.0, peak + 2.0, *map(math.floor, around))
@@ -299,133 +296,20 @@ def _nan_last(number: float) -> float:
     return math.inf if math.isnan(number) else number
 
 
-class Precise:
-    """A number with many digits, and how far it may be from what it stands for."""
-
-    def __init__(self, value: Any, error: Any = 0.0, known: Known | None = None) -> None:
-        """Keep them; of a parameter, too, what it is."""
-        self.value, self.error, self.known = value, error, known
-
-    def __float__(self) -> float:
-        """The nearest double."""
-        return float(self.value)
-
-
-def _digits(number: Any) -> tuple[Any, Any]:
-    """A number and its error."""
-    import mpmath
-
-    if isinstance(number, Precise):
-        return number.value, number.error
-    return mpmath.mpf(number), error_of(float(number))
-
-
-def _precise_operator(word: str) -> Any:
-    """What arithmetic does to many digits."""
-    plain = getattr(operator, word.removeprefix("r") if word in REFLECTED else word)
-
-    def operated(*operands: Any) -> Precise:
-        operands = operands[::-1] if word in REFLECTED else operands
-        if plain not in ERRORS:
-            return precisely(plain)(*operands)  # type: ignore[no-any-return]
-        pairs = list(map(_digits, operands))
-        value = plain(*(v for v, _ in pairs))
-        sizes = (v for number, error in pairs for v in (abs(number), error))
-        return Precise(value, 2 * ERRORS[plain](abs(value), *sizes) + ROUNDED * abs(value))
-
-    return operated
-
-
-def _compared(word: str) -> Any:
-    plain = getattr(operator, word)
-    return lambda one, other: plain(one.value, _digits(other)[0])
-
-
-for _word in ("neg", "pos", "abs", *BINARY, *REFLECTED):
-    setattr(Precise, f"__{_word}__", _precise_operator(_word))
-for _word in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Precise, f"__{_word}__", _compared(_word))
-
-
-@lru_cache(maxsize=1)
-def _exactly() -> dict[str, Any]:
-    """What functions of numbers in kernels are, in MPMath."""
-    import mpmath  # it takes long to load
-
-    mp, names = mpmath.mp, "exp log log1p expm1 sqrt erf erfc gamma sin cos tan sinh cosh tanh"
-    return {name: getattr(mp, name) for name in names.split()} | {
-        "pow": mp.power, "lgamma": mp.loggamma, "fabs": mp.fabs,
-        "log1mexp": lambda u: mp.log(-mp.expm1(u)), "softplus": lambda u: mp.log1p(mp.exp(u)),
-        "mix": lambda q, d: 1 + q * mp.expm1(d), "log_mix": lambda q, d: mp.log1p(q * mp.expm1(d)),
-        "log_mix_rest": lambda r, q, d: mp.log(r + q * mp.exp(d)),
-        "log_add": lambda a, b: mp.log(mp.exp(a) + mp.exp(b)),
-        "log_sum": lambda v, a, w, b: mp.log(v * mp.exp(a) + w * mp.exp(b)),
-        "log_ratio": lambda n, d, gap: mp.log1p(gap / d),
-        "sum_of_three": lambda a, b, c: a + b + c,
-        "exp_difference": lambda a, b, gap: mp.exp(b) * mp.expm1(gap),
-        "log_exp_difference": lambda a, b, gap: a + mp.log(-mp.expm1(-gap)),
-        "power": lambda b, a, log_b: mp.power(b, a),
-        "power_complement": lambda b, a, log_b: 1 - mp.power(b, a),
-        "log_binomial": lambda n, k: mp.log(mp.binomial(n, k)),
-        "lgamma_difference": lambda a, h: mp.loggamma(a + h) - mp.loggamma(a),
-        "log_erfc": lambda u: mp.log(mp.erfc(u)), "log_half_erfc": lambda u: mp.log(mp.erfc(u) / 2),
-        "log_cosh": lambda u: mp.log(mp.cosh(u)), "log_sinh": lambda u: mp.log(mp.sinh(u)),
-    }  # fmt: skip
-
-
-def precisely(function: Any) -> Any:
-    """A function of numbers with many digits; as it is in doubles where it is no known one."""
-    import mpmath
-
-    name = function.__name__
-    exact = _exactly().get(name)
-
-    def computed(*arguments: Any) -> Precise:
-        if exact is None:
-            made = computing(function)(*map(_in_doubles, arguments))
-            return Precise(_digits(float(made))[0], made.error)
-        pairs = list(map(_digits, arguments))
-        with mpmath.workdps(2 * DIGITS):  # what cancels inside of functions
-            value = exact(*(at for at, _ in pairs))
-            ways = [_may_be_precisely(name, at, moved) for at, moved in pairs]
-            there = (exact(*corner) for corner in product(*ways))
-            # past the end of where they are real functions are complex
-            moves = [abs(t - value) if mpmath.isfinite(t) and mpmath.im(t) == 0 else math.inf
-                     for t in there if t != value]  # fmt: skip
-            error = max(moves, default=0.0)
-        return Precise(value, 2 * error + ROUNDED * (1 + abs(value)))
-
-    return computed
-
-
-def _may_be_precisely(name: str, at: Any, moved: Any) -> list[Any]:
-    """As `_may_be`."""
-    low, high = at - moved, at + moved
-    return [low, *_turns(name, float(low), float(high)), high] if moved else [at]
-
-
-def _in_doubles(argument: Any) -> Any:
-    if isinstance(argument, list):
-        return [at.known for at in argument]
-    value, error = _digits(argument)
-    near = float(value)
-    return Computed(near, float(error + abs(value - near)))
-
-
 def _parameters(kernel: Kernel, theta: Floats) -> list[Known]:
     """Parameters that know what they are."""
     rows = zip(kernel.PARAMETERS, theta.tolist(), strict=True)
     return [(Whole if ParameterInfo(*row).integer else Known)(value) for row, value in rows]
 
 
-def _run(function: Any, *arguments: Any, computing: Any = computing) -> Any:
+def _run(function: Any, *arguments: Any) -> Any:
     """What an emitted function says, on arrays that keep what is put in."""
     with np.errstate(all="ignore"):
-        return _keeping(function.py_func, computing)(*arguments)
+        return _keeping(function.py_func)(*arguments)
 
 
 @lru_cache(maxsize=64)
-def _keeping(plain: FunctionType, computing: Any) -> FunctionType:
+def _keeping(plain: FunctionType) -> FunctionType:
     """An emitted function that keeps what its parameters are."""
     space = dict[str, Any]()
     for name, value in plain.__globals__.items():
@@ -468,25 +352,6 @@ def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, fl
         is_told = len(alone) == 1 and isinstance(alone[0], LogOfKnown)
         told.append(alone[0].parameter if is_told else math.nan)
     return np.array([[*map(error_of, row[1:])] for row in rows]).reshape(-1, 2), (told[0], told[1])
-
-
-def precise_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, Floats]:
-    """Return logs of masses of atoms computed with many digits, shape (atoms, 2), and their errors.
-
-    Errors are infinite where that fails.
-    """
-    import mpmath
-
-    with mpmath.workdps(DIGITS):
-        known = [Precise(mpmath.mpf(float(at)), 0.0, at) for at in _parameters(kernel, theta)]
-        try:
-            rows = _run(kernel.atoms, known, computing=precisely)
-            pairs = [[*map(_digits, row[1:])] for row in rows]
-            logs = np.array([[float(value) for value, _ in row] for row in pairs])
-            errors = np.array([[float(error) for _, error in row] for row in pairs])
-        except FAILING:
-            return np.zeros(2), np.full(2, math.inf)
-        return logs, errors + U * np.where(logs > -np.inf, np.abs(logs), 0.0)
 
 
 def known_weights(kernel: Kernel, theta: Floats) -> dict[str, tuple[float, float]]:

@@ -17,7 +17,7 @@ from mechc.composition.inputs import LogDelta
 from mechc.declare import count, integer, mechanism, positive, real
 from mechc.kernel.prelude import PRIMITIVES
 from mechc.loss.infinite_mass import LogMass, agreed
-from mechc.loss.running_error import Computed, Precise, computing, precisely
+from mechc.loss.running_error import Computed, computing
 
 laplace = mechc.load("laplace")
 x, t, e = real("x"), positive("t", typical=(1.0, 30.0)), positive("epsilon")
@@ -192,4 +192,3 @@ def test_a_number_of_which_nothing_is_known(name):
     """Past zero functions are complex, and were taken to be as near as their moduli tell."""
     function, near = getattr(math, name), 1e-12
     assert computing(function)(Computed(near, 1e-11)).error == math.inf
-    assert precisely(function)(Precise(mpmath.mpf(near), mpmath.mpf("1e-11"))).error == math.inf
