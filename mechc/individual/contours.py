@@ -498,13 +498,15 @@ class Evaluator(TakesTurns):
                 if tell is not None:
                     tell(min(done, size), size)
             now, allowed = answers.at(todo), asked.column(ALLOWED)
-            open_ = _gains(now.numeric, allowed, now.compression)
+            open_, far = _gains(now.numeric, allowed, now.compression), HARDLY * allowed
             # where phi hardly decays more nodes are no help; below, rare large losses weigh less
             before = np.iinfo(np.int64).max if asked.below is None else asked.below
-            below = np.where(now.numeric > HARDLY * allowed, asked.tilts, before)
+            below = np.where(now.numeric > far, asked.tilts, before)
+            if open_.sum() <= asked.query.few:  # they may stay wider, but not by much
+                open_ &= now.numeric > far
             todo, asked = todo[open_], asked._replace(below=below).some(open_)
             known[todo] = answers.estimate[todo]
-            if todo.size <= asked.query.few:
+            if not todo.size:
                 break
         return answers
 

@@ -92,47 +92,6 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
-@compiled(nogil=True)
-def fetch(totals, people, share, out):  # type: ignore[no-untyped-def]
-    """Write the rows of some people, in shares of a unit; what is returned says nothing."""
-    for i in range(people.size):
-        a, b = totals[people[i]], out[i]
-        for j in range(a.size):
-            b[j] = a[j] * share
-    return 0
-
-
-@compiled(nogil=True)
-def ends(totals, people, out):  # type: ignore[no-untyped-def]
-    """Write the first and the last column that people have used; what is returned says nothing.
-
-    The number of columns and -1 stand for none.
-    """
-    for i in range(people.size):
-        row = totals[people[i]]
-        first, last = 0, row.size - 1
-        while first < row.size and row[first] == 0:
-            first += 1
-        while last >= 0 and row[last] == 0:
-            last -= 1
-        out[0, i], out[1, i] = first, last
-    return 0
-
-
-@compiled(nogil=True)
-def digests(totals, people, weights, out):  # type: ignore[no-untyped-def]
-    """Write a number for the row of each person; what is returned says nothing.
-
-    A sum modulo 2^64: the same for the same, and by chance for rows that differ.
-    """
-    for i in range(people.size):
-        row, total = totals[people[i]], np.uint64(0)
-        for j in range(row.size):
-            total += weights[j] * np.uint64(row[j])
-        out[i] = total
-    return 0
-
-
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1])",
     nogil=True,
@@ -295,7 +254,7 @@ class Ledger:
         """
         four = people if people.size >= 4 else np.resize(people, 4)
         rows = np.empty((four.size, self.grid.columns)) if rows is None else rows[: four.size]
-        fetch(self.totals, four, 1.0 / self.grid.unit, rows)
+        np.multiply(self.totals[four], 1.0 / self.grid.unit, out=rows)
         if better:
             rows[:, -1] = 0.0
             rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)
@@ -311,10 +270,9 @@ class Ledger:
 
     def distinct(self, people: Integers) -> tuple[Integers, Integers]:
         """Return people whose rows differ, and for everybody the place of the one like them."""
+        # numbers that are the same for rows that are, and by chance for others
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
-        found = np.empty(people.size, np.uint64)
-        totals = self.totals
-        for_rows(people.size, lambda s: digests(totals, people[s], weights, found[s]))
+        found = np.concatenate([rows.astype(np.uint64) @ weights for rows in self._parts(people)])
         _, first, place = np.unique(found, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)
@@ -323,9 +281,16 @@ class Ledger:
         return people, np.arange(people.size)
 
     def ends(self, people: Integers) -> NDArray[np.int32]:
-        """Return the first and the last column that people have used, a row each; see `ends`."""
-        found = np.empty((2, people.size), np.int32)
-        ends(self.totals, people, found)
+        """Return the first and the last column that people have used, a row each.
+
+        The number of columns and -1 stand for none.
+        """
+        found, most = np.empty((2, people.size), np.int32), self.grid.columns
+        for place, rows in zip(np.arange(0, people.size, PART), self._parts(people), strict=True):
+            used, part = rows > 0, slice(place, place + PART)
+            none = ~used.any(axis=1)
+            found[0, part] = np.where(none, most, used.argmax(axis=1))
+            found[1, part] = np.where(none, -1, most - 1 - used[:, ::-1].argmax(axis=1))
         return found
 
     def span(self, found: NDArray[np.int32]) -> tuple[int, int]:
