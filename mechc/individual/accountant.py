@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
-from mechc.composition.inputs import as_array
+from mechc.composition.inputs import as_array, as_path, as_rtol
 from mechc.errors import DeclarationError, as_flag, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
@@ -141,7 +141,7 @@ class IndividualAccountant(TakesTurns):
         """
         integer("people", people, 1)  # before anything is compiled
         journal, self._meshed = integer("journal", journal), integer("mesh", mesh)
-        self.rtol = self._tolerance(number("rtol", rtol))
+        self.rtol = as_rtol(rtol)
         family = self.family = Family.of(mechanism, parameter, span)
         crowding = CROWDING if as_flag("splines", splines) and spacing == "geometric" else 0.0
         self.grid = Grid(family.worst, family.best, buckets, spacing, bool(splines), crowding)
@@ -150,7 +150,7 @@ class IndividualAccountant(TakesTurns):
         kept = journal if self.grid.splines else 0
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, kept, family.untouched)
-        self._tables = tables
+        self._tables = None if tables is None else as_path(tables, "tables")
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -200,6 +200,8 @@ class IndividualAccountant(TakesTurns):
         from mechc.composition.mechanism import built_in
         from mechc.composition.operations import poisson
 
+        if taken := options.keys() & {"mechanism", "parameter", "people"}:
+            raise DeclarationError(f"{min(taken)} follows from the norms (expected other options)")
         given = as_floats(real_array("norms", norms))
         given = given[:, None] if given.ndim == 1 else given
         steps = given.shape[1] if given.ndim == 2 else 0
@@ -269,7 +271,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: not that, as far as journal and totals tell. Nothing has been undone
                 then.
         """
-        rows, family = self._check_rows(people), self.family
+        rows, family = in_range("people", people, self.people), self.family
         given = dense(family.parameter, values, self.people, family.untouched == 0.0)
         self._journal.follow(self._ledger.steps)
         self._journal.require_last(rows, given[rows])
@@ -390,10 +392,7 @@ class IndividualAccountant(TakesTurns):
         self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
 
     def _tolerance(self, rtol: float | None) -> float:
-        value = self.rtol if rtol is None else number("rtol", rtol)
-        if not 0.0 < value < 1.0:
-            raise DeclarationError(f"rtol={value!r} (expected 0 < rtol < 1)")
-        return float(value)
+        return self.rtol if rtol is None else as_rtol(rtol)
 
     def _identity(self) -> dict[str, Any]:
         about = {"family": self.family.identity, "parameter": self.family.parameter}
@@ -409,6 +408,8 @@ class IndividualAccountant(TakesTurns):
         quantity: Quantity,
     ) -> Bound:
         check_one_of("method", method, METHODS)
+        if not (isinstance(progress, bool) or callable(progress)):
+            raise DeclarationError(f"progress={progress!r} (expected True, False or a function)")
         who = self._asked_for(rows)
         self._journal.follow(self._ledger.steps)
         if method == "contour":
@@ -586,16 +587,10 @@ class IndividualAccountant(TakesTurns):
 
     def _asked_for(self, rows: ArrayLike | None) -> Integers:
         """Return the people asked for, at least one."""
-        who = np.arange(self.people) if rows is None else self._check_rows(rows)
+        who = np.arange(self.people) if rows is None else in_range("rows", rows, self.people)
         if not who.size:
             raise DeclarationError("rows is empty (expected indices of people)")
         return who
-
-    def _check_rows(self, rows: ArrayLike) -> Integers:
-        index = np.asarray(rows)
-        if index.ndim != 1 or index.dtype.kind not in "iu":
-            raise DeclarationError("rows is not a one-dimensional array of integers")
-        return in_range(index, self.people)
 
 
 def _nothing(people: int) -> Floats:

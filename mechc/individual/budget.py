@@ -259,14 +259,12 @@ def checked(
         return None, dense(name, update, people, up)
     if len(update) != 2:
         raise DeclarationError(f"{name} is a tuple of {len(update)} (expected indices, values)")
-    indices, values = np.asarray(update[0]), as_floats(real_array(name, update[1]), up)
-    if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
-        raise DeclarationError("indices are not a one-dimensional array of integers")
+    values = as_floats(real_array(name, update[1]), up)
+    indices = in_range("indices", update[0], people)
     if values.shape != indices.shape:
         raise DeclarationError(
             f"{name} has shape {values.shape}, its indices {indices.shape} (expected the same)"
         )
-    indices = in_range(indices, people)
     if not np.all(np.diff(np.sort(indices))):
         raise DeclarationError(
             "an index occurs twice (expected distinct people: one person's contributions to a"
@@ -275,8 +273,14 @@ def checked(
     return indices, _valid(name, values, indices)
 
 
-def in_range(indices: NDArray[Any], people: int) -> NDArray[np.int64]:
+def in_range(name: str, given: ArrayLike, people: int) -> NDArray[np.int64]:
     """Return indices of people, refused where there are none."""
+    indices = np.asarray(given)
+    if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
+        raise DeclarationError(
+            f"{name} of type {indices.dtype} and shape {indices.shape} (expected integers in one"
+            " dimension)"
+        )
     wrong = np.flatnonzero((indices < 0) | (indices >= people))
     if wrong.size:
         raise DeclarationError(f"index {indices[wrong[0]]} out of range (people={people})")

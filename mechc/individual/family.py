@@ -79,7 +79,7 @@ class Family:
         members = np.geomspace(lo, hi, _MEMBERS)
         # divergences order what delta at 0 does not where it is one
         most, least = (self.loss(v, "remove").generating(0.0)[1] for v in (lo, hi))
-        noisier_up = bool(least < most)
+        noisier_up = bool(least <= most)  # where nobody loses anything as well
         self.worst, self.best = (lo, hi) if noisier_up else (hi, lo)
         self.untouched = np.inf if noisier_up else 0.0
         self.checked = self._check(members if noisier_up else members[::-1])

@@ -54,7 +54,6 @@ BEFORE = np.array([0, 4, 10, 18])
 # weights of the log of the bound and of these
 LESSON = 4 + BEFORE.size
 LEAST = 5e-324  # a positive delta that no double is as small as
-VERTEX = 0.05  # share of epsilon by which its saddle point may lie below those of single tilts
 GUESSED = 1e-4  # of the sum's first term, that a guess may be off by
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
@@ -154,17 +153,12 @@ def choose(  # type: ignore[no-untyped-def]
                 eps = best * math.exp(ratio)
                 out[p, KNOWN] = eps
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
-            eps, before, last, off = best, np.inf, np.inf, 0.0
+            eps = best
             for m in range(bend.size):
                 c = t[m * STRIDE]
                 curve = bend[m] + 1.0 / (c * c) + 1.0 / ((c + 1.0) * (c + 1.0))
                 value = k[m * STRIDE] - poles[m * STRIDE] - log_delta
-                value = (value - 0.5 * math.log(2.0 * math.pi * curve)) / c
-                if last == eps < value and before < np.inf:  # the vertex of the parabola there
-                    slope, bow = value - before, value + before - 2.0 * last
-                    off = min(slope * slope / (8.0 * bow), VERTEX * abs(eps))
-                eps, before, last = min(eps, value), last, value
-            eps -= off
+                eps = min(eps, (value - 0.5 * math.log(2.0 * math.pi * curve)) / c)
             eps = max(eps, 0.0)
         out[p, START] = eps
         for i in range(t.size):

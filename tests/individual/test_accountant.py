@@ -150,7 +150,8 @@ def test_a_contour_on_which_rare_large_losses_weigh_is_left_for_a_lower_one():
     assert bound.lower[13] <= run.upper and run.lower <= bound.upper[13]
     # of many people a few may stay wider, but not without an answer: up to .09 they were
     about, rng = {**about, "people": 2000}, np.random.default_rng(5)
-    crowd, own = IndividualAccountant(mechanism, settings=settings, **about), rng.integers(9, 15, 2000)
+    crowd = IndividualAccountant(mechanism, settings=settings, **about)
+    own = rng.integers(9, 15, 2000)
     for _ in range(50):
         near = own + np.rint(3.0 * rng.standard_normal(2000)).astype(int)
         crowd.step(settings[np.clip(near, 0, 63)], count=20)
@@ -411,6 +412,7 @@ def test_a_ledger_is_not_that_of_another_pair_of_the_same_name(tmp_path):
         lambda a: a.epsilon(1e-6, rows=[0.5]),
         lambda a: a.epsilon(1e-6, rows=np.empty(0, np.int64)),
         lambda a: a.take_back([10.0, 10.0], [0]),
+        lambda a: a.epsilon(1e-6, progress=3),
         lambda a: a.epsilon(1e-6, method="guess"),
         lambda a: a.step([1.0, 1.0]),
         lambda a: a.step([10.0, math.nan]),
@@ -436,6 +438,7 @@ def test_bad_questions_and_steps_are_refused(gaussian, call):
         {"rtol": 0.0},
         {"people": 0},
         {"buckets": 2},
+        {"tables": 3},
     ],
 )
 def test_bad_accountants_are_refused(arguments):

@@ -47,6 +47,14 @@ def test_sampled_norms_are_those_of_the_plain_accountant():
 def test_bad_norms_are_refused(norms, clip, noise, message):
     with pytest.raises(DeclarationError, match=message):
         IndividualAccountant.from_norms(norms, clip, noise)
+    with pytest.raises(DeclarationError, match="people follows from the norms"):
+        IndividualAccountant.from_norms([1.0], 1.0, 1.0, people=2)
+
+
+def test_of_a_sample_that_nobody_is_in_nobody_loses_anything():
+    """All members of the family lose the same, none being the worst."""
+    acc = IndividualAccountant.from_norms([[0.5, 2.0], [0.0, 0.0]], 1.0, 3.0, sampling_rate=0.0)
+    assert acc.epsilon(1e-6).upper.tolist() == [0.0, 0.0]
 
 
 def test_quantiles_enclose_those_of_any_values_between_the_bounds():
