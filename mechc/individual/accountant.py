@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
-from mechc.composition.inputs import as_array, as_path, as_rtol
+from mechc.composition.inputs import as_array, as_rtol
 from mechc.errors import DeclarationError, as_flag, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
@@ -150,7 +150,7 @@ class IndividualAccountant(TakesTurns):
         kept = journal if self.grid.splines else 0
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, kept, family.untouched)
-        self._tables = None if tables is None else as_path(tables, "tables")
+        self._tables = tables
 
     @property
     def _facts(self) -> dict[str, Any]:

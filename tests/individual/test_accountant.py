@@ -438,7 +438,6 @@ def test_bad_questions_and_steps_are_refused(gaussian, call):
         {"rtol": 0.0},
         {"people": 0},
         {"buckets": 2},
-        {"tables": 3},
     ],
 )
 def test_bad_accountants_are_refused(arguments):
