@@ -10,7 +10,7 @@ but one of increasing functions, c*F(a) - c*F(b), as of a law rounded to integer
 law convolved with another, becomes one function that does not cancel:
 
     erf(a) - erf(b)     exp(log_erf_gap((a + b)/2, (a - b)/2)), erfc and Gauss integrals likewise
-    atan(a) - atan(b)   atan2(a - b, 1 + a*b)
+    atan(a) - atan(b)   atan2(a - b, 1 + a*b), of exponentials atan2 of sinh and cosh
     anything rational in one exponential, such as logistic or hyperbolic functions: factored
 
 with the distance a - b worked out symbolically and proved positive.
@@ -304,6 +304,9 @@ def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, 
 
 
 def _distance(function: type[Expr], a: Expr, b: Expr) -> Expr:
+    if function is sp.atan and isinstance(a, exp) and isinstance(b, exp):  # which overflow
+        middle, half = (sp.factor(sp.expand((a.exp + sign * b.exp) / 2)) for sign in (1, -1))
+        return atan2(sp.sinh(half), sp.cosh(middle))
     if function is sp.atan:
         return atan2(sp.factor(sp.expand(a - b)), 1 + a * b)
     if function is sp.tanh:

@@ -117,6 +117,12 @@ LATTICE = {
         {"a": 5.0},
         lambda k: (special.erf((2 * k + 1) / 5) - special.erf((2 * k - 1) / 5)) / 2,
     ),
+    "rounded_hyperbolic_secant": (  # whose exponentials overflow at far integers
+        lattice("sech", 2 * (atan(exp((2 * n + 1) / a)) - atan(exp((2 * n - 1) / a))) / pi, a),
+        {"a": 3.0},
+        lambda k: stats.hypsecant.sf((2 * np.abs(k) - 1) / 3)
+        - stats.hypsecant.sf((2 * np.abs(k) + 1) / 3),
+    ),
     "conway_maxwell_poisson": (
         lattice(
             "cmp", a**n / factorial(n) ** b / Sum(a**j / factorial(j) ** b, (j, 0, 200)), a, b,
