@@ -237,7 +237,9 @@ class _CaseChecker:
         weight = evaluate.value(term.weight, self.parameters, theta)
         if not weight >= 0:
             why = "a negative density" if weight < 0 else "which doubles overflow in"
-            hint = "" if weight < 0 else " (expected typical ranges in which they do not)"
+            hint = " (expected typical ranges in which they do not)"
+            if weight < 0:
+                hint = " (expected a domain, as parameter(name, lo=1), where it is not)"
             raise DeclarationError(f"{self.declaration.name}: {term.weight} is {weight:.6g}, "
                                    f"{why}, at {self._words(theta)}{hint}")  # fmt: skip
         return weight

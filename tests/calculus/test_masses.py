@@ -23,6 +23,7 @@ from sympy import (
     pi,
     sin,
     sqrt,
+    zeta,
 )  # fmt: skip
 
 from mechc.calculus import normalise
@@ -95,6 +96,15 @@ def test_masses_that_cancel_in_doubles_say_so():
     with pytest.raises(DeclarationError, match="terms that cancel"):
         normalise(additive("rounded", noise=masses, variable=n, sensitivity=1, lattice=True,
                            parameters=(scale,)))  # fmt: skip
+
+
+def test_constants_that_are_negative_somewhere_point_to_domains():
+    """Zipf's law with an exponent that may be below one."""
+    s = positive("s", typical=(0.5, 5))
+    zipf = additive("zipf", variable=n, sensitivity=1, lattice=True,
+                    noise=(Abs(n) + 1) ** -s / (2 * zeta(s) - 1), parameters=(s,))  # fmt: skip
+    with pytest.raises(DeclarationError, match=r"negative density.*expected a domain.*lo=1"):
+        normalise(zipf)
 
 
 def test_negative_masses_are_refused():
