@@ -238,7 +238,6 @@ def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
     "run",
     [
         2 * epoch("gaussian", 20, sigma=1.0),
-        epoch("discrete_gaussian", 200, sigma=1.5),
         mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
     ],
 )  # fmt: skip
@@ -272,8 +271,9 @@ def atoms_event():
 @pytest.mark.parametrize(
     ("event", "points", "infinite", "steps", "narrow"),
     [
-        (mechc.load("binomial")(trials=20, sensitivity=1),
-         [(p / q, q / 2**20) for q, p in BINOMIAL if q], 2.0**-20, 3, 1e-6),
+        pytest.param(mechc.load("binomial")(trials=20, sensitivity=1),
+                     [(p / q, q / 2**20) for q, p in BINOMIAL if q], 2.0**-20, 6, 1e-6,
+                     marks=pytest.mark.slow),
         (mechc.load("discrete_laplace")(a=0.8), [(math.exp(x), 1.0 / (1.0 + math.exp(x)))
          for x in (0.8, -0.8)], 0.0, 60, 1e-11),
         (atoms_event(), [(p / q, q) for p, q in ATOMS if q], ATOMS[-1][0], 14, 1e-11),
@@ -296,27 +296,23 @@ def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("run", "widest"),
+    "run",
     [
-        # integers beside a density; outputs of one likelihood ratio beside one, in few steps
-        (mechc.random_allocation(
+        # W that many sums make, steps of two kinds, point masses beside a density
+        epoch("discrete_gaussian", 1000, sigma=1.5),
+        mechc.random_allocation([mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9),
+        epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
+        epoch("huber", 50, scale=3.0, bend=1.2),
+        mechc.random_allocation(
             [mechc.load("discrete_gaussian")(sigma=0.7), mechc.load("gaussian")(sigma=0.9)] * 9
-        ), 1e-4),
-        (epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0), 1e-3),
+        ),
     ],
 )  # fmt: skip
-def test_epochs_of_other_noise_beside_doubles(run, widest):
+def test_epochs_of_other_noise_beside_doubles(run):
     for direction in ("remove", "add"):
         found, known = (run.delta(0.2, direction=direction, certified=c) for c in (True, False))
-        assert found.status == "certified" and width(found) < widest
+        assert found.status == "certified" and width(found) < 1e-4
         assert found.lower <= known.upper and known.lower <= found.upper
-
-
-@pytest.mark.slow
-def test_an_epoch_whose_transform_hardly_decays_is_refused():
-    run = epoch("huber", 50, scale=3.0, bend=1.2)
-    with pytest.raises(NumericError, match="decays too slowly"):
-        run.delta(0.2, direction="remove", certified=True)
 
 
 def test_several_steps_of_few_values_by_all_choices():

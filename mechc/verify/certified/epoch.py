@@ -11,7 +11,13 @@ follows from `decay`, in the middle from values at points and |phi'| <= E X, and
 f = phi / phi(a) of one step, from 1 - |f(2u)|^2 <= 4 (1 - |f(u)|^2), as
 1 - cos 2v <= 4 (1 - cos v). Doubles choose a, T and y alone.
 
-Steps that are point masses or integers, which do not let phi fade, are added up sum by sum.
+Where nothing lets phi fade, as steps are point masses or integers, it is that of W - U, U a small
+normal variable of standard deviation v: phi(s) exp(v^2 s^2 / 2) fades. As in `contours.put`,
+
+    E f(c + U) - v^2 p_(W - U)(c) <= f(c) <= E f(c + U),     f(c) = E_Q[(c - W)_+],
+
+the density from the same nodes, times s^2. Images m < 0 are then not zero, and at most
+exp(a|m|T) v p(x / v) at x = |m|T - c, p the normal density. Few sums are added up one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +31,6 @@ from flint import acb, arb, ctx
 
 from mechc.errors import NumericError, UnsupportedError
 from mechc.protocol import Use
-from mechc.verify.balls.boxes import between
 from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified.contour import Law
@@ -36,7 +41,14 @@ from mechc.verify.certified.moments import integers, moments
 
 RTOLS = (1e-12, 1e-9, 1e-7, 1e-5, 1e-3)  # of delta, aimed at: the first that few nodes reach
 TILTS = np.exp(np.arange(-4.0, 4.0, 0.1))  # real parts, over the standard deviation of W
-MOST_NODES = 5000
+MOST_NODES = 5000  # nodes, where phi fades
+BLURRED = 200_000  # the same where W is blurred ...
+PRODUCTS = 2e7, 1e8  # ... if as many with points of every X, with densities and without
+FAINT = 1e-20  # mass that needs no points
+SPACINGS = 0.25, 0.06  # of frequencies of phi, over what makes one step turn
+EXTRA = 2.0  # nats that a bound is smaller than what is aimed at
+TURN = 0.6  # points for a radian of a density
+NARROWEST = 20.0  # standard deviations of U, at least, from c to T
 LISTED = 20_000  # sums that are added up
 ROOM = 4.0  # nats between the aim and each error
 FREQUENCIES, HIGHEST = 1.1, 200  # ratio of those at which a bound is tried, and how many
@@ -89,7 +101,7 @@ class Allocated:
         """Return a ball that contains the exact value at epsilon, and how it was found."""
         adding = self.direction == "add"
         size = self.size(epsilon) - (epsilon if adding else 0.0)
-        for rtol in RTOLS:
+        for rtol in RTOLS[1:2] if self._is_discrete else RTOLS:
             wanted = size + math.log(rtol)
             a, period, last, top = self._plan(math.exp(-epsilon if adding else epsilon), wanted)
             if last * period < math.tau * MOST_NODES:
@@ -101,17 +113,12 @@ class Allocated:
             detail: dict[str, Any] = {"route": "sums"}
             value = self._listed(exact, c, arb(wanted - ROOM).exp())
             if value is None:
-                if self._is_discrete or self._event.drawn > 1:
+                if self._event.drawn > 1:
                     raise UnsupportedError(
-                        "certified: too many sums of an epoch of integers or point masses, or with "
-                        "several steps selected; ask without certified=True"
+                        "certified: too many sums of an epoch with several steps selected; ask "
+                        "without certified=True"
                     )
-                put, detail = self._put(c, arb(a), arb(period), last, wanted, top)
-                if not put.rad() < arb(size).exp():
-                    raise NumericError(
-                        "certified: the transform of this epoch decays too slowly; ask without "
-                        "certified=True"
-                    )
+                put, detail = self._put(c, arb(a), arb(period), last, wanted, top, epsilon)
                 value = exact.exp() * put if adding else self._whole() - c + put
             low = value.lower().max((1 - exact.exp()).lower()).max(arb(0))
             ball = low.union(value.upper().min(arb(1)))
@@ -176,6 +183,8 @@ class Allocated:
         nats = np.maximum(top - wanted + ROOM, 1.0)
         far = math.sqrt(self.t) * np.expm1(np.minimum(nats / self.t, 300.0))
         y = a * np.maximum(np.sqrt(2.0 * nats), far) / np.sqrt(np.maximum(bent, 1e-300))
+        if self._is_discrete:  # as U lets phi fade
+            y = np.sqrt(nats)
         work = np.where(bent > 0.0, y * period, math.nan)
         if np.isnan(work).all():
             raise NumericError("certified: W is hardly ever another number than one")
@@ -183,14 +192,13 @@ class Allocated:
         return float(a[best]), float(period[best]), float(y[best]), float(top[best])
 
     def _put(
-        self, c: Any, a: Any, period: Any, last: float, wanted: float, top: float
+        self, c: Any, a: Any, period: Any, last: float, wanted: float, top: float, epsilon: float
     ) -> tuple[Any, dict[str, Any]]:
         """E_Q[(c - W)_+], and how it was found."""
         h, front, aim = 2 * arb.pi() / period, (a * c).exp(), arb(wanted - ROOM).exp()
-        if (key := float(a)) not in self._faded:
-            with ctx.workprec(64):
-                self._faded[key] = [Fading(law.oracle, a / self.t) for law in self._steps]
-        faded = self._faded[key]
+        faded = self._fading(a)
+
+        v = arb(0)
         for _ in range(HIGHEST):
             count = min(math.ceil(last / float(h)), MOST_NODES)
             y = count * h
@@ -200,21 +208,119 @@ class Allocated:
             if cut < aim or count == MOST_NODES:
                 break
             last *= FREQUENCIES
+        if not cut < aim:
+            nats, known = max(top - wanted + ROOM, 1.0), count
+            count = self._affordable(float(h))
+            y, end, between = count * h, count * h, arb(0)
+            if self._is_discrete and (found := self._sampled(a, nats)) and found[1] > y:
+                y, end, between = found
+                count = math.ceil(float(y / h))
+            v = arb(math.sqrt(2.0 * nats) / float(end))
+            # what U hides is about v^2 times the density of W, the second derivative
+            adding = self.direction == "add"
+            hidden = math.exp(self.size(epsilon) - (epsilon if adding else 0.0))
+            hidden *= ((self.slope(epsilon) + adding) / float(c)) ** 2
+            valid = period > c + NARROWEST * v and a * v < 1
+            if not valid or cut < v**2 * hidden:
+                count, v = known, arb(0)
+        if v > 0:
+            bent = (v**2 * (a**2 - end**2) / 2).exp() / arb.pi()
+            for fading, law in zip(faded, self._steps, strict=True):
+                bent *= fading.whole.upper() ** law.count
+            between *= (v**2 * a**2 / 2).exp() / arb.pi()
+            cut = front * (between / y + bent / end)
+            beside = front * (between * end + bent / (v**2 * end))
+        cut = cut.upper()
         tolerance = arb(wanted - top - ROOM).exp() / self.t
+        share = Ratios(a / self.t)
         line = [acb(a, n * h) for n in range(count + 1)]
-        terms = [acb(0, n * h * c).exp() / s**2 for n, s in enumerate(line)]
+        terms = [(acb(0, n * h * c) + v**2 * s**2 / 2).exp() for n, s in enumerate(line)]
         for law, fading in zip(self._steps, faded, strict=True):
-            found = moments(
-                law.oracle, Ratios(a / self.t), h / self.t, count, fading.whole, tolerance
-            )
+            found = moments(law.oracle, share, h / self.t, count, fading.whole, tolerance)
             terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
-        total = terms[0].real + 2 * sum((z.real for z in terms[1:]), start=arb(0))
+
+        def summed(terms: list[Any]) -> Any:
+            whole = terms[0].real + 2 * sum((z.real for z in terms[1:]), start=arb(0))
+            return front * whole / period
+
         r = (-a * period).exp()
         images = c * r / (1 - r) + period * r / (1 - r) ** 2
-        less = between(self._whole() * r / (1 - r))
-        value = front * total / period + arb(0, cut.upper()) - images + less
+        less = (self._whole() * r / (1 - r)).upper()
+        value = summed([z / s**2 for z, s in zip(terms, line, strict=True)])
+        value += arb(0, cut) - images + arb(less / 2, less / 2)
+        if v > 0:
+            x, normal = period - c, (2 * arb.pi()).sqrt()
+            first = v * (a * period - (x / v) ** 2 / 2).exp() / normal
+            fall = (a * period - (2 * x + period) * period / (2 * v**2)).exp()
+            # images on either side, the others as more than E (c + mT - W)
+            images = first / (1 - fall) + v * r / (1 - r) * (-((period / v) ** 2) / 2).exp()
+            density = summed(terms) + beside
+            value -= arb(0).union((images + v**2 * density).upper())
         detail = {"contour": float(a), "period": float(period), "nodes": count + 1}
-        return value, {"route": "put", **detail, "cut-off": float(cut.upper())}
+        return value, {"route": "put", **detail, "cut-off": float(cut)}
+
+    def _sampled(self, a: Any, nats: float) -> Any:
+        """Frequencies between which phi is proved to have faded by so many nats, and the bound.
+
+        From values at points, as exp(iu) E exp(-(a + iu) X) moves by E |X - 1| exp(-aX) at most.
+        None where it has not.
+        """
+        with ctx.workprec(64):
+            share, best = Ratios(a / self.t), None
+            moves = [self._move(law, share) for law in self._steps]
+            sizes = [float(fading.whole.lower()) for fading in self._fading(a)]
+            turns = [max(m / size, 1e-300) for m, size in zip(moves, sizes, strict=True)]
+            for step in SPACINGS:
+                h = step * self.t / max(turns)
+                count = self._affordable(0.0)
+                logs = np.zeros(count + 1)
+                for law, fading, move in zip(self._steps, self._fading(a), moves, strict=True):
+                    found = moments(
+                        law.oracle, share, arb(h / self.t), count, fading.whole, arb(1e-9)
+                    )
+                    turn = 0.5 * move * h / self.t * (1.0 + 1e-9)
+                    most = np.array([float(abs(value).upper()) for value in found]) + turn
+                    most = np.minimum(most, float(fading.whole.upper()) * (1.0 + 1e-12))
+                    logs += law.count * (np.log(most) + 1e-13)
+                low = np.flatnonzero(logs <= float(self._log_phi(float(a))) - nats - EXTRA)
+                if not low.size:
+                    continue
+                # the longest stretch of them
+                runs = np.split(low, np.flatnonzero(np.diff(low) > 1) + 1)
+                run = max(runs, key=lambda each: each[-1] / max(each[0], 1))
+                first, last = (float(run[0]) - 0.5) * h, (float(run[-1]) + 0.5) * h
+                bound = arb(float(logs[run].max()) + 1e-9).exp()
+                if best is None or last > best[1]:
+                    best = arb(max(first, 0.5 * h)), arb(last), bound
+            return best
+
+    def _move(self, law: Law, share: Ratios) -> float:
+        """Upper bound on E_Q |X - 1| exp(-aX) of one step."""
+        whole, rest = arb(0), arb(0)
+        oracle = law.oracle
+        for x, q in _points(oracle, arb(1e-12)):
+            whole += abs(x - 1) * q * (-share.a * x).exp()
+            rest += q * (1 + x)
+        rest = oracle.mass("q") + oracle.mass("p") - rest  # of integers that are not listed
+        return float((whole + rest.max(arb(0))).upper())
+
+    def _affordable(self, h: float) -> int:
+        """The number of nodes where W is blurred."""
+        points, spread, count = sum(x.size for x, *_ in self._nodes), 0.0, BLURRED
+        if not self._is_discrete:
+            ranges = (float(np.ptp(x[mass > FAINT])) for x, mass, _ in self._nodes)
+            spread = TURN * h * sum(ranges)
+        while count * (points + count * spread) > PRODUCTS[self._is_discrete]:
+            count = count * 4 // 5
+        return count
+
+    def _fading(self, a: Any) -> list[Fading]:
+        """How every step's transform fades at a real part."""
+        key = float(a)
+        if key not in self._faded:
+            with ctx.workprec(64):
+                self._faded[key] = [Fading(law.oracle, a / self.t) for law in self._steps]
+        return self._faded[key]
 
 
 def _points(oracle: Oracle, tiny: Any) -> list[tuple[Any, Any]]:
