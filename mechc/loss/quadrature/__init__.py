@@ -119,12 +119,6 @@ class Quadrature:
         self.spacing: Floats = (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         self._noise: Floats | None = None  # of losses, beyond their ulps
 
-    @property
-    def half(self) -> Floats:
-        """Half widths of the panels."""
-        half: Floats = 0.5 * (self.hi - self.lo)
-        return half
-
     def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
         """Return panels that resolve all real tilts in [tilt_lo, tilt_hi], `points` exactly so.
 
