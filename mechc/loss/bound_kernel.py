@@ -659,16 +659,16 @@ class KernelSource:
             gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
             x, log_size = _beyond(end, side)
             logs = log_densities(self.kernel, self.theta, x)
-            there = np.isfinite(logs).all(axis=0)
-            masses = [log_total((log + log_size)[there]) for log in logs]
+            masses = [log_total((log + log_size)[np.isfinite(log)]) for log in logs]
             if is_open:
+                there = np.isfinite(logs).all(axis=0)
                 losses_there = logs[0, there] - logs[1, there]
                 gap = OPEN_GAP * float(np.abs(losses_there - limit).max(initial=gap))
-                if gap < 1.0:
-                    self.estimated = True
-                else:  # nothing is known of it
-                    gap, allowed = math.log(2.0), HEAVY[-1][1]
-            if not gap < 1.0 or not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
+                self.estimated |= gap < 1.0
+            if not gap < 1.0:  # nothing is known of it, so that longer lists say more
+                gap = math.log(2.0)
+                allowed = HEAVY[-1][1] if 4.0 * (last - first) < self._most_points else allowed
+            if not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
                 return False
             found.append((*masses, gap))
         self._tails[lo, hi] = np.array(found)

@@ -19,6 +19,7 @@ from sympy import (
     exp,
     factorial,
     gamma,
+    oo,
     pi,
     sinh,
     sqrt,
@@ -26,7 +27,7 @@ from sympy import (
 )  # fmt: skip
 
 import mechc
-from mechc.declare import additive, count, integer, positive, real, shape
+from mechc.declare import additive, count, integer, mechanism, positive, real, shape
 
 x, n, j = real("x"), integer("n"), Symbol("j", integer=True)
 a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.5, 3))
@@ -229,6 +230,24 @@ def test_zipf_masses():
         found = mechc.load(zipf)(a=exponent - 1.0).delta(epsilon)
         assert found.lower <= truth * (1 + 1e-12)
         assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("p", "q", "width"), [(3.5, 3.2, 1e-11), (2.5, 2.2, 1e-7)])
+def test_heavy_tails_of_no_largest_loss_are_revealed(p, q, width):
+    """Two zeta laws: the loss grows like log n, and what no list holds is 1e-12, 1e-8 of Q."""
+    laws = mechanism("zetas", variable=n, lattice=True, support=(1, oo), parameters=(a, b),
+                     p=n ** (-1 - a) / zeta(1 + a), q=n ** (-1 - b) / zeta(1 + b))  # fmt: skip
+    event = mechc.load(laws)(a=p - 1.0, b=q - 1.0)
+    for epsilon in (0.05, 0.2):  # Q above exp(epsilon) P from an integer on
+        rise = epsilon + math.log(special.zeta(q) / special.zeta(p))
+        first = math.ceil(math.exp(rise / (p - q)))
+        parts = [special.zeta(power, first) / special.zeta(power) for power in (p, q)]
+        truth = parts[1] - math.exp(epsilon) * parts[0]
+        found = event.delta(epsilon, direction="add")
+        assert found.lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= found.upper
+        assert found.upper - found.lower < width
+    pair = (2 * event).epsilon(1e-6, direction="add")
+    assert math.isfinite(pair.upper) and pair.lower > 0.9 * pair.upper
 
 
 def test_light_tails_of_long_lists_are_listed():
