@@ -44,6 +44,7 @@ from mechc.symbolic.rewrite import (
     quotient,
     rational_in,
     split_exponent,
+    tidy,
 )
 from mechc.symbolic.signs import proved, weak_sign
 
@@ -273,12 +274,50 @@ def atom_moment(atom: Atom, z: Symbol) -> tuple[Expr, str]:
     return p * exp(z * expanded_log(log(quotient(p, q)))), "finite sum"
 
 
+def _on_half_line(region: Region, x: Symbol, z: Symbol) -> tuple[Expr, Expr] | None:
+    """Weight and exponent of p^(1+z) q^(-z) on (0, oo), None elsewhere."""
+    if not (region.lo == 0 and region.hi is oo):
+        return None
+    (p,), (q,) = region.p, region.q
+    exponent = sp.expand((1 + z) * tidy(p.log_density, x) - z * tidy(q.log_density, x))
+    return p.weight * exp(z * log(quotient(p.weight, q.weight))), exponent
+
+
+def _gamma_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """x**(k - 1) * exp(-c*x) on (0, oo) with a shape k that does not depend on z."""
+    if (found := _on_half_line(region, x, z)) is None:
+        return None
+    weight, exponent = found
+    power = exponent.coeff(log(x))
+    linear = polynomial_in(sp.expand(exponent - power * log(x)), x, 1)
+    if linear is None or len(linear) < 2 or sp.factor(power).has(z):
+        return None
+    shape, scale = sp.factor(power) + 1, cancelled(linear[1].subs(z, 0) / linear[1])
+    first = sp.factor(-linear[1].subs(z, 0))
+    return weight * sp.gamma(shape) * first**-shape * exp(linear[0]) * scale**shape
+
+
+def _poisson_moment(region: Region, x: Symbol, z: Symbol, facts: Facts) -> Expr | None:
+    """Sum of exp(k*n + m)/n! over n >= 0."""
+    if (found := _on_half_line(region, x, z)) is None:
+        return None
+    weight, exponent = found
+    linear = polynomial_in(sp.expand(exponent + sp.loggamma(x + 1)), x, 1)
+    if linear is None or len(linear) < 2:
+        return None
+    return weight * exp(linear[0]) * exp(exp(linear[1]))
+
+
 Rule = Callable[[Region, Symbol, Symbol, Facts], Expr | None]
 _RULES: dict[Rule, str] = {
     _exponential_loss: "exponential density of the loss",
     _gaussian_moment: "completing the square",
+    _gamma_moment: "gamma integral",
 }
-_LATTICE_RULES: dict[Rule, str] = {_geometric_moment: "geometric sums"}
+_LATTICE_RULES: dict[Rule, str] = {
+    _geometric_moment: "geometric sums",
+    _poisson_moment: "exponential series",
+}
 
 
 ORDER = 4  # of the highest cumulant

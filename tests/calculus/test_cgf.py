@@ -11,10 +11,9 @@ from mechc.symbolic.evaluate import evaluate
 
 CONTINUOUS = [
     "gaussian", "laplace", "logistic", "gumbel", "asymmetric_laplace", "one_sided", "two_normals",
-    "gaussian_scale", "uniform", "poisson:uniform",
+    "gamma_scale", "gaussian_scale", "uniform", "poisson:uniform",
 ]  # fmt: skip
-NUMERIC = ["student_t", "poisson:gaussian", "hyperbolic_secant", "gamma_scale", "poisson_mass"]
-LATTICE = ["discrete_laplace", "geometric"]
+LATTICE = ["discrete_laplace", "poisson_mass", "geometric"]
 FINITE = [
     "randomized_response", "approximate_dp", "poisson:randomized_response",
     "poisson:approximate_dp",
@@ -131,10 +130,11 @@ def worst_case(v, z):
     return mpmath.log((1 - delta) * top / (1 + mpmath.exp(e)))
 
 
-@pytest.mark.parametrize("name", NUMERIC)
+@pytest.mark.parametrize("name", ["student_t", "poisson:gaussian", "hyperbolic_secant"])
 def test_no_rule_is_said(name):
-    found = [case.cgf for case in derived(name).cases]  # closed where the loss is constant
-    assert any(isinstance(cgf, Numeric) and "quadrature" in cgf.reason for cgf in found)
+    (case,) = derived(name).cases
+    assert isinstance(case.cgf, Numeric)
+    assert "quadrature" in case.cgf.reason
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "logistic", "discrete_laplace", "gumbel"])
