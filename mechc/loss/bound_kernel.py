@@ -26,7 +26,15 @@ from mechc.loss.infinite_mass import (
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import NONE
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE, SILENT
-from mechc.loss.quadrature.rule import ORDER, log_densities, loss_jitter, losses, losses_moved
+from mechc.loss.quadrature.rule import (
+    NODES,
+    ORDER,
+    WEIGHTS,
+    log_densities,
+    loss_jitter,
+    losses,
+    losses_moved,
+)
 from mechc.loss.running_error import (
     exact_losses,
     known_masses,
@@ -657,9 +665,21 @@ class KernelSource:
             if end == outer:
                 continue
             gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
-            x, log_size = _beyond(end, side)
+            x, log_size = _beyond(end, outer)
             logs = log_densities(self.kernel, self.theta, x)
-            masses = [log_total((log + log_size)[np.isfinite(log)]) for log in logs]
+            known = int(np.append(~(logs < np.inf).all(axis=0), True).argmax())
+            terms = (logs + log_size)[:, :known]
+            masses = [log_total(row) for row in terms]
+            if known < x.size or math.isinf(outer):  # there may be more further out
+                farthest = [log_total(row[-ORDER:]) for row in terms]
+                faded = np.all(farthest <= np.array(masses) + math.log(EPS))
+                if known < ORDER or not faded:
+                    return False
+            # what sums are off their integrals, by slopes: the one here, and a smaller one outside
+            beside = log_densities(self.kernel, self.theta, end + side * np.arange(2.0))
+            for m, log in zip(masses, beside, strict=True):
+                if m > -math.inf:
+                    gap += float(np.ptp(np.exp(np.minimum(log - m, MOST_LOG)))) / 12.0
             if is_open:
                 there = np.isfinite(logs).all(axis=0)
                 losses_there = logs[0, there] - logs[1, there]
@@ -805,15 +825,16 @@ def _constants(kernel: Kernel, theta: Floats) -> list[Any]:
         return [table(theta) for table in tables]
 
 
-def _beyond(end: float, side: float) -> tuple[Floats, Floats]:
-    """Places, and log weights of what has them instead of the integers beyond one."""
-    # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on,
-    # up to a share of the order of 1/N^2; that is taken over log(abs(x)).
-    nodes, weights = np.polynomial.legendre.leggauss(8)
-    start = math.log(abs(end) + 0.5)
-    t = start + np.arange(math.floor(MOST_DECADES - start))[:, None] + 0.5 * (1.0 + nodes)
-    log_size = t.ravel() + np.log(np.tile(0.5 * weights, t.shape[0]))
-    return side * np.exp(t.ravel()), log_size
+def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
+    """Places, and log weights of what has them instead of the integers past one, up to another."""
+    # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on, up
+    # to 1/24 of the slopes at its ends; that is taken over log(n - N), wherever the origin is.
+    start, stop = math.log(0.5), min(MOST_DECADES, math.log(abs(outer - end) + 0.5))
+    panels = math.ceil(stop - start)
+    width = (stop - start) / panels
+    t = start + width * (np.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
+    log_size = t.ravel() + np.log(np.tile(0.5 * width * WEIGHTS, panels))
+    return end + math.copysign(1.0, outer - end) * np.exp(t.ravel()), log_size
 
 
 def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:

@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, special, stats
 from sympy import (
     Abs,
+    Integer,
     Piecewise,
     Rational,
     Sum,
@@ -18,6 +19,7 @@ from sympy import (
     erf,
     exp,
     factorial,
+    floor,
     gamma,
     oo,
     pi,
@@ -248,6 +250,34 @@ def test_heavy_tails_of_no_largest_loss_are_revealed(p, q, width):
         assert found.upper - found.lower < width
     pair = (2 * event).epsilon(1e-6, direction="add")
     assert math.isfinite(pair.upper) and pair.lower > 0.9 * pair.upper
+
+
+@pytest.mark.parametrize(("first", "count", "epsilon"), [(1, 6_000_000, 0.01), (10**6, oo, 0.18)])
+def test_heavy_tails_up_to_an_end_and_far_from_zero(first, count, epsilon):
+    """What no list holds was summed past the end, and in decades of the output."""
+    k, rest = n - first + 1, (1 / (count + Integer(1)), 1 / (count + Integer(2)))
+    # 1 / (k (k + 1)) and 1 / (k (k + 2)) from k = 2 on, one part in a thousand
+    sums = Rational(1, 2) - rest[0], (Rational(5, 6) - sum(rest)) / 2
+    p, q = (Piecewise((Rational(999, 1000), n <= first), (1 / (1000 * total * k * (k + gap)), True))
+            for gap, total in zip((1, 2), sums, strict=True))  # fmt: skip
+    law = mechanism("far", variable=n, lattice=True, support=(first, first - 1 + count),
+                    parameters=(), p=p, q=q)  # fmt: skip
+    least = exp(Rational(str(epsilon)))  # of Q / P, which is sums[0] / sums[1] (k + 1) / (k + 2)
+    at = max(2, floor(1 / (1 - least * sums[1] / sums[0])) - 1)
+    parts = [1 / Integer(at) - rest[0], (1 / Integer(at) + 1 / Integer(at + 1) - sum(rest)) / 2]
+    truth = (parts[1] / sums[1] - least * parts[0] / sums[0]) / 1000
+    found = mechc.load(law)().delta(epsilon, direction="add")
+    assert found.lower <= truth.evalf(30) <= found.upper <= found.lower + 1e-11
+
+
+@pytest.mark.slow
+def test_what_is_further_out_than_doubles_is_not_left_out():
+    """Half of the heavy part is past exp(690), 5e-10 of P: less than masses may lack."""
+    share = Rational(1, 10**9)
+    law = mechanism("farther", variable=n, lattice=True, support=(1, oo), parameters=(a,),
+                    p=(1 - share) * n**-4 / zeta(4) + share * n ** (-1 - a) / zeta(1 + a),
+                    q=n**-4 / zeta(4))  # fmt: skip
+    assert mechc.load(law)(a=1e-3).delta(30.0, direction="remove").upper > 9.7e-10
 
 
 def test_light_tails_of_long_lists_are_listed():
