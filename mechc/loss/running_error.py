@@ -35,6 +35,7 @@ LONG = 4096  # binary digits of a fraction beyond which a number is no longer fo
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
 OF_SUM = 1e-11  # of series and roots that depend on parameters, at least
 TERMS = 256  # of a series, evenly apart and in equal ratios, among which the largest is sought
+ZEROS, NARROW = 1e7, 32  # first terms that a series may have for nothing; width of what follows
 FARTHEST = 1e8  # term at which a series ends
 SMALL = 1e-18  # term beside the largest that no longer counts
 CANCELS = 1e3  # of the sizes of terms to their sum, that a series may have
@@ -186,7 +187,8 @@ def computing(function: Any) -> Any:
     """A function that also tells how far the errors of its arguments, or ulps of theta, move it."""
     name = function.__name__
     own = getattr(function, "py_func", function)
-    if name in SUMS or (name[:4] == "sum_" and f"series_{name[4:]}" in own.__globals__):
+    is_sum = name[:4] == "sum_" and f"series_{name[4:]}" in own.__globals__
+    if name in SUMS or is_sum or name.startswith("one_of_series_"):
         return lambda *arguments: _keeping(own)(*arguments)
 
     def computed(*arguments: Any) -> Computed:
@@ -195,7 +197,7 @@ def computing(function: Any) -> Any:
         of_theta = any(isinstance(argument, list) for argument in arguments)
         share = OF_SUM if of_theta else ROUNDINGS.get(name, OF_FUNCTION)
         least = float(name in ROUNDINGS and name != "gamma")
-        if name.startswith("series_"):
+        if name.startswith("series_") and value:
             share += _of_terms(own.__globals__[f"term_of_{name}"], *arguments)
         error = _share(share, max(abs(value), least))
         ways = [_may_be(name, argument) for argument in arguments] if value == value else []
@@ -231,10 +233,15 @@ def _of_terms(term: Any, lo: float, hi: float, theta: Any) -> float:
 
     apart = np.append(np.linspace(0.0, count, TERMS), np.geomspace(1.0, count + 1.0, TERMS))
     places = np.unique(first + np.floor(apart)).tolist()
+    if not size(max(places, key=size)) > 0.0:  # all that count lie between them
+        closer = (first + n for n in range(0, int(min(count, ZEROS)), NARROW))
+        places = [next(filter(size, closer), first)]
     peak, step = max(places, key=size), 2.0 ** math.ceil(math.log2(count + 1.0))
     while step >= 1.0:
         peak = max((peak, peak - step, peak + step), key=size)
         step *= 0.5
+    if not size(peak) > 0.0:
+        return math.inf
     ends = []  # of the terms that count, on either side of the largest
     for far, side in ((peak - first, -1.0), (count - peak + first, 1.0)):
         near, far = 0.0, far + 1.0

@@ -10,7 +10,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 from scipy.special import gammainc
-from sympy import Piecewise, Rational, Sum, exp, log, loggamma
+from sympy import Piecewise, Rational, Sum, exp, log, loggamma, oo
 
 import mechc
 from mechc.composition.inputs import LogDelta
@@ -185,6 +185,19 @@ def test_series_are_as_wrong_as_their_terms():
         found = made(r=at, last=end).log_delta(1.0, direction="remove")
         truth = math.log(gammainc(end + 1, at))
         assert found.lower <= truth + 1e-9 and truth - 1e-9 <= found.upper
+
+
+@pytest.mark.parametrize("centre", [14128.844401852846, 132582.6520662402])
+def test_series_over_all_integers_are_as_wrong_as_their_terms(centre):
+    """Of exponents as large as centre^2 / 2 seven digits are left, and eleven were claimed."""
+    c, k = positive("c", typical=(0.5, 5.0)), integer("k")
+    mass = Sum(exp(-(k**2) / 2 + c * k - c**2 / 2), (k, -oo, oo)) / 4
+    half = Rational(1, 2)
+    made = mechc.load(mechanism("wide", outcomes=[(mass, half), (1 - mass, half)], parameters=(c,)))
+    near = round(centre)
+    truth = math.fsum(math.exp(-((k - centre) ** 2) / 2) for k in range(near - 20, near + 20)) / 4
+    found = made(c=centre).delta(0.0, direction="remove")
+    assert found.lower <= truth - 0.5 <= found.upper <= found.lower + 1e-4
 
 
 @pytest.mark.parametrize("name", ["log", "sqrt", "lgamma", "gamma"])
