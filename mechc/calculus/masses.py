@@ -89,13 +89,17 @@ def weights_of(case: Case, variable: Symbol, parameters: tuple[Parameter, ...]) 
             weight, rest = part.as_independent(variable, as_Add=False)
             weights[rest] = weights.get(rest, S.Zero) + weight
         signs = {rest: weak_sign(weight, facts) for rest, weight in weights.items()}
-        if -1 in signs.values() or not all(weak_sign(rest, facts) == 1 for rest in weights):
+        inner = {rest: [a for a in Mul.make_args(rest) if isinstance(a, Add)] for rest in weights}
+        unknown = [rest for rest in weights if weak_sign(rest, facts) != 1]
+        if -1 in signs.values() or not all(inner[rest] for rest in unknown):
+            continue
+        sums += [(a, facts) for some in inner.values() for a in some]
+        if unknown:  # as of a sample of a law: what that is a sum of tells
             continue
         first, *others = weights.values()  # a normaliser that all share has the same rounding
         ratios = [other / first for other in others if first != 0]
         rounded = not all(r.is_rational_function(*r.free_symbols) for r in ratios)
         for rest, weight in weights.items():
-            sums += [(a, facts) for a in Mul.make_args(rest) if isinstance(a, Add)]
             if signs[rest] is None:
                 found[Mul(*(a for a in Mul.make_args(weight) if not weak_sign(a, facts)))] = None
             elif rounded:
