@@ -653,7 +653,7 @@ def bind_together(events: Sequence[Event], direction: str) -> None:
                         _privacy_loss(kernels, theta)
     keys = [key for key in turned if key in known and (*key, True) not in known]
     keys = [key for key in keys if known[key].source is not None]
-    with suppress(NumericError):
+    with suppress(NumericError, OutOfWorkError):
         laws = reversals([known[key] for key in keys])
         known.update(zip([(*key, True) for key in keys], laws, strict=True))
 

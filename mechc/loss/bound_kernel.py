@@ -237,7 +237,7 @@ class KernelSource:
     def _find_ends(self) -> None:
         """Find what doubles do not resolve next to the ends of the support, and cut the strip."""
         ends = unresolved.ends_of(self.kernel, self.theta, self.rows, zero=True)
-        self.ends = tuple(end for end in ends if end.place)
+        self.ends, self.every_end = tuple(end for end in ends if end.place), ends
         p, q = [min(mass.log, -CERTAIN) for mass in self.infinite]
         self._log_finite = math.log1p(-math.exp(p)), math.log1p(-math.exp(q))
         if ends:
@@ -245,7 +245,7 @@ class KernelSource:
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that lies too close to an end for any node."""
-        return math.exp(unresolved.log_share(self.ends, t, self._log_finite))
+        return math.exp(unresolved.log_share(self.every_end, t, self._log_finite))
 
     def mass_on(self, lo: float, hi: float, law: str) -> LogMass:
         """Return the mass of one law on a branch, by quadrature."""

@@ -161,8 +161,8 @@ class _Density(NamedTuple):
         noise = EPS * float(known.sum()) + float(shaky[seen].sum())
         values, half = share.reshape(-1, ORDER) / WEIGHTS, 0.5 * (self.hi - self.lo)[:, None]
         noise += _unresolved(self.lo, self.hi, values)
-        values = np.divide(values, half, out=np.zeros_like(values), where=half > 0.0)
-        noise += misplaced(self.x.reshape(-1, ORDER), values)
+        x = self.x.reshape(-1, ORDER)  # in half widths, which may be so small that 1 / half is inf
+        noise += misplaced(np.divide(x, half, out=np.zeros_like(x), where=half > 0.0), values)
         return top + math.log(total), noise / total
 
 

@@ -365,7 +365,7 @@ class PrivacyLoss:
 
     def unresolved(self, t: float) -> float:
         """Return the share of the mass at tilt t that no node resolves."""
-        if self.source is None or not self.source.ends:
+        if self.source is None or not self.source.every_end:
             return 0.0
         return self.source.unresolved(-1.0 - t if self.is_reversed else t)
 
@@ -484,7 +484,7 @@ class PrivacyLoss:
         """Log of the mass next to ends of the outputs that no cell has, see `unresolved`."""
         if self.source is None:
             return -math.inf
-        return unresolved.log_lost(self.source.ends, self.is_reversed)
+        return unresolved.log_lost(self.source.every_end, self.is_reversed)
 
     @property
     def log_unlisted(self) -> float:

@@ -3,8 +3,9 @@
 In: a bound kernel and its branches. Out: for every end e != 0 of a branch where |L| grows without
 limit (a density that falls to zero inside the other's support), what lies within an ulp of e. No
 node can be there: outputs at a distance s from e are off by the share ulp(e) / s of that distance.
-Next to an end at zero doubles go on, and nothing is lost. A limit that the loss is still far from
-there counts as well: that of a sample at a rate near one, say.
+Next to an end at zero doubles go on, and panels end at 1e-300: what the first one has of a pole is
+counted at every tilt, by its power. A limit that the loss is still far from there counts as well:
+that of a sample at a rate near one, say.
 
 `LOST` ulps from e a distance s is known to a sixteenth, and so are p and L there. Further in p and
 L steepen, in log s, where one power takes over from another (p a mixture, sampled say): log p and
@@ -76,6 +77,15 @@ class End(NamedTuple):
         mass = self.log_width + self.log_p - (1.0 + self.slope_p) * nearer
         loss = self.limit if math.isfinite(self.limit) else self.loss - self.slope * nearer
         return mass + WEIGHT, loss
+
+    def log_mass(self, t: float) -> float:
+        """Log of the mass at tilt t that sums over nodes do not have, see `lost`."""
+        if self.place or not self.settled:
+            return self.lost[0] + t * self.lost[1]
+        power = 1.0 + self.slope_p + t * self.slope  # doubles go on, panels do not
+        if not power > LEVEL:
+            return math.inf
+        return self.log_width + self.log_p + t * self.loss - math.log(power)
 
     def rises(self, reverse: bool) -> bool:
         """Whether the loss, or its negative, grows towards the end; so may one without a limit."""
@@ -169,7 +179,7 @@ def log_share(ends: tuple[End, ...], t: float, log_masses: tuple[float, float]) 
         log_masses: log of the finite masses of P and Q.
     """
     whole = log_masses[0] if t > -0.5 else log_masses[1]
-    shares = [e.lost[0] + t * e.lost[1] - whole for e in ends if _grows(e, t)]
+    shares = [e.log_mass(t) - whole for e in ends if not e.place or _grows(e, t)]
     return min(float(np.logaddexp.reduce(shares)), 0.0)
 
 

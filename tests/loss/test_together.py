@@ -8,6 +8,7 @@ from mechc.composition import events as bindings
 from mechc.composition.events import forget_losses
 from mechc.composition.inputs import asked
 from mechc.loss.privacy_loss import bound, covering
+from mechc.loss.quadrature import resolution
 
 SEED = 20261128
 SCALES = {"gaussian": "sigma", "laplace": "scale", "logistic": "scale", "discrete_laplace": "a"}
@@ -72,3 +73,21 @@ def test_a_question_with_more_laws_than_are_kept_for_others_binds_each_once(monk
         laws = [step.loss for step in run.steps("remove")]
         monkeypatch.setattr(bindings, "_bind", None)
         assert all(a is step.loss for a, step in zip(laws, run.steps("remove"), strict=True))
+
+
+def test_sums_of_one_law_that_are_no_numbers_leave_others_to_be_resolved():
+    """They were cut no more where the sum of errors of a third was beyond doubles."""
+    half = np.arange(3.0)
+    values = np.zeros((3, 3, 16))
+    panels = resolution.Panels(np.arange(3), half, half + 1.0, *values)
+    starts, rows = np.arange(4), np.column_stack([half, half + 1.0])
+    report = np.ones((3, 1, 2, 3))
+    report[:, :, :, 1:] = 1e-20, 0.0
+    report[0, 0, 1] = np.inf, np.inf, np.nan
+    report[1, 0, 1, 1] = 1e-12
+    tilts, goal, unit = np.zeros(1), np.full(2, 1e-17), np.zeros((3, 1))
+    with np.errstate(invalid="ignore"):
+        found = resolution.judge(panels, starts, starts, rows, tilts, goal, unit, report)
+        errors, _ = resolution.finish(starts, report)
+    assert found[2].tolist()[1:] == [2, 1]
+    assert errors[0] == np.inf

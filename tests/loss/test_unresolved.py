@@ -167,3 +167,23 @@ def test_steps_whose_loss_is_a_logarithm_next_to_zero(count, log_delta):
 
     assert truth(answer.lower) >= log_delta - 1e-12 >= truth(answer.upper) - 2e-12
     assert answer.upper - answer.lower < 1e-5 * answer.upper
+
+
+@pytest.mark.parametrize(
+    ("method", "count", "far"), [("direct", 1, 707.0), ("pld", 1, 709.0), ("contour", 5, 709.0)]
+)
+def test_poles_at_zero_count_what_panels_do_not_come_close_to(method, count, far):
+    """x = exp(-E) with E of exponential laws, so that sums of losses are those of gamma laws.
+
+    The narrowest panel at zero has 1e-15 of P: upper sides of pld lacked a third of delta of one
+    step, and those of contours 4e-5 of that of five, which is 1e-11.
+    """
+    a, b = 0.1, 0.05
+    event = mechc.load(FAMILIES["betas"].declare())(a=a, b=1.0, c=b, s=1.0)
+    epsilon = (a - b) * far - count * math.log(2.0)
+    with mpmath.workdps(40):
+        at = (mpmath.mpf(epsilon) + count * mpmath.log(2)) / (mpmath.mpf(a) - b)
+        q, p = (mpmath.gammainc(count, v * at, regularized=True) for v in (a, b))
+        truth = float(mpmath.log(p - mpmath.exp(mpmath.mpf(epsilon)) * q))
+    answer = (count * event).log_delta(epsilon, method=method, direction="add")
+    assert answer.lower <= truth <= answer.upper

@@ -363,7 +363,7 @@ class Law:
             ends.append(ends[-1] + part[0].size)
             counts.append(count)
             tolerance += count * law.tolerance
-            self.is_open = self.is_open or bool(law.source is not None and law.source.ends)
+            self.is_open = self.is_open or bool(law.source is not None and law.source.every_end)
         self.loss, self.log_weight = parts[0] if parts else (np.empty(0), np.empty(0))
         if len(parts) > 1:
             self.loss, self.log_weight = map(np.concatenate, zip(*parts, strict=True))

@@ -243,9 +243,10 @@ def judge(
     if sizes.size > 1:
         each, goals = each.repeat(sizes, axis=0), goals.repeat(sizes, axis=0)
     share = np.maximum.reduce(report[:, :, 0, 0] / each, axis=1)
-    short = np.maximum.reduce(report[:, :, :, 1] / goals, axis=(1, 2))
+    # sums beyond doubles are no numbers, and no reason to leave other laws as they are
+    short = np.fmax.reduce(report[:, :, :, 1] / goals, axis=(1, 2))
     parts, settled = np.ones(lo.size, np.int64), list(range(sizes.size))
-    if np.maximum.reduce(short) > 1.0:
+    if np.fmax.reduce(short) > 1.0:
         cut = short > 1.0
         cut &= hi - lo > np.maximum(FINEST * np.maximum(-lo, hi), LEAST_WIDTH)
         parts[cut] = np.where(short[cut] > FAR_SHORT, MOST_PARTS, 2)
@@ -408,6 +409,7 @@ def finish(first: Integers, report: Floats) -> tuple[Floats, Floats]:
     total, roots = np.add.reduceat(mass, starts), np.sqrt(mass)
     alike = np.add.reduceat(roots[:, :-1] * roots[:, 1:], starts)
     off = np.add.reduceat(report[:, :, 1, 1] + report[:, :, 1, 2], starts) / total
+    off[np.isnan(off)] = np.inf  # of sums beyond doubles
     roots = np.sqrt(total)
     return np.maximum.reduce(off, axis=1), alike / (roots[:, :-1] * roots[:, 1:])
 
