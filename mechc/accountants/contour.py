@@ -152,12 +152,11 @@ class Side(Columns):
             self._has_sums and Tilted(self.law, where.c).lasting > LEAST_SHARE
         )
         # frequencies that are expected to be needed, none where there is no other way
-        reach = self._reach(where)
-        nodes = 0.0 if one_scale else reach * where.period / (2.0 * math.pi)
+        nodes = 0.0 if one_scale else self._reach(where) * where.period / (2.0 * math.pi)
         if nodes > CROWDED and len(self._steps) > STEPS:
             why = f"{nodes:.2g} frequencies of many distinct steps"
             return None, self._chernoff(epsilon, why)
-        contour = None if nodes > CROWDED else self.laid(where, one_scale, reach)
+        contour = None if nodes > CROWDED else self.laid(where, one_scale)
         most, growth = (QUICK, GROWTH) if nodes > FEW_NODES else (math.inf, math.inf)
         answer = None if contour is None else self.run(contour, epsilon, most, growth)
         if not (answer and answer.width <= self._rtol) and not one_scale:
@@ -168,7 +167,7 @@ class Side(Columns):
                     answer = self.run(contour, epsilon, most)
                 if answer is None or answer.width > rare.width:
                     return self._kept(jumps, epsilon, rare)
-        contour = contour or self.laid(where, one_scale, reach)
+        contour = contour or self.laid(where, one_scale)
         answer = answer or self.run(contour, epsilon)
         answer = answer or self._chernoff(epsilon, "the trapezoid sum is not positive")
         return self._kept(contour.blurred or contour, epsilon, self._capped(epsilon, answer))
@@ -207,7 +206,7 @@ class Side(Columns):
 
     def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
         """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
-        contour = self.laid(where, False, self._reach(where))
+        contour = self.laid(where, False)
         if not contour.weight(epsilon) > 0.0:
             return None
         least = math.exp(contour.tilted.lasting) / (contour.h * LONGEST)  # that decay is left
@@ -228,7 +227,7 @@ class Side(Columns):
         beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
         return h * max(FIRST, BLOCK * math.ceil(min(beyond * where.frequency / h, 1e15) / BLOCK))
 
-    def laid(self, where: Placement, one_scale: bool, reach: float) -> Contour:
+    def laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""
         if one_scale and self._has_sums:
             tilted = Tilted(self.law, where.c)
@@ -237,7 +236,7 @@ class Side(Columns):
                 lean = (Step(s.loss.lean(-1.0 - where.c, where.c), s.count) for s in self._coarse)
                 with suppress(NumericError):  # no nodes resolve frequencies
                     return BesideAtoms(sums, tuple(lean), self.law, self._payoff, where)
-        self._cover(float(where.grid[-1]), where.c, reach)
+        self._cover(float(where.grid[-1]), where.c, self._reach(where))
         return Contour(self.law, self._payoff, where)
 
     def run(
