@@ -563,7 +563,9 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
             f"post_process: {mechanism.name} has more than one pair on the line of outputs"
         )
     law = event.loss("remove")  # whatever is wrong with it is wrong with its cells
-    (log_p, error_p), (log_q, error_q) = (_cells(law, cuts, side) for side in ("p", "q"))
+    # the kernel of the law may be another, as of a window, that does not say where outputs are
+    about = mechanism.kernel, np.array(event.theta), law, cuts
+    (log_p, error_p), (log_q, error_q) = (_cells(*about, side) for side in ("p", "q"))
     base = event.claim
     because = (
         f"outputs of {event} are rounded to {cuts.size + 1} cells, and have the laws P and Q of "
@@ -586,12 +588,12 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     return NumericEvent(Table(name, False, claim), *laws, defaulted=event.known_defaults)
 
 
-def _cells(law: PrivacyLoss, cuts: Floats, side: str) -> tuple[Floats, float]:
+def _cells(
+    kernel: Kernel, theta: Floats, law: PrivacyLoss, cuts: Floats, side: str
+) -> tuple[Floats, float]:
     """Logs of the masses of the cells under P ("p") or Q ("q"), and their error."""
     # Where one cell has nearly all of the mass, its log is that of the complement of the others.
-    source = law.source
-    assert source is not None
-    kernel, theta, column = source.kernel, source.theta, 1 if side == "p" else 2
+    column = 1 if side == "p" else 2
     atoms, off, _ = declared_masses(kernel, theta, kernel.atoms(theta), law.label)
     parts = [(np.searchsorted(cuts, atoms[:, 0]), atoms[:, column])]
     error = math.expm1(float(off.max(initial=0.0)))
@@ -616,6 +618,8 @@ def _cells(law: PrivacyLoss, cuts: Floats, side: str) -> tuple[Floats, float]:
     if logs[most] > -math.log(2.0):
         logs[most] = log_complement(log_total(np.delete(logs, most)))
     known = logs[logs > -math.inf]
+    source = law.source
+    assert source is not None
     error += source.atom_error + source.density_error + source.loss_error
     return logs, MASS_ERROR + error + EPS * float(np.abs(known).max(initial=0.0))
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -406,6 +407,20 @@ def test_a_cell_that_has_nearly_all_mass(epsilon, edge, width):
             if truth > -1000:
                 assert found.estimate == pytest.approx(float(truth), abs=1e-9)
                 assert found.upper - truth <= width
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_cells_of_what_is_cut_off_reveal(direction):
+    """Outputs outside (-2, 2) reveal everything: in a cell with those inside delta was .286."""
+    event = mechc.truncate(mechc.load("gaussian")(sigma=1.0), -2.0, 2.0)
+    laws = norm(1.0), norm(0.0)
+    p, q = laws if direction == "remove" else laws[::-1]
+    ends = -2.0, 0.0, 0.5, 1.0, 2.0
+    inside = [(p.cdf(b) - p.cdf(a), q.cdf(b) - q.cdf(a)) for a, b in pairwise(ends)]
+    truth = 1.0 - sum(a for a, _ in inside)
+    truth += sum(max(a - math.exp(0.3) * b, 0.0) for a, b in inside)
+    found = mechc.post_process(event, ends[1:-1]).delta(0.3, direction=direction)
+    assert found.lower <= truth + 1e-12 and truth - 1e-12 <= found.upper <= truth + 1e-9
 
 
 @pytest.mark.parametrize("share", [1e-7, 1e-3, 1e-1])
