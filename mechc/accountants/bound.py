@@ -138,13 +138,11 @@ class Bound(Recorded):
             claim: what the pairs stand for.
             quantity: what was asked.
         """
-        status = self.status
-        for word in ("proven", "certified") if claim.status != "proven" else ():
-            if status.startswith(word):
-                status = f"{word} for the declared pair{status.removeprefix(word)}"
-        found = object.__new__(Bound)
-        vars(found).update(vars(self), status=status, quantity=quantity, claim=claim)
-        return found
+        word = next((w for w in ("proven", "certified") if self.status.startswith(w)), "")
+        rest = self.status.removeprefix(word)
+        declared = word and claim.status != "proven"
+        status = f"{word} for the declared pair{rest}" if declared else self.status
+        return replace(self, status=status, quantity=quantity, claim=claim)
 
     def under(self, adjacency: Adjacency) -> Bound:
         """Return an answer that is right for any relation as the one for a given relation."""

@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import attrgetter
 
 import numpy as np
 
@@ -39,7 +38,6 @@ from mechc.loss.privacy_loss import Step, sharp_tilt
 from mechc.numeric.logs import log1mexp
 from mechc.numeric.rounding import EPS
 
-COUNT = attrgetter("count")  # of a step
 Logs = tuple[float, float, float]  # lower side, estimate and upper side
 
 
@@ -357,7 +355,7 @@ class ContourAccountant(Accountant):
 
     def __init__(self, steps: Sequence[Step], *, rtol: float = 1e-6) -> None:
         """Keep the steps; nothing is computed before the first query."""
-        self._steps = tuple(filter(COUNT, steps))
+        self._steps = tuple(s for s in steps if s.count > 0)
         self._rtol = rtol
         self._log_infinite = composed(self._steps).log
         self._payoff = self._find_payoff()

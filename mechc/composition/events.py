@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import attrgetter
 from sys import float_info
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -211,7 +210,7 @@ class Event(Queries):
     def _made_of(self, direction: str) -> tuple[Kernels, tuple[float, ...], bool]:
         """Kernels and parameters that the law is made of, and whether it is their reverse."""
         made = self.mechanism
-        whole = made.unsampled(self.theta) if 1.0 in self.theta[-1:] else None
+        whole = made.unsampled(self.theta)
         if whole is not None:
             found: tuple[Kernels, tuple[float, ...], bool] = whole._made_of(direction)
             return found
@@ -429,7 +428,9 @@ class Composition(Queries):
         if name == "auto" and count > 1 and not no_lower:
             sides: dict[str, Any] = dict.fromkeys(steps)
             for d, some in steps.items():
-                if all(map(RESOLVED, some)) and any(map(ATOMS, some)):
+                if not all(law.is_resolved for law, _ in some):
+                    continue
+                if any(law.atom_loss.size for law, _ in some):
                     from mechc.loss.discretise import shortened
 
                     sides[d] = shortened(some)
@@ -585,8 +586,6 @@ def _privacy_loss(kernels: Kernels, theta: tuple[float, ...]) -> PrivacyLoss:
     return law
 
 
-# of a step: whether its law has nodes, and how many point masses
-RESOLVED, ATOMS = attrgetter("loss.is_resolved"), attrgetter("loss.atom_loss.size")
 MOST_FIRST = 2048  # laws that are kept for later questions
 BINDING = 100.0, 2e4  # units of a law in a question, kept from before or not: a node, and each law
 _first: dict[tuple[Kernels, tuple[float, ...]], PrivacyLoss | NumericError] = {}

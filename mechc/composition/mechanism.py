@@ -393,8 +393,10 @@ class Mechanism(inputs.SetOnce):
 
         At a rate of 1 the kernel of the sample has branches on which one law has no mass.
         """
+        if theta[-1:] != (1.0,):  # the rate is the last parameter
+            return None
         last = self.transforms[-1] if self.transforms else None
-        if not isinstance(last, Sample) or theta[-1] != 1.0:
+        if not isinstance(last, Sample):
             return None
         whole = Mechanism(self.origin, self.transforms[:-1])
         values = dict(zip((p.name for p in self.parameters), theta, strict=True))

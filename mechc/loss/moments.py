@@ -166,13 +166,8 @@ def _total(x):  # type: ignore[no-untyped-def]
 def _generated(offsets, nodes, known, tilts, work, out):  # type: ignore[no-untyped-def]
     """Write K, K', K'', rounding of K at every tilt to `out`; `work` is room for five a node."""
     for i in range(offsets.size - 1):
-        a, b, lost, slope, bottom = (
-            offsets[i],
-            offsets[i + 1],
-            known[i, 0],
-            known[i, 1],
-            known[i, 2],
-        )
+        a, b = offsets[i], offsets[i + 1]
+        lost, slope, bottom = known[i, 0], known[i, 1], known[i, 2]
         v, lw, p, back = nodes[0, a:b], nodes[1, a:b], nodes[2, a:b], nodes[3, a:b]
         # what every node adds to sums: to the deviation from the chord, with y = tL, w (exp(y) - 1
         # - y) + t back; to what rounding may change of it, in EPS; to M'(t) but for its slope
@@ -184,9 +179,8 @@ def _generated(offsets, nodes, known, tilts, work, out):  # type: ignore[no-unty
             t, top, largest = tilts[m], -math.inf, -math.inf
             for j in range(v.size):
                 top = max(top, lw[j] + t * v[j])
-            if (
-                -1.0 < t < 0.0
-            ):  # between the known masses M may be far below them: a chord would cancel
+            # between the known masses M may be far below them: a chord would cancel
+            if -1.0 < t < 0.0:
                 for j in range(v.size):
                     # under Q a node can matter whose weight under P is zero in float64
                     if lw[j] > -MOST_LOG or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,7 +196,7 @@ DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and acco
 
 @subroutine("float64(float64[::1], float64[::1])")
 def _inner(a, b):  # type: ignore[no-untyped-def]
-    """Subroutine product with compensated summation."""
+    """Inner product with compensated summation."""
     total = 0.0
     carry = 0.0
     for j in range(a.size):
@@ -408,15 +408,19 @@ class Law:
         rows: Floats = self.counts @ out
         return rows
 
-    def search(self) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
-        """Return counts, a tilt to be written, rows of steps there, and for `sum_tilted` the rest.
-
-        What `sums` does at a tilt after another, for Newton's method, paid for at once.
-        """
+    def one_by_one(self) -> Callable[[float], Floats]:
+        """Return what `sums` does at one tilt after another, for Newton's method, paid for now."""
         spend(30.0 * self.loss.size)
         at, out = np.empty(1), np.empty((1, self.counts.size, 4))
-        work = np.empty((2, self.loss.size))
-        return self.counts, at, out[0], (self.offsets, self.loss, self.log_weight, at, work, out)
+        about = self.offsets, self.loss, self.log_weight, at, np.empty((2, self.loss.size)), out
+
+        def sums(t: float) -> Floats:
+            at[0] = t
+            sum_tilted(*about)
+            found: Floats = self.counts @ out[0]
+            return found
+
+        return sums
 
     def saddle(self, epsilon: float, limit: float, near: float = 0.0) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
@@ -426,19 +430,15 @@ class Law:
         Raises:
             NumericError: doubles do not hold it.
         """
-        counts, at, out, about = self.search()
+        sums = self.one_by_one()
         if not near > 0.0:
-            at[0] = 0.0
-            sum_tilted(*about)
-            _, mean, variance, _ = (counts @ out).tolist()
+            _, mean, variance, _ = sums(0.0).tolist()
             gap, variance = epsilon - mean, max(variance, 1e-300)
             root = math.sqrt(gap * gap + 8.0 * variance)
             near = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
         low, high, t, bend = 0.0, math.inf, min(near, 0.9 * limit), np.nan
         for _ in range(TURNS):
-            at[0] = t
-            sum_tilted(*about)
-            _, slope, bend, _ = (counts @ out).tolist()
+            _, slope, bend, _ = sums(t).tolist()
             slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
             bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
             if t == limit and not slope > 0.0:

@@ -14,7 +14,6 @@ import numpy as np
 from mechc.accountants.contours.characteristic import Law
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
-from mechc.loss.moments import sum_tilted
 from mechc.loss.privacy_loss import Step, covering
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
@@ -93,14 +92,12 @@ class Columns:
     def _settled(self, target: float, n: float, t: float, cover: bool) -> Saddle:
         """Newton's method for it inside a bracket, on nodes that grow or as they are."""
         low, high = 0.0, math.inf  # tilts with log delta above the target, and below it
-        counts, at, out, about = self.law.search()
+        sums = self.law.one_by_one()
         for _ in range(NEWTON):
             if cover and not t <= self.covered:
                 self._cover(t)
-                counts, at, out, about = self.law.search()
-            at[0] = t
-            sum_tilted(*about)
-            k0, k1, k2, _ = (n * (counts @ out)).tolist()
+                sums = self.law.one_by_one()
+            k0, k1, k2, _ = (n * sums(t)).tolist()
             f2 = k2 + t**-2 + (1.0 + t) ** -2
             epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
             exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)

@@ -386,8 +386,7 @@ def epsilons(
     Returns:
         Shape (3, rows), nan where the contour does not serve.
     """
-    facts, out = contour.facts(n), np.empty((3, counts.size))
-    out[:] = np.nan
+    facts, out = contour.facts(n), np.full((3, counts.size), np.nan)
     last = np.array([math.nan, *(0.0,) * FIRST_B])
     z = np.asarray(contour.c + 1j * contour.h * np.arange(contour.nodes + 1.0), np.complex128)
     left_out = contour.decay * contour.payoff.size(contour.c) * contour.period / math.pi

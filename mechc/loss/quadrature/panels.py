@@ -79,7 +79,7 @@ def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: fl
     wanted = (np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)) * turns
     mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
     cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
-    parts = np.zeros(cut.size, np.int64) + 1
+    parts = np.ones(cut.size, np.int64)
     parts[cut] = np.ceil(np.minimum(wanted[cut], 1e6))
     return parts
 
@@ -169,8 +169,7 @@ def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: F
 def _distinct(values: Floats) -> Floats:
     """Numbers in order, each once; `np.unique` takes longer for few."""
     values.sort()
-    fresh = np.empty(values.size, np.bool_)
-    fresh[:1] = True
+    fresh = np.ones(values.size, np.bool_)
     fresh[1:] = values[1:] != values[:-1]
     return values[fresh]
 
