@@ -5,9 +5,9 @@ functions are run as Python on parameters that know what they are. A `Known` has
 beside what doubles make of it, and sums, products and quotients of such are `Known` as well;
 whatever else is computed is a `Computed` with a bound on its error: all that errors of operands may
 make of it together, and a rounding. Functions are monotone in each argument between the places of
-`TURNS`, so that they are largest and smallest at corners of what their arguments may be; series are
-as wrong as their largest terms, and roots, which depend on all parameters, have an allowance. What
-is neither stands in the text of the kernel.
+`TURNS`, so that they are largest and smallest at corners of what their arguments may be; series,
+which depend on all parameters, are as wrong as their largest terms. What is neither stands in the
+text of the kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAILING = AttributeError, TypeError, ValueError, ArithmeticError, MechcError
 NEAR = 1e-9  # relative distance within which an end that is rounded may be the largest
 LONG = 4096  # binary digits of a fraction beyond which a number is no longer followed exactly
 OF_FUNCTION = 2.0 * EPS  # relative rounding of functions of numbers,
-OF_SUM = 1e-11  # of series and roots that depend on parameters, at least
+OF_SUM = 1e-11  # of series that depend on parameters, at least
 TERMS = 256  # of a series, evenly apart and in equal ratios, among which the largest is sought
 ZEROS, NARROW = 1e7, 32  # first terms that a series may have for nothing; width of what follows
 FARTHEST = 1e8  # term at which a series ends
