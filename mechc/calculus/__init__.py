@@ -53,6 +53,7 @@ def normalise(declaration: Declaration) -> Pair:
         DeclarationError: a mass that is not one, a negative density, disjoint supports.
         UnsupportedError: a breakpoint that cannot be located.
     """
+    declaration.check_symbols()
     cases = by_cases(declaration)
     notes = check_masses(declaration, cases)
     return Pair(

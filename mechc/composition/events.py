@@ -108,7 +108,7 @@ class Event(Queries):
         claim = self.mechanism.claim
         if claim.group and not claim.group.isdigit():
             named = self.parameters
-            size = math.prod(named.get(word, word) for word in claim.group.split("*"))
+            size = math.prod(float(named.get(word, word)) for word in claim.group.split("*"))
             return replace(claim, group="" if size == 1 else f"{size:.0f}")
         return claim
 

@@ -78,9 +78,8 @@ class RadialEvent(NumericEvent):
         """Check the profile; users call `radial` instead."""
         name = f"{NAME}({base}, dimension={dimension})"
         distance = _distance(base, name)
-        claim = replace(
-            _claim(base.claim), assumptions=(f"the move has l2 norm at most {distance!r}",)
-        )
+        claim, moves = _claim(base.claim), f"the move has l2 norm at most {distance!r}"
+        claim = replace(claim, assumptions=(*claim.assumptions, moves))
         key = named(f"{NAME} {base.key!r} {dimension} {claim}")
         references = tuple(base.mechanism.references)
         table: Any = Table(name, True, claim, key, references=references,
@@ -141,8 +140,10 @@ def _noise(mechanism: Described, name: str) -> Any:
 def _claim(claim: Claim) -> Claim:
     """What T2 makes of the claim of unimodal noise on a number that moves it in both directions."""
     known = claim.theorem == "T1" and claim.adjacency is Adjacency.ANY
+    known = known and claim.status == "proven"
     return replace(
-        claim, theorem="T2", status=claim.status if known else "declared", assumptions=(),
+        claim, theorem="T2", status="proven" if known else "declared",
+        assumptions=() if known else claim.assumptions,
         conditions=("the density falls with the length of x, so that its level sets are balls",),
     )  # fmt: skip
 

@@ -309,6 +309,28 @@ class Declaration:
                 f"{self.name}: claim={self.claim!r}: only what mechc has checked is proven; "
                 "declare the pair by dominates(adjacency, because=...)"
             )
+        sizes = filter(None, self.claim.group.split("*"))
+        if unknown := [w for w in sizes if not (w.isdecimal() or w in map(str, self.symbols))]:
+            raise DeclarationError(
+                f"{self.name}: group={self.claim.group!r} of a claim: {unknown[0]} is no number, "
+                "and no parameter"
+            )
+
+    @property
+    def symbols(self) -> set[Symbol]:
+        """The variable and the parameters."""
+        return {self.variable, *(p.symbol for p in self.parameters)}
+
+    def check_symbols(self) -> None:
+        """Refuse a copy with formulas that nobody has read, of other symbols.
+
+        Raises:
+            DeclarationError: the message names them.
+        """
+        formulas = [self.p, self.q, *self.support, *(e for row in self.atoms for e in row)]
+        used = set().union(*(getattr(f, "free_symbols", set()) for f in formulas))
+        if unknown := {_described(symbol, self.symbols) for symbol in used - self.symbols}:
+            raise DeclarationError(f"{self.name} uses {', '.join(sorted(unknown))}")
 
     @cached_property
     def canonical(self) -> str:

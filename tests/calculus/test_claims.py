@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from built_in import declaration
@@ -17,7 +17,9 @@ from mechc.calculus.noise_shape import centre_of, is_log_concave
 from mechc.calculus.transform.sampling import poisson
 from mechc.calculus.transform.sensitivity import random_sensitivity
 from mechc.declare import Claim, additive, count, dominates, integer, mechanism, positive, real
-from mechc.errors import DeclarationError
+from mechc.declare.declaration import Derived
+from mechc.declare.transforms import Unlisted
+from mechc.errors import DeclarationError, UnsupportedError
 
 x, n = real("x"), integer("n")
 scale, sensitivity = positive("scale"), positive("sensitivity", default=1)
@@ -263,3 +265,52 @@ def test_signs_of_derivatives_prove_nothing_across_zeros_and_jumps(density, supp
 def test_nobody_else_may_say_proven():
     with pytest.raises(DeclarationError, match="only what mechc has checked is proven"):
         _noise(exp(-Abs(x)) / 2, claim=Claim("proven", "T1", "any"))
+
+
+def test_what_an_author_asserts_of_noise_is_kept_at_other_distances():
+    """Groups, longer and random moves were proven, for any neighbours, whatever the author says."""
+    theirs = _noise(exp(-Abs(x)) / 2, claim=dominates("replace", because="by construction"))
+    moved = (
+        mechc.shift(theirs, 2.0), mechc.group(theirs, 2), mechc.random_sensitivity(theirs, [1], [1])
+    )  # fmt: skip
+    for made in moved:
+        claim = made().claim
+        assert (claim.status, claim.adjacency) == ("declared", "replace")
+        assert claim.assumptions[0] == "by construction"
+        with pytest.raises(UnsupportedError, match="for replacing a record|records of a group"):
+            mechc.poisson(made, 0.1).claim  # noqa: B018 - compiles
+    assert mechc.group(theirs, 2)().claim.group == "2"
+    assert mechc.radial(theirs(), 2).claim.assumptions[0] == "by construction"
+    for size in ("abc", "2*", "-1"):
+        with pytest.raises(DeclarationError, match="is no number, and no parameter"):
+            _noise(exp(-Abs(x)) / 2, claim=Claim("declared", None, "any", group=size + "x"))
+
+
+def test_what_was_built_is_told_by_the_formulas_as_they_are():
+    """A digest that was kept, or a class that states another, spoke for a pair that is not it."""
+    made = _noise(exp(-Abs(x)) / 2)
+    near = made.q.subs(made.variable, made.variable - made.parameters[0].symbol / 9)
+    other = replace(made, p=near)
+    other.__dict__["canonical"] = made.canonical
+
+    class Other(type(made)):
+        canonical = made.canonical
+
+    parts = {f.name: getattr(made, f.name) for f in fields(made)}
+    for forged in (other, Other(**{**parts, "p": near})):
+        with pytest.raises(DeclarationError, match="not those that the declaration was built with"):
+            claim_of(forged)
+
+
+def test_a_copy_with_unknown_symbols_is_refused():
+    with pytest.raises(DeclarationError, match="n uses another symbol named sensitivity"):
+        normalise(replace(_noise(exp(-Abs(x)) / 2), p=exp(-Abs(x - sensitivity / 9)) / 2))
+
+
+def test_a_step_that_nobody_knows_is_refused():
+    class Nothing(Unlisted):
+        word = "nothing"
+
+    made = _noise(exp(-Abs(x)) / 2)
+    with pytest.raises(DeclarationError, match="is no known transformation"):
+        claim_of(replace(made, construction=Derived(made, Nothing(), "T9", "any")))

@@ -24,7 +24,7 @@ from mechc.calculus.transform.sensitivity import (
 from mechc.declare import transforms
 from mechc.declare.declaration import Declaration, Derived, Moves, Poisson
 from mechc.declare.transforms import Transform
-from mechc.errors import UnsupportedError
+from mechc.errors import DeclarationError, UnsupportedError
 
 RULES: dict[type[Transform], Callable[..., Declaration]] = {
     transforms.Group: group,
@@ -70,6 +70,8 @@ def apply(declaration: Declaration, step: Transform) -> Declaration:
 
 def replayed(declaration: Declaration, step: Transform) -> Declaration:
     """Return what the rule of a transformation alone gives."""
+    if type(step) not in RULES:
+        raise DeclarationError(f"{declaration.name}: {step!r} is no known transformation")
     return RULES[type(step)](declaration, **vars(step))
 
 
@@ -78,6 +80,9 @@ def _relation(declaration: Declaration) -> Adjacency:
     built = declaration.construction
     if declaration.claim is not None:
         return declaration.claim.adjacency
+    if isinstance(built, Moves):
+        replaces = _relation(built.base) is Adjacency.REPLACE
+        return Adjacency.REPLACE if replaces else Adjacency.ADD_REMOVE
     if not isinstance(built, (Poisson, Derived)):
-        return Adjacency.ADD_REMOVE if isinstance(built, Moves) else Adjacency.ANY
+        return Adjacency.ANY
     return _relation(built.base) if built.adjacency is Adjacency.ANY else built.adjacency

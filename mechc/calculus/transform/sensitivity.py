@@ -104,10 +104,9 @@ def group(declaration: Declaration, size: int | None = None) -> Declaration:
         raise DeclarationError(f"{declaration.name}: size={size} is for Poisson samples alone")
     members = count(free_name(declaration, "group_size"), typical=(2, 5)).parameter
     noise = additive_noise(declaration, "group")
-    moved = _at_distance(
-        declaration, noise, members.symbol, members.symbol * (noise.group or Integer(1))
-    )
-    return replace(with_parameters(moved, members), name=f"group({declaration.name})")
+    size_of_all = members.symbol * (noise.group or Integer(1))
+    moved = _at_distance(with_parameters(declaration, members), noise, members.symbol, size_of_all)
+    return replace(moved, name=f"group({declaration.name})")
 
 
 def additive_noise(declaration: Declaration, wanted_by: str) -> Shift:
@@ -127,12 +126,17 @@ def additive_noise(declaration: Declaration, wanted_by: str) -> Shift:
 def _at_distance(
     declaration: Declaration, built: Shift, factor: Expr, group: Expr | None
 ) -> Declaration:
-    """The pair of the same noise `factor` times as far; T1 is applied to it anew."""
-    x, distance = declaration.variable, factor * built.sensitivity
+    """The pair of the same noise `factor` times as far; T1 is applied to it anew.
+
+    What the author asserts of the noise, and for which neighbours, is asserted at that distance.
+    """
+    x, distance, claim = declaration.variable, factor * built.sensitivity, declaration.claim
+    if claim is not None and group is not None:
+        claim = replace(claim, group="*".join(filter(None, (claim.group, str(group)))))
     return replace(
         declaration,
         p=built.noise.subs(x, x - distance),
-        claim=None,
+        claim=claim,
         construction=Shift(built.noise, distance, group),
     )
 
