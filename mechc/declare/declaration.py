@@ -309,8 +309,8 @@ class Declaration:
                 f"{self.name}: claim={self.claim!r}: only what mechc has checked is proven; "
                 "declare the pair by dominates(adjacency, because=...)"
             )
-        sizes = filter(None, self.claim.group.split("*"))
-        if unknown := [w for w in sizes if not (w.isdecimal() or w in map(str, self.symbols))]:
+        sizes = set(filter(None, self.claim.group.split("*")))
+        if unknown := [w for w in sizes - {p.name for p in self.parameters} if not w.isdecimal()]:
             raise DeclarationError(
                 f"{self.name}: group={self.claim.group!r} of a claim: {unknown[0]} is no number, "
                 "and no parameter"
