@@ -117,8 +117,10 @@ class Reader:
             raise DeclarationError(f"{where}={value!r} is not an expression")
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
         read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
+        read = read.replace(lambda e: isinstance(e, sp.Integral), lambda e: e.doit())
         for call in sorted(read.atoms(sp.Function), key=str):
-            if ".special." in (type(call).__module__ or "") and not isinstance(call, SPECIAL):
+            special = ".special." in (type(call).__module__ or "") or call.func is sp.LambertW
+            if special and not isinstance(call, SPECIAL):
                 known = ", ".join(function.__name__ for function in SPECIAL)
                 raise DeclarationError(
                     f"{where} uses {call}, which no kernel can compute; of special functions, "
@@ -128,8 +130,8 @@ class Reader:
             if self.variable in sum_.free_symbols:
                 raise DeclarationError(
                     f"{where} uses {sum_}, which no kernel can compute; a Sum may stand in a "
-                    f"constant, free of {self.variable}; otherwise write what it is, as .doit() "
-                    "does where SymPy knows that"
+                    f"constant, free of {self.variable}, and an Integral where SymPy knows what "
+                    "it is; otherwise write that"
                 )
         if read.has(sp.nan, sp.zoo, sp.I):
             raise DeclarationError(f"{where}={read} is not a real number or expression")

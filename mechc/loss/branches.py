@@ -445,6 +445,8 @@ def _end_error(source: KernelSource, index: int, k: int) -> float:
     x = np.array([inner.max(initial=-np.inf) if k else inner.min(initial=np.inf)])
     if math.isfinite(ends[k]):
         x = np.nextafter(ends[[k]], ends[[1 - k]])
+        # next to 0 are doubles of few digits, whose rounding is none of the end's
+        x += np.copysign(LEAST, x) if abs(x[0]) < LEAST else 0.0
     at = losses_at(source, x)
     found = float(
         (ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]
