@@ -439,14 +439,17 @@ def support_error(source: KernelSource) -> float:
 
 
 def _end_error(source: KernelSource, index: int, k: int) -> float:
-    """The same of an end of one branch; where that is infinite, as far out as panels go."""
+    """The same of an end of one branch; where no mass is near it, as far out as panels go."""
     ends = source.rows[index, :2]
     inner = source.panels.x[source.panels.region == index]
     x = np.array([inner.max(initial=-np.inf) if k else inner.min(initial=np.inf)])
     if math.isfinite(ends[k]):
-        x = np.nextafter(ends[[k]], ends[[1 - k]])
+        beside = np.nextafter(ends[[k]], ends[[1 - k]])
         # next to 0 are doubles of few digits, whose rounding is none of the end's
-        x += np.copysign(LEAST, x) if abs(x[0]) < LEAST else 0.0
+        beside += np.copysign(LEAST, beside) if abs(beside[0]) < LEAST else 0.0
+        logs = log_densities(source.kernel, source.theta, beside)
+        # nor is that of logs of densities which vanish there
+        x = x if inner.size and np.max(logs) < -NOWHERE else beside
     at = losses_at(source, x)
     found = float(
         (ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]

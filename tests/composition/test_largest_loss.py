@@ -211,3 +211,21 @@ def test_the_smaller_of_two_largest_losses_may_be_rounded_more(monkeypatch):
     assert evaluation.largest_loss("remove") == (1.0, 0.0)
     tops["add"] = math.inf, 0.0
     assert evaluation.largest_loss() == (math.inf, 0.0)
+
+
+def test_a_largest_loss_where_both_densities_vanish():
+    """Logs of them are as large as doubles go next to 0; nothing that is likely lies there."""
+    x, s, t = real("x"), positive("s"), positive("t")
+    laws = mechanism(
+        "reciprocals", variable=x, parameters=(s, t), support=(0, sympy.oo),
+        p=s / x**2 * sympy.exp(-s / x), q=t / x**2 * sympy.exp(-t / x),
+    )  # fmt: skip
+    event = mechc.poisson(mechc.load(laws), 0.03)(s=2.0, t=1.8)
+    for epsilon in (0.012, 0.02, 0.03):
+        level = (math.exp(-epsilon) - 0.97) / 0.03  # of p/q, below which q exceeds the sample
+        end = 0.2 / math.log(2.0 / (1.8 * level))
+        p, q = (math.exp(-rate / end) for rate in (2.0, 1.8))
+        truth = q - math.exp(epsilon) * (0.03 * p + 0.97 * q)
+        found = event.delta(epsilon, direction="add")
+        assert found.lower * (1 - 1e-12) <= truth <= found.upper * (1 + 1e-12)
+        assert found.upper - found.lower <= 1e-7
