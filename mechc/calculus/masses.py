@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sympy import Add, Expr, Mul, Rational, S, Sum, Symbol
+from sympy import Add, Expr, Mul, Rational, S, Sum, Symbol, postorder_traversal
 
 from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term, total
@@ -240,20 +240,42 @@ class _CaseChecker:
     def _weight(self, term: Term, theta: Theta) -> float:
         weight = evaluate.value(term.weight, self.parameters, theta)
         if not weight >= 0:
-            why = "a negative density" if weight < 0 else "which doubles overflow in"
-            hint = " (expected typical ranges in which they do not)"
-            if weight < 0:
-                hint = " (expected a domain, as parameter(name, lo=1), where it is not)"
-            raise DeclarationError(f"{self.declaration.name}: {term.weight} is {weight:.6g}, "
-                                   f"{why}, at {self._words(theta)}{hint}")  # fmt: skip
+            what, hint = f"{term.weight} is {weight:.6g}", "typical ranges in which they do not"
+            part = self._not_real(term.weight, theta) if math.isnan(weight) else None
+            if part is not None:
+                what, hint = (
+                    f"{part} is not a real number",
+                    ("domains in which it is, such as a and a + b for numbers that are in order"),
+                )
+            elif weight < 0:
+                what += ", a negative density"
+                hint = "a domain, as parameter(name, lo=1), where it is not"
+            else:
+                what += ", which doubles overflow in"
+            raise DeclarationError(
+                f"{self.declaration.name}: {what}, at {self._words(theta)} (expected {hint})"
+            )
         return weight
+
+    def _not_real(self, expr: Expr, theta: Theta, x: float = 0.0) -> Expr | None:
+        """The first part of a formula that is not a real number, but for sums that overflow."""
+        at = {self.declaration.variable: Rational(x)}
+        known = {*at, *(p.symbol for p in self.parameters)}
+        for part in postorder_traversal(expr):
+            if isinstance(part, Expr) and part.free_symbols <= known and not part.has(Sum):
+                if math.isnan(evaluate.value(part.subs(at), self.parameters, theta)):
+                    return part
+        return None
 
     def _refuse(self, side: _Side, x: float, theta: Theta) -> None:
         declaration = self.declaration
         expr = declaration.p if side.label == "P" else declaration.q
         here = expr.subs(declaration.variable, Rational(x))
         found = evaluate.value(here, self.parameters, theta)
-        what = "not a real number" if math.isnan(found) else f"negative, {found:.6g},"
+        what = f"negative, {found:.6g},"
+        if math.isnan(found):
+            part = self._not_real(expr, theta, x)
+            what = "not a real number" + (f", as {part} is none," if part is not None else "")
         named = zip((p.symbol for p in self.parameters), map(Rational, theta), strict=True)
         exact = here.subs(dict(named)).evalf(20)  # in as many digits as that takes
         hint = ""

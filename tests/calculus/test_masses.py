@@ -28,7 +28,17 @@ from sympy import (
 
 from mechc.calculus import normalise
 from mechc.calculus.transform.sampling import poisson
-from mechc.declare import additive, count, integer, mechanism, parameter, positive, rate, real
+from mechc.declare import (
+    additive,
+    count,
+    integer,
+    mechanism,
+    parameter,
+    positive,
+    rate,
+    real,
+    shape,
+)
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError
 from mechc.symbolic import quadrature
@@ -80,8 +90,16 @@ def test_negative_densities_are_refused(density):
 
 
 def test_a_density_that_is_not_real_is_refused():
-    with pytest.raises(DeclarationError, match="not a real number"):
+    with pytest.raises(DeclarationError, match=r"not a real number, as log\(x\) is none, at x="):
         normalise(mechanism("complex", variable=x, p=normal * log(x), q=normal))
+
+
+def test_a_constant_that_is_not_real_is_named():
+    """Which was said to overflow."""
+    a, b = positive("a", typical=(1, 2)), positive("b", typical=(3, 4))
+    for p in (sqrt(a - b) * normal, shape(sqrt(a - b) * normal)):
+        with pytest.raises(DeclarationError, match=r": sqrt\(a - b\) is not a real number, at a="):
+            normalise(mechanism("complex", variable=x, p=p, q=normal, parameters=(a, b)))
 
 
 def test_masses_that_cancel_in_doubles_say_so():
