@@ -259,10 +259,12 @@ def sample_of(declaration: Declaration) -> Poisson | None:
 def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Expr]:
     """Sizes of factors with zeros that Poly can tell, where the loss may have a pole; else one."""
     found: set[Expr] = set()
+    whole = set(exprs)
     waiting: list[tuple[Expr, tuple[Arms, ...]]] = [(expr, ()) for expr in exprs]
     while waiting:
         expr, arms = waiting.pop()
         if isinstance(expr, sp.Piecewise):
+            whole |= {value for value, _ in expr.args if expr in whole}
             waiting += [
                 (value, (expr.args[: i + 1], *arms)) for i, (value, _) in enumerate(expr.args)
             ]
@@ -277,6 +279,8 @@ def _vanishing(exprs: Iterable[Expr], variable: Symbol, facts: Facts) -> list[Ex
             waiting += [(base, arms) for base, power in powers if power.is_even]
         elif isinstance(expr, Add) and not expr.is_polynomial(variable):
             waiting += [(part, arms) for part in expr.args if isinstance(part, Mul)]
+        elif expr in whole:  # which has no simple zero where it is a density
+            continue
         elif expr.has(variable) and expr.is_polynomial(variable):
             try:
                 if real_zeros(expr, variable, facts):

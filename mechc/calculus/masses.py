@@ -27,6 +27,7 @@ from mechc.symbolic.signs import weak_sign
 
 VECTORS = 4  # parameter vectors at which the masses of a case are summed
 TRIED = 64  # vectors among which those of a case are looked for
+EVERY, LEAST = 16, -1e3  # between two of so many points, logs of a density that is none
 FARTHEST = 1e300  # an output next to the largest doubles
 
 
@@ -219,7 +220,7 @@ class _CaseChecker:
         piece = self.case.pieces[index]
         lo, hi = self._range(piece, theta) or (-math.inf, math.inf)
         weights = [self._weight(t, theta) for t in side.of(piece)]
-        logs = [e.at(theta) for _, e in self.densities[side.label, index]]
+        logs = [e.at(theta, EVERY, LEAST) for _, e in self.densities[side.label, index]]
 
         def density(x: Floats) -> Floats:
             result = np.zeros_like(x)
@@ -262,9 +263,10 @@ class _CaseChecker:
         at = {self.declaration.variable: Rational(x)}
         known = {*at, *(p.symbol for p in self.parameters)}
         for part in postorder_traversal(expr):
-            if isinstance(part, Expr) and part.free_symbols <= known and not part.has(Sum):
-                if math.isnan(evaluate.value(part.subs(at), self.parameters, theta)):
-                    return part
+            if not isinstance(part, Expr) or part.has(Sum) or not part.free_symbols <= known:
+                continue
+            if math.isnan(evaluate.value(part.subs(at), self.parameters, theta)):
+                return part
         return None
 
     def _refuse(self, side: _Side, x: float, theta: Theta) -> None:

@@ -117,7 +117,8 @@ class Reader:
             raise DeclarationError(f"{where}={value!r} is not an expression")
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
         read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
-        read = read.replace(lambda e: isinstance(e, sp.Integral), lambda e: e.doit())
+        varies = {i for i in read.atoms(sp.Integral) if self.variable in i.free_symbols}
+        read = read.xreplace({i: i.doit() for i in varies})
         for call in sorted(read.atoms(sp.Function), key=str):
             special = ".special." in (type(call).__module__ or "") or call.func is sp.LambertW
             if special and not isinstance(call, SPECIAL):

@@ -426,10 +426,11 @@ class Evaluator:
         is_sum = isinstance(self.expr, Add)
         self._size = Add(*map(sp.Abs, self.expr.args)) if is_sum else None
 
-    def at(self, theta: Theta, every: int = 1) -> Function:
+    def at(self, theta: Theta, every: int = 1, least: float = -math.inf) -> Function:
         """The function of the variable for one parameter vector; nan where it is not real.
 
-        Where doubles do not tell, mpmath is asked at one of `every` points; the others are nan.
+        Where doubles do not tell, mpmath is asked at one of `every` points; the others are nan,
+        or -inf between two that are below `least`.
         """
         given = self._given(theta)
 
@@ -440,9 +441,19 @@ class Evaluator:
             # overflow as in 0 * inf is not final: mpmath has no largest number
             untold = np.flatnonzero((digits > _SPARE) | np.isnan(result))
             result[untold] = np.nan
-            for i in untold[::every]:
-                with mpmath.workdps(15 + int(digits[i] if digits[i] > _SPARE else 0)):
-                    result[i] = self._exactly(x[i], given)
+
+            def ask(points: NDArray[np.intp]) -> None:
+                for i in points:
+                    with mpmath.workdps(15 + int(digits[i] if digits[i] > _SPARE else 0)):
+                        result[i] = self._exactly(x[i], given)
+
+            first = untold[::every]
+            ask(first)
+            if least > -math.inf:
+                low = np.append(result[first] < least, False)
+                between = (low[:-1] & low[1:]).repeat(every)[: untold.size]
+                result[untold[between & np.isnan(result[untold])]] = -np.inf
+                ask(untold[np.isnan(result[untold])])
             return result
 
         return values

@@ -41,7 +41,7 @@ from mechc.declare import (
 )
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError
-from mechc.symbolic import quadrature
+from mechc.symbolic import evaluate, quadrature
 from mechc.symbolic.evaluate import Evaluator
 
 x, n = real("x"), integer("n")
@@ -261,3 +261,17 @@ def test_heavy_tail_of_a_logarithm():
     """Beyond 1e8 the tail of log(1 + (s/x)^2) is lost where one and the square are added up."""
     mass = log(1 + (scale / x) ** 2) / (2 * pi * scale)
     normalise(mechanism("tail", variable=x, p=mass, q=mass, parameters=(scale,)))
+
+
+def test_far_out_few_points_are_asked_for_exactly(monkeypatch):
+    """Where exp(-x)/(1 + exp(-x))^2 is inf/inf in doubles; its mass is one all the same."""
+    asked = []
+    exactly = evaluate.evaluate
+    monkeypatch.setattr(
+        evaluate, "evaluate", lambda expr, given: asked.append(given) or exactly(expr, given)
+    )
+    w, u = rate("w", typical=(0.1, 0.4)), rate("u", typical=(0.1, 0.4))
+    logistic = exp(-x) / (1 + exp(-x)) ** 2
+    mixed = w * normal + u * exp(-Abs(x)) / 2 + (1 - w - u) * logistic
+    normalise(mechanism("mixed", variable=x, p=mixed, q=mixed, parameters=(w, u)))
+    assert len(asked) < 5000

@@ -29,7 +29,7 @@ from sympy import (
     true,
 )
 
-from mechc.calculus import normalise
+from mechc.calculus import derive, normalise
 from mechc.calculus.transform.sampling import poisson
 from mechc.declare import additive, count, integer, mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
@@ -225,3 +225,14 @@ def test_float_literals_become_exact():
     pair = normalise(declared)
     assert str(pair.cases[0].pieces[0].hi) == "0"
     assert str(pair.cases[0].pieces[1].hi) == "1/10"
+
+
+def test_a_density_is_not_cut_where_its_formula_is_zero_outside_the_support():
+    """A sample of uniform against beta laws: at rate one these zeros are at infinity, 0/0."""
+    x, a = real("x"), positive("a", typical=(0.5, 3))
+    beta = 6 * x / a * (1 - x / a) / a
+    pair = normalise(poisson(mechanism("beta", variable=x, p=1 / a, q=beta, support=(0, a),
+                                       parameters=(a,))))  # fmt: skip
+    ((piece,),) = (case.pieces for case in pair.cases)
+    assert (piece.lo, piece.hi) == (0, pair.parameters[0].symbol)
+    assert all(len(case.regions) <= 2 for case in derive(pair).cases)
