@@ -105,6 +105,7 @@ def _fallen(tilts, n, loss):  # type: ignore[no-untyped-def]
 @subroutine(
     "float64(float64[::1], float64[:,::1], int64, float64, float64, float64, float64[:,::1],"
     " float64[::1])",
+    makes_arrays=True,
 )
 def _judge(least, missed, shift, left, width, limit, tilts, floors):  # type: ignore[no-untyped-def]
     """Return the largest relative error of a new level; those above `limit` go to the floors."""
@@ -168,6 +169,7 @@ def _answer(cells, n, start, near, relative, facts, tilts, floors, target, out):
 @compiled(
     "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[:,::1],"
     " float64[::1], float64[:,::1], float64[::1], float64[:,::1], float64[:,::1])",
+    makes_arrays=True,
 )
 def _run(same, below, errors, payoff, ends, facts, tilts, levels, targets, out):  # type: ignore[no-untyped-def]
     """Fill `out`: lower bound, estimate and upper bound of epsilon at each level, nan without one.

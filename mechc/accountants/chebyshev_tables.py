@@ -117,6 +117,7 @@ def _add_all(row, lo, hi, u, work):  # type: ignore[no-untyped-def]
 @compiled(
     "void(float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " float64[:,::1], float64[:,::1], int64, float64[:,::1])",
+    makes_arrays=True,
 )
 def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, out):  # type: ignore
     """Matrix rows of the part with a density, see `Tabulated.act`."""

@@ -525,6 +525,7 @@ def _log_value(edges, coefficients, facts, epsilon):  # type: ignore[no-untyped-
 
 @compiled(
     "float64[::1](float64[::1], float64[:,::1], float64[::1], float64[::1], float64)",
+    makes_arrays=True,
 )
 def _search(edges, coefficients, facts, targets, widest):  # type: ignore[no-untyped-def]
     """Return [lower, estimate, upper] of epsilon: where each side of H falls to its target."""

@@ -91,6 +91,7 @@ def _beside(k, t, i, j, bend):  # type: ignore[no-untyped-def]
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
     " float64, float64, float64[::1], int64[::1], float64[:,::1], float64[:,::1])",
     nogil=True,
+    makes_arrays=True,
 )
 def choose(  # type: ignore[no-untyped-def]
     rows, t, peak, useful, log_delta, epsilon, rtol, log_small, away, known, below, lessons, out
@@ -284,6 +285,7 @@ def _prepare(row, beside, lost, growth, phase, band, g, work, facts):  # type: i
     " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
     " float64[:,::1])",
     nogil=True,
+    makes_arrays=True,
 )
 def solve(  # type: ignore[no-untyped-def]
     nodes, beside, images, c, period, growth, phase, band, lost, start, target, inverse,

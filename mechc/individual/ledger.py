@@ -44,7 +44,7 @@ SPREAD = 256  # numbers of a row that stay at hand in a product
 PART = 1 << 12  # people whose rows are looked at together
 
 
-@compiled(nogil=True)  # for the integer types that occur
+@compiled(nogil=True, makes_arrays=True)  # for the integer types that occur
 def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def]
     """Add steps to totals of shape (people, columns).
 

@@ -286,6 +286,7 @@ class Brackets:
     " float64[:,::1], float64[:,:,::1], int64[:,::1], float64[:,:,::1], int64[::1],"
     " float64[:,:,::1], float64[:,::1], float64[:,::1], float64[::1], float64[:,::1])",
     nogil=True,
+    makes_arrays=True,
 )
 def _radii(  # type: ignore[no-untyped-def]
     re, im, off, growth, shared, ar, ai, steep, window, maps, bucket, weights, inside, bends, width,

@@ -429,6 +429,8 @@ def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[A
     """`numba.njit` for the functions of one kernel, which checks, keeps and seals machine code."""
     from mechc.numeric.machine_code import njit
 
+    options["_nrt"] = "[" in types.partition("(")[0]  # others make no arrays
+
     def make(function: Any) -> Any:
         forget(path, f"{function.__name__}-", damaged=True)
         try:

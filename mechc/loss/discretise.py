@@ -41,6 +41,7 @@ from mechc.protocol import Floats, Kernel, Measure
 @compiled(
     "float64[::1](float64[::1], float64[::1], float64[::1], float64, float64, int64, int64, "
     "float64)",
+    makes_arrays=True,
 )
 def pool(p, q, loss, offset, step, first, count, noise):  # type: ignore[no-untyped-def]
     """Merge outputs, from the largest loss down, into pools whose losses are mesh points.

@@ -73,6 +73,7 @@ def _read(x, edges, coefficients, zeros, out):  # type: ignore[no-untyped-def]
 @compiled(
     "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[::1],"
     " float64[:, ::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])",
+    makes_arrays=True,
 )
 def convolve(  # type: ignore[no-untyped-def]
     w, share, edges, coefficients, zeros, density, mu_edges, mu, mu_zeros, jumps

@@ -139,25 +139,32 @@ def tell_of_compiling() -> None:
 
 
 def compiled(
-    signatures: str | list[str] | None = None, **options: Any
+    signatures: str | list[str] | None = None, *, makes_arrays: bool = False, **options: Any
 ) -> Callable[[Callable[..., Any]], Compiled]:
     """Decorate a function with the types that it is compiled for on first use.
 
     Args:
         signatures: one or several, in numba's notation; None for the types of its calls.
+        makes_arrays: whether it makes arrays, or calls what returns some: else nobody counts who
+            holds those that it is given, and there is less to compile.
         options: further ones of `numba.njit`, as `nogil`. Not `fastmath` with sums in any order: a
             function has a copy in the machine code of each that calls it, and which of them runs
             depends on what was loaded before, so that the same question would get other digits.
     """
+    options = {"_nrt": makes_arrays, **options}
     return lambda py_func: Compiled(py_func, signatures, options)
 
 
 def subroutine(
-    signatures: str | list[str], python: Callable[..., Any] | None = None, **options: Any
+    signatures: str | list[str],
+    python: Callable[..., Any] | None = None,
+    *,
+    makes_arrays: bool = False,
+    **options: Any,
 ) -> Callable[[Callable[..., Any]], Subroutine]:
     """Decorate a function that compiled ones call, or Python once or twice a question.
 
     For the arguments see `compiled`; `python` is what Python calls in place of a long loop.
     """
-    options = {"no_cpython_wrapper": True, **options}
+    options = {"no_cpython_wrapper": True, "_nrt": makes_arrays, **options}
     return lambda py_func: Subroutine(py_func, signatures, options, python)

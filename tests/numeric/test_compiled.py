@@ -59,6 +59,38 @@ def test_subroutines_are_python_to_python_and_machine_code_to_machine_code():
         inverse(0.0)
 
 
+def test_types_found_for_one_function_are_not_those_of_another():
+    """numba is asked once for the types of a call: for others the code of `max` is another."""
+
+    def largest(x):
+        top = max(x[0], x[0])
+        for j in range(1, x.size):
+            top = max(top, x[j] * x[0] + x[j], np.float64(max(j, 1)))
+        return top
+
+    for fast in ({"contract"}, False, {"contract"}, False):
+        made = compiled("float64(float64[::1])", cache=False, fastmath=fast)(largest)
+        assert made(np.array([2.0, 1.0, 5.0])) == 15.0
+        (text,) = made.machine_code.inspect_llvm().values()
+        assert ("contract" in text) == bool(fast)
+
+
+def test_functions_that_make_arrays_say_so():
+    def squares(n):
+        out = np.empty(n)
+        for j in range(n):
+            out[j] = j * j
+        return out
+
+    assert compiled("float64[::1](int64)", makes_arrays=True)(squares)(3).tolist() == [
+        0.0,
+        1.0,
+        4.0,
+    ]
+    with pytest.raises(TypingError, match="empty"):
+        compiled("float64[::1](int64)", cache=False)(squares)(3)
+
+
 def test_threads_may_compile_at_once():
     """One holds numba's lock and meets another function, which a second thread is compiling."""
 

@@ -27,7 +27,7 @@ from mechc.numeric.rounding import EPS
 WIDTH = 17  # grid points that a node is spread over on either side
 
 
-@compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True)
+@compiled("void(float64[::1], float64[::1], float64, float64[::1])", nogil=True, makes_arrays=True)
 def _spread(theta, weight, tau, grid):  # type: ignore[no-untyped-def]
     """Add w exp(-(x - theta)^2 / (4 tau)) of every node to the grid points around it."""
     # The grid has `WIDTH` further points at either end, which belong at the other one.

@@ -307,6 +307,7 @@ def _terms(n, re, im, w, v, g, b, size):  # type: ignore[no-untyped-def]
     "void(float64[::1], float64[:,::1], float64, float64[::1], float64[::1], complex128[::1],"
     " complex128[::1], float64[::1], float64[::1], float64[:,::1], float64[::1], float64,"
     " float64[:,::1])",
+    makes_arrays=True,
 )
 def invert(  # type: ignore[no-untyped-def]
     counts, targets, guess, re, im, w, v, last, facts, images, known, widest, out

@@ -354,6 +354,7 @@ def _cgf(loss, weight, a, n, mean, off, beyond, share):  # type: ignore[no-untyp
 @compiled(
     "float64[:,::1](float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
     " float64[::1], float64)",
+    makes_arrays=True,
 )
 def _sums(turn, y, size, phase, wander, noise, ulp):  # type: ignore[no-untyped-def]
     """Rows: 1 + 2 sum size cos(phase + y turn), and its error; turns are rounded once."""
