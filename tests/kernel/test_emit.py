@@ -13,7 +13,7 @@ import pytest
 from built_in import as_python, source
 from sympy import Abs, Piecewise
 
-from mechc.declare import additive, positive, real
+from mechc.declare import additive, mechanism, positive, real
 from mechc.kernel import cache, ir
 from mechc.kernel.cache import sealed
 from mechc.kernel.compiler import compile_declaration
@@ -240,3 +240,16 @@ def test_laws_that_overlap_in_any_order_are_told_apart_from_each_other():
         with np.errstate(divide="ignore", invalid="ignore"):
             expected = np.log(p) - np.log(q)
         assert found == pytest.approx(expected, rel=1e-11, abs=1e-13, nan_ok=True)
+
+
+@pytest.mark.slow
+def test_a_function_and_its_complement_are_one():
+    """Beside erf(u), erfc(u) is 1 - erf(u): they stood in a tail as erf + erfc - 1 times exp."""
+    text = source("huber")
+    tail = text[text.index("def sf_q") : text.index("def cdf_p")]
+    assert tail.count("math.erfc(") == 1
+    x, a = real("x"), positive("a", typical=(1, 2))
+    made = mechanism("ramp", variable=x, parameters=(a,), support=(0, a),
+                     p=2 * (1 - x / a) / a, q=1 / a)  # fmt: skip
+    header = compile_declaration(made).partition('"""\n\nimport')[0]
+    assert "p = (2/a) * (1 - x/a)\n" in header

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import mpmath
 from mpmath import mp
-from sympy import And, Basic, Expr, Not, Piecewise, Symbol, expand, log, oo, true
+from sympy import And, Basic, Expr, Not, Piecewise, Symbol, erf, erfc, exp, expand, log, oo, true
 
 from mechc.calculus.cases import Case
 from mechc.calculus.terms import Term, total
@@ -243,11 +243,19 @@ def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
 
         def arm(expr: Expr, condition: Basic, case: CalculusCase = case) -> ir.Expr:
             # the complement inside the arms, so that 1 - (1 - tail) becomes the tail
-            return chooser.probability(expand(1 - expr) if above else expr, condition, case)
+            expr = expand(1 - expr) if above else expr
+            return chooser.probability(_without_complements(expr), condition, case)
 
         entry = case.cdf_p if side == "p" else case.cdf_q
         blocks.append((case.condition, _by_arms(entry, chooser.context.at_x, arm)))
     return Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
+
+
+def _without_complements(expr: Expr) -> Expr:
+    """An expression without erfc(u) beside erf(u), which add up to one."""
+    known = {f.args[0] for f in expr.atoms(erf)}
+    both = {erfc(u): 1 - erf(u) for u in known if expr.has(erfc(u))}
+    return expand(expr.xreplace(both)) if both else expr
 
 
 def describe(entries: list[Entry]) -> str:
@@ -337,5 +345,7 @@ def _sum(terms: tuple[Term, ...], names: Mapping[Expr, str]) -> str:
 def _term(term: Term, names: Mapping[Expr, str]) -> str:
     if term.log_density == 0:
         return str(term.weight)
-    factor = names.get(term.weight) or f"({term.weight})"
-    return f"{'' if term.weight == 1 else f'{factor} * '}exp({term.log_density})"
+    factor, density = names.get(term.weight) or f"({term.weight})", exp(term.log_density)
+    if term.weight == 1:
+        return str(density)
+    return f"{factor} * {f'({density})' if density.is_Add else density}"
