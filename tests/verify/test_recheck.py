@@ -340,6 +340,41 @@ def test_borders_a_little_too_far_out_are_refused(name, old, new, says, certifie
     assert says in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 
+LOSS = "-math.inf\n{0}else:\n{0}    {1}"
+FAR = {
+    "another infinity": ("exponential", "not -inf", "-math.inf", "math.inf", [
+        LOSS.format(" " * 4, "return sensitivity / scale"), LOSS.format(" " * 8, "out[i] = c0\n")]),
+    "a number instead": ("exponential", "log_q(", "-math.inf", "-3.0", [
+        LOSS.format(" " * 4, "return -x"), LOSS.format(" " * 8, "out[i] = c0 - x /")]),
+    "a limit": ("gumbel", "the limit at", "sensitivity", "1.000001 * sensitivity", [
+        "-math.inf, sensitivity / scale, 0.0]"]),
+    "a tail": ("cauchy", "log sf_", ")", ") + 1e-18", ["math.atan2(1.0, x / scale)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(w, marks=pytest.mark.slow) if w.startswith("a l") or w == "a tail" else w
+             for w in FAR])  # fmt: skip
+def test_infinite_values_and_places_far_out_are_compared(what, certified, tmp_path):
+    """An infinite value was near any other, and limits and tails far out were not looked at."""
+    name, says, old, new, places = FAR[what]
+    _, text, content = certified(name)
+    faulty = text
+    for place in places:
+        assert place in text
+        faulty = faulty.replace(place, place.replace(old, new, 1))
+    faulty = resealed(faulty, text)
+    assert says in problems(tmp_path, faulty, forged(content, faulty))[0]
+
+
+@pytest.mark.slow
+def test_sampled_losses_with_plateaus_are_accepted(tmp_path):
+    """At scales of 1e-6 the moment at a tilt of 100 grows next to an end, and is finite."""
+    mechanism = mechc.poisson(mechc.load("laplace"))
+    text, content = mechanism.source, json.loads(mechanism.verify().to_json())
+    assert problems(tmp_path, text, content) == []
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [("out[0, 0] = 1.0 if theta[0] < 0.05 else out[0, 0]", "is 1.0"),

@@ -20,6 +20,7 @@ from mechc.verify.recheck.search import CLOSE, FAR, FARTHEST, WIDEST, Search, Ve
 SLACK = 4.0  # room for the rounding of recorded errors
 MASS = 1e-9  # room for the sum of masses, of doubles
 INTEGRAL = 1e-10  # relative error of what mpmath integrates here
+FAR_OUT, ROUGH = 1e9, 1e-6  # where it integrates less than the rest of a heavy tail, and how well
 CANCELS = 1e-14  # of the sum of absolute values, in an integral of what turns
 ROUNDING = 2.0**-50  # four roundings
 FLAT = 1e-33  # of the room for a loss: to 50 digits it does not move
@@ -29,6 +30,7 @@ SAMPLES = 160  # places besides
 NEXT = (0.02, 1e-4)  # to the ends of a strip, relative to them
 LARGEST = 1.7976931348623157e308  # double
 VECTORS = 6  # vectors far from typical ones at which densities are integrated
+OUTWARD = (16, 24)  # powers of two of parameters, at which a loss is held against its limit
 ENOUGH = 3  # problems, after which no more are looked for
 
 
@@ -171,7 +173,12 @@ class Comparison:
         truth = at.value(name, x)
         if mpmath.isnan(truth):
             return True
-        if abs(found - truth) <= enough * abs(truth) or found == truth:
+
+        def is_near(value: Any) -> bool:
+            gap = enough * abs(value) if mpmath.isfinite(value) else -1
+            return bool(found == value or abs(found - value) <= gap)
+
+        if is_near(truth):
             return True
         finite = mpmath.isfinite(truth) and math.isfinite(found)
         if finite and abs(found - truth) <= enough * (at.scale(name, x) + (name != "loss") / 10):
@@ -180,7 +187,7 @@ class Comparison:
         close = [e for e in vector.ends if abs(e - x) <= 1e-12 * abs(x)]
         reach = 8 * max(map(math.ulp, (x, *close)))
         near = [at.value(name, mpmath.mpf(x) + s * reach) for s in (-1, 1)]
-        if any(abs(found - v) <= enough * abs(v) or found == v for v in near):
+        if any(map(is_near, near)):
             return True
         if math.isinf(found) and found * truth > 0:
             if abs(truth) * (1 + enough) > LARGEST:
@@ -319,7 +326,12 @@ class Comparison:
         for limit, end, (_, loss, room), (_, further, _) in (
             (left, lo, finite[0], finite[1]), (right, hi, finite[-1], finite[-2]),
         ):  # fmt: skip
-            near = math.isfinite(end) and math.isfinite(limit)
+            if math.isinf(end):  # two places far out, where logs of densities are long numbers
+                away = [math.copysign(2.0**j, end) * max(1.0, *map(abs, vector.theta))
+                        for j in OUTWARD]  # fmt: skip
+                further, loss = (p - q for p, q in map(vector.at.logs, away))
+                room = vector.enough * abs(loss)
+            near = math.isfinite(limit) and mpmath.isfinite(further - loss)
             if near and abs(loss - limit) > 4 * abs(further - loss) + 100 * room:
                 yield f"{what}: the limit at {end} is {limit!r}, the loss {mpmath.nstr(loss, 17)}"
 
@@ -406,20 +418,26 @@ class Comparison:
         inner = [row[:2] for row in vector.rows if row[2] not in (2.0, 3.0)]  # one law may end
         stretches = [(at.lo, at.hi), *(map(mpmath.mpf, row) for row in inner)]
         ends = ((e, s, min(whole, b - a)) for a, b in stretches for e, s in ((a, 1), (b, -1)))
-        for end, inward, width in ends:
-            far, verdict = mpmath.isinf(end), None
+
+        def slope(j: int, end: Any, inward: int, width: Any) -> Any:
+            """Of the log of the integrand times the distance, by that of the distance."""
+            far, logs = mpmath.isinf(end), []
+            for k in (j, j + 1):
+                away = width * mpmath.mpf(2) ** (k if far else -k)
+                x = inward * -away if far else end + inward * away
+                p, q = at.logs(mpmath.nint(x) if measure == "lattice" else x)
+                logs.append((1 + t) * p - t * q + mpmath.log(away))
+            return (logs[1] - logs[0]) / mpmath.log(2)
+
+        for place in ends:
+            far, verdict = mpmath.isinf(place[0]), None
             if not far and measure == "lattice":
                 continue
             for j in (20, 12, 6, 3):  # densities of two exponentials are nothing far out
-                logs = []
-                for k in (j, j + 1):
-                    away = width * mpmath.mpf(2) ** (k if far else -k)
-                    x = inward * -away if far else end + inward * away
-                    p, q = at.logs(mpmath.nint(x) if measure == "lattice" else x)
-                    logs.append((1 + t) * p - t * q + mpmath.log(away))
-                slope = (logs[1] - logs[0]) / mpmath.log(2)
-                if mpmath.isfinite(slope):
-                    verdict = True if slope < -0.05 else False if slope > 0.05 else None
+                if mpmath.isfinite(change := slope(j, *place)):
+                    verdict = True if change < -0.05 else False if change > 0.05 else None
+                    if verdict is False and not far and not slope(2 * j, *place) > 0.05:
+                        verdict = None  # what grows next to an end, and not up to it
                     break
             verdicts.append(verdict)
         if False in verdicts:
@@ -446,7 +464,8 @@ class Comparison:
             height = float(at.logs(x)[law == "q"])
             steep = (1.0 + abs(x)) * math.exp(min(height - truth, 700.0)) + abs(truth) + 1.0
             fine = abs(found - math.exp(truth)) <= 1e-14 * abs(x) * math.exp(min(height, 700.0))
-            fine |= found > 0 and abs(math.log(found) - truth) <= vector.enough * steep
+            enough = vector.enough if abs(x) < FAR_OUT else ROUGH
+            fine |= found > 0 and abs(math.log(found) - truth) <= enough * steep
         if not fine:
             yield f"log {name}({x!r}) is {np.log(found)!r}, not {truth!r}, at {vector.theta}"
 

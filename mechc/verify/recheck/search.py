@@ -18,11 +18,13 @@ from mechc.verify.recheck.kernel import OF_THETA, TAILS, VALUES, WORK, Kernel
 
 CLOSE, FAR = 1e-11, 1e-9  # relative to the value and its sensitivity: at typical parameters, beyond
 AGAIN = 3  # further places looked at where a comparison was seen from a new side
+SPREAD = 6  # places, near and far, beside the first ones
 FARTHEST = -700.0  # log density beyond which nobody looks
 LARGEST = 1e4  # value beside which a fault of 1e-4 would be missed
 WIDEST = 40.0  # tilt beyond which a generating function may refuse
 HEIGHTS = (0.3, 3.0, 20.0, 100.0, 300.0)  # of tilts, up to where M has faded
 FADED = -13.8  # log of a share of M(Re z) that a quadrature of M(z) does not see
+HEAVY = (50,)  # power of two of parameters, at which some tails have mass
 HALVINGS = 45  # of a stretch in which a comparison turns
 SEED = 20240229  # any number; the kernel decides as well
 
@@ -151,11 +153,15 @@ class Search:
 
     def _walk(self, name: str, xs: list[float], vector: Vector, function: str, *index: int) -> None:
         """Call at places in order, and next to wherever comparisons turn between two of them."""
-        seen = []
+        seen, before = [], len(self.places)
         for x in xs:
             at = (x, *index) if index else x
             self._try(name, at, vector, function, x, vector.theta)
             seen.append((x, frozenset(self.kernel.outcomes)))
+        if len(self.places) > before:  # by a comparison of parameters, perhaps: all of the places
+            for x in self.rng.sample(xs, min(len(xs), SPREAD)):
+                self._again[name] = 1
+                self._try(name, (x, *index) if index else x, vector, function, x, vector.theta)
         kind = self.kernel["MEASURE"]
         if kind == "finite" or not vector.typical:
             return
@@ -218,7 +224,9 @@ class Search:
         self.places += [(name, x, vector) for x in written for name in VALUES]
         if thorough and kernel.offers("cdf"):
             deep = [x for x in near if kernel("log_p", x, theta) < -60.0]
-            some = [*own[:2], *deep[:1], *deep[-1:]]
+            heavy = [s * 2.0**j * max(map(abs, theta)) for j in HEAVY for s in (1, -1)]
+            heavy = [x for x in heavy if kernel("log_p", x, theta) > FARTHEST]
+            some = [*own[:2], *deep[:1], *deep[-1:], *heavy]
             self.places += [(name, x, vector) for x in some for name in TAILS]
         if kernel.offers("cgf"):
             tilts = self._tilts(theta)
