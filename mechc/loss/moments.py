@@ -185,7 +185,7 @@ def _generated(offsets, nodes, known, tilts, work, out):  # type: ignore[no-unty
                     # under Q a node can matter whose weight under P is zero in float64
                     if lw[j] > -MOST_LOG or max(lw[j] - v[j], lw[j] + t * v[j]) > -100.0:
                         largest = max(largest, max(t * v[j], -v[j]))
-            if max(top, largest, bottom) < _SMALL:
+            if max(max(top, largest), bottom) < _SMALL:
                 for j in range(v.size):
                     y = t * v[j]
                     change[j] = y if y < _FAR else lw[j] + y
@@ -246,7 +246,7 @@ def sum_tilted(offsets, loss, log_weight, tilts, work, out):  # type: ignore[no-
             for j in range(n):
                 v[j] -= top
             exponentials(v, w)
-            total, first, noise = 0.0, 0.0, 0.0
+            total = first = noise = 0.0
             for j in range(n):
                 if v[j] < -80.0:
                     w[j] = 0.0

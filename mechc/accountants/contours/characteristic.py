@@ -169,7 +169,7 @@ def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
             w = 2.0 * weight[first + j]
             real[0] += w * sine[j] * sine[j]
             imaginary[0] += w * sine[j] * cosine[j]
-    a, b = 0.0, 0.0
+    a = b = 0.0
     for m in range(LANES):
         a, b = a + real[m], b + imaginary[m]
     return a, b
@@ -297,7 +297,8 @@ def _fading(  # type: ignore[no-untyped-def]
     how many.
     """
     # tilted weights, and halves of squared distances to mean and mode
-    w, by_mean, by_mode, least, faded_at, seen = work[0], work[1], work[2], math.inf, 0.0, 0
+    w, by_mean, by_mode = work[0], work[1], work[2]
+    least, faded_at, seen = math.inf, 0.0, 0
     for m in range(tilts.size - 1, -1, -1):
         t, variance = tilts[m], 0.0
         out[m] = math.nan
@@ -305,7 +306,8 @@ def _fading(  # type: ignore[no-untyped-def]
             continue
         for i in range(counts.size):
             a, b = offsets[i], offsets[i + 1]
-            total, mean, second, top, mode = 0.0, 0.0, 0.0, -math.inf, 0.0
+            total = mean = second = mode = 0.0
+            top = -math.inf
             for j in range(a, b):
                 w[j] = log_weight[j] + t * loss[j]
                 if w[j] > top:
@@ -327,7 +329,7 @@ def _fading(  # type: ignore[no-untyped-def]
         for _ in range(12):
             faded = 0.0
             for i in range(counts.size):
-                lost, other = 0.0, 0.0
+                lost = other = 0.0
                 for j in range(offsets[i], offsets[i + 1]):
                     lost += w[j] * min(y * y * by_mean[j], 1.0)
                     other += w[j] * min(y * y * by_mode[j], 1.0)
@@ -685,14 +687,14 @@ def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Flo
 @compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
 def _variation(weight, spacing, branch, table):  # type: ignore[no-untyped-def]
     """See `variation`: of densities cut off at levels, and of what lies above these."""
-    total, squares = 0.0, 0.0
+    total = squares = 0.0
     for j in range(weight.size):
         total += weight[j]
         if spacing[j] > 0.0:
             squares += weight[j] * (weight[j] / spacing[j])
     level, nodes = 0.25 * squares / max(total, 1e-300), weight.size // max(branch.size, 1)
     for g in range(LEVELS):
-        turned, above, before, highest = 0.0, 0.0, 0.0, 0.0
+        turned = above = before = highest = 0.0
         for j in range(weight.size):
             w, space = weight[j], spacing[j]
             # the most where there is mass on no length

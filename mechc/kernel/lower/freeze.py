@@ -51,6 +51,11 @@ FUNCTIONS: dict[type[Basic], str] = {
     expm1c: "expm1c", exp_difference: "exp_difference",
 }  # fmt: skip
 
+RECIPROCALS: dict[type[Basic], type[Basic]] = {
+    sympy.sech: sympy.cosh, sympy.csch: sympy.sinh, sympy.coth: sympy.tanh, sympy.sec: sympy.cos,
+    sympy.csc: sympy.sin, sympy.cot: sympy.tan,
+}  # fmt: skip
+
 OWN = (log_besselk, *(f for f in FUNCTIONS if f.__module__.startswith("mechc.")))
 HELPERS = (sympy.Sum, *OWN)
 """What SymPy cannot evaluate, even where no symbol is left in it."""
@@ -154,6 +159,8 @@ class Freezer:
             return ir.call(name, *(self(arg) for arg in expr.args))
         if (known := self._log_of(expr)) is not None:
             return ir.call("exp", known)
+        if (of := RECIPROCALS.get(type(expr))) is not None:
+            return self(1 / of(*expr.args))
         match expr:
             case log_besselk():
                 return self._log_bessel(sympy.besselk(*expr.args, evaluate=False))  # oo at 0

@@ -140,7 +140,7 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
             # exp(-L) - 1 + L times p, or what is left of it where the first term alone counts
             far = math.exp(max(at - gain, -MOST_LOG))
             back[j] = p[j] * excess(-gain) if gain > -600.0 else far
-            highest = max(highest, at, at - gain)
+            highest = max(max(highest, at), at - gain)
         by = 0.25 * place / half
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
         for a in range(tilts.size):
@@ -159,7 +159,7 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
             exponentials(top, plain)
             for b in range(2):
                 chord = b == 1 and not apart
-                noise, size, turned, before = 0.0, 0.0, 0.0, 0.0
+                noise = size = turned = before = 0.0
                 c0 = c1 = c2 = c3 = 0.0
                 for j in range(ORDER):
                     turn = z * loss[i, j]
@@ -193,7 +193,7 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
                 # what rounding leaves in a coefficient is not a lack of resolution
                 high = max(abs(c0), abs(c1)) - 4e-15 * noise
                 if high > 0.0:
-                    ratio = high / max(abs(c2), abs(c3), high)
+                    ratio = high / max(max(abs(c2), abs(c3)), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
 
@@ -356,7 +356,8 @@ def _summits(xs, log_p, loss, region, first, tilts, totals, look, parts):  # typ
     """
     for a in range(tilts.size):
         z, m = tilts[a], 0
-        before, here, after, p0, p1, p2 = 0, 0, 0, 0.0, 0.0, 0.0
+        before = here = after = 0
+        p0 = p1 = p2 = 0.0
         for i in range(region.size):
             while i >= first[m + 1]:
                 m += 1
