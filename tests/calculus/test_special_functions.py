@@ -290,6 +290,7 @@ def test_what_is_further_out_than_doubles_is_not_left_out():
     assert mechc.load(law)(a=1e-3).delta(30.0, direction="remove").upper > 9.7e-10
 
 
+@pytest.mark.slow
 def test_light_tails_of_long_lists_are_listed():
     """The discrete logistic law at scale 300 has 20 000 integers, and bounded losses."""
     noise = exp(-Abs(n) / a + 1 / (2 * a)) * (1 - exp(-1 / a)) / (

@@ -882,7 +882,9 @@ def sampled_losses(sigmas, epochs, samples, adding):
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
-@pytest.mark.parametrize(("widest", "kinds"), [(2.0, 20), (5.0, 35)])
+@pytest.mark.parametrize(
+    ("widest", "kinds"), [(2.0, 20), pytest.param(5.0, 35, marks=pytest.mark.slow)]
+)
 def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
     """The upper side was infinite, after all the work that a question may take."""
     sigmas = np.linspace(1.0, widest, kinds)
@@ -926,6 +928,7 @@ def test_epochs_of_many_kinds_with_a_rare_large_ratio_by_enumeration(rare):
             assert value * (1.0 - 1e-7) - 1e-13 <= bound.upper <= value * (1.0 + 5e-3) + 1e-8
 
 
+@pytest.mark.slow
 def test_epochs_of_many_kinds_without_a_grid_reveal_no_more_than_plain_ones():
     """Large ratios with a density beside integers: what told the step has bounds them."""
     sigmas = 0.6 + 0.2 * np.arange(10)
@@ -937,6 +940,7 @@ def test_epochs_of_many_kinds_without_a_grid_reveal_no_more_than_plain_ones():
         assert bound.upper <= (3 * gaussian(sigma=0.6)).epsilon(1e-6).upper
 
 
+@pytest.mark.slow
 def test_epochs_of_heavy_tails_reveal_no_more_than_plain_ones():
     """Of integers whose likelihood ratios fit on no grid: .99999 where two plain steps have .15."""
     n, a, b = integer("n"), positive("a"), positive("b")
@@ -1290,7 +1294,9 @@ def test_divergences_of_two_of_three_steps_of_gaussian_noise(order):
         assert bound.lower <= value <= bound.upper < 1.2 * bound.lower
 
 
-@pytest.mark.parametrize(("steps", "order", "off"), [(5, 16.0, 1e-8), (33, 64.0, 1e-5)])
+@pytest.mark.parametrize(("steps", "order", "off"), [
+    (5, 16.0, 1e-8), pytest.param(33, 64.0, 1e-5, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_high_orders_of_adding_a_record(steps, order, off):
     """By the integral for a negative power; the upper side was 18 where 1.2 is true."""
     log_s = np.linspace(-6.0, 40.0, 20_000)

@@ -193,6 +193,7 @@ def test_laws_many_widths_apart(name, ratio):
         assert bound.upper == 1.0
 
 
+@pytest.mark.slow
 def test_draws_many_widths_apart():
     """At epsilon 1 a record that was drawn is seen: with probability .19 where it is .1 twice."""
     draws = mechc.with_replacement(mechc.load("hyperbolic_secant"), dataset_size=10, batch_size=2)

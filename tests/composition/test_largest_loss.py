@@ -102,6 +102,7 @@ def test_a_largest_loss_that_is_a_parameter_is_not_rounded(epsilon):
     assert mechc.load("pure_dp")(epsilon=epsilon).delta(epsilon).upper == 0.0
 
 
+@pytest.mark.slow
 def test_a_largest_loss_that_is_taken_inside():
     """There the loss is flat, and its last digits decide which outputs are above epsilon."""
     x, s, t = real("x"), positive("s"), positive("t")

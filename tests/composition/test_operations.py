@@ -420,6 +420,7 @@ def test_the_mass_at_infinity_of_many_parts_is_rounded_once():
     assert Fraction(found.lower) <= sum(map(Fraction, masses)) / 256 <= Fraction(found.upper)
 
 
+@pytest.mark.slow
 def test_noise_that_depends_on_the_sensitivity_is_the_same_for_a_longer_move():
     """Doubling the parameter doubled the noise with the move: .0022 for .136 of a cut sample."""
     x, eps = real("x"), positive("eps", typical=(0.5, 3))

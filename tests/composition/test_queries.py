@@ -116,6 +116,7 @@ def test_the_smaller_tradeoff_of_two_directions(sampled_gaussian):
     assert both.estimate == pytest.approx(min(remove.estimate, add.estimate), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_samples_of_a_raised_cosine_have_a_largest_loss_when_added():
     run = 2 * mechc.poisson(mechc.load("raised_cosine"))(halfwidth=9.0, sampling_rate=0.2)
     top = -2 * np.log1p(-0.2)
@@ -375,6 +376,7 @@ def test_gdp_of_a_run_that_reveals_all_but_a_trace(name, count, values):
     assert trace <= -float(run.renyi(0.5).lower) / 2
 
 
+@pytest.mark.slow
 def test_zcdp_of_many_settings_is_answered():
     """Orders of thousands are asked for, each on nodes made from those of its octave."""
     q, sigmas = 0.05, [1.0 + 0.1 * i for i in range(6)]

@@ -115,6 +115,7 @@ def test_certificate_and_window_of_a_staircase():
     assert event.delta(0.3, direction="remove").upper == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_heights_that_may_be_negative_are_not_summed():
     t = rate("t", typical=(0.2, 0.8))
     arms = [(1 + 2 * t * (-1) ** k, Abs(x) < k + 1) for k in range(10)]
@@ -195,7 +196,7 @@ def test_whether_a_pair_is_listed_does_not_depend_on_another():
 
 
 @pytest.mark.parametrize("steps", [4, pytest.param(10, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("drawn", [None, 0.2])
+@pytest.mark.parametrize("drawn", [None, pytest.param(0.2, marks=pytest.mark.slow)])
 def test_steps_and_a_move_in_an_open_order(steps, drawn):
     """Any number of steps may lie within the move, or the move within one step."""
     share = positive("wide", typical=(0.3, 3))

@@ -178,6 +178,7 @@ def test_nothing_is_certified_of_a_constant_without_a_proven_error():
         mechc.load(noise)(a=1.0).delta(1.0, certified=True)
 
 
+@pytest.mark.slow
 def test_samples_of_a_constant_that_overflows():
     """Every form of the loss of a sample but log p - log q is inf - inf far out."""
     event = mechc.poisson(mechc.load(declared(shape(1 / (cosh(x / a) + b)), a, b)))

@@ -163,6 +163,7 @@ def test_roots_are_not_subtracted():
     assert min(abs(value - truth) for value in found) <= 4 * 2.0**-52 * abs(truth)
 
 
+@pytest.mark.slow
 def test_products_of_many_sums_are_not_multiplied_out():
     """Five moves of logistic noise make thousands of exponentials, which no form may list."""
     pair = normalise(random_sensitivity(load("logistic").declaration, 5))

@@ -39,7 +39,7 @@ def test_poles_at_both_ends(epsilon):
     assert found.lower <= truth + 1e-6 and truth - 1e-6 <= found.upper
 
 
-@pytest.mark.parametrize("kind", ["plain", "poisson"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("poisson", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 30))])
 @pytest.mark.parametrize("values", [
     {"a": 0.9, "b": 0.5, "c": 1.0, "s": 0.5},

@@ -82,7 +82,7 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize("lattice", [False, True])
+@pytest.mark.parametrize("lattice", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_mixtures_whose_weights_may_be_negative_elsewhere(lattice):
     """1 - a - b has no sign by the parameters' domains: the sum was no sum of exponentials."""
     y = integer("y") if lattice else x
