@@ -7,7 +7,7 @@ The argument of each is in docs/reductions.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -145,7 +145,7 @@ def _patterns(given: Any, steps: int) -> list[NDArray[np.int64]]:
     if given is None:
         return [np.array([i]) for i in range(steps)]
     accepted = f"(expected a list of non-empty lists of steps, integers from 0 to {steps - 1})"
-    patterns = list(given) if isinstance(given, Iterable) else []
+    patterns = list(given) if np.iterable(given) else []
     if not patterns:
         raise DeclarationError(f"matrix_mechanism: participations={given!r} {accepted}")
     found = []

@@ -150,7 +150,8 @@ def as_array(name: str, values: Any) -> NDArray[np.float64]:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"a value of type {array.dtype}")
-        return np.asarray(array, np.float64)
+        with np.errstate(over="ignore"):  # of longer numbers than doubles
+            return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DeclarationError(f"{name}={values!r} is not an array of numbers: {error}") from error
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -437,7 +437,7 @@ def mixture(
     revealing = inputs.share("mixture", "revealing", revealing)
     given = np.append(asked, revealing) if revealing else asked
     shares = inputs.probabilities("mixture", "weights", given)[: asked.size]
-    parts = list(events) if isinstance(events, Iterable) else [events]
+    parts: list[Any] = list(events) if np.iterable(events) else [events]
     for part in parts:
         as_event("mixture: event", part)
     if len(shares) != len(parts):

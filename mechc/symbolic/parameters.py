@@ -306,4 +306,5 @@ def _checked_name(name: object) -> str:
     fine = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
     if not isinstance(name, str) or not fine or unicodedata.normalize("NFKC", name) != name:
         raise DeclarationError(f"{name!r} is not a name (expected letters, digits, underscores)")
+    check_text("parameter", name, LONGEST_NAME)
     return name

@@ -9,6 +9,7 @@ import pytest
 
 import mechc
 from mechc import reductions
+from mechc.declare import positive
 from mechc.errors import DeclarationError, UnsupportedError
 
 
@@ -60,6 +61,12 @@ def test_any_iterable_is_a_schedule(two):
         (lambda e: mechc.calibrate("laplace", solve_for="scale", parameters={1: 2.0},
                                    epsilon=1.0, delta=0.1), "parameters=.1"),
         (lambda e: mechc.post_process(mechc.zcdp(0.1), [0.0]), "post_process: acts on"),
+        (lambda e: mechc.mixture(np.array(0.5), [1.0]), "mixture: event=0.5|event=array"),
+        (lambda e: reductions.matrix_mechanism([[1.0]], 1.0, participations=np.array(0)),
+         r"participations=array\(0\)"),
+        (lambda e: (3 * e).gdp(direction=np.array([])), "direction=array"),
+        (lambda e: mechc.rdp([2.0], [np.longdouble("1e400")]), "epsilons="),
+        (lambda e: positive("a" * 5000), "parameter="),
     ],
 )  # fmt: skip
 def test_what_is_refused(gaussian, call, words):

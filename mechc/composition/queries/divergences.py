@@ -234,6 +234,7 @@ def gdp(composition: Run, epsilon_max: float | None, setting: Setting) -> Bound:
     Proven cell by cell with `cell_mu`. Negative epsilon is covered through the other
     direction: delta_{P,Q}(-e) = 1 - e^-e + e^-e delta_{Q,P}(e) holds for both profiles.
     """
+    composition.directions(setting.direction)
     if setting.direction != "both":
         raise DeclarationError("gdp: direction must be 'both', as the Gaussian pair is symmetric")
     if epsilon_max is None:
