@@ -524,10 +524,12 @@ class Evaluator(TakesTurns):
         count = min(LEAST * math.ceil(max(wanted / LEAST, 2.0)), MOST)
         high = 2.0 ** math.ceil(math.log2(count * h.max()))
         about = tilts, at, high, asked.span, NOWHERE, False
-        contour = self._kept((*tilts.key, *about[1:4], False), partial(Contour, *about))
+        key = *tilts.key, *about[1:4], False
+        contour = self._kept(key, partial(Contour, *about))
         found = np.full(h.size, np.nan)
         for some, j in _groups(step):
-            table, lost = contour.table(PERIODS ** (j / PARTS), count), np.zeros(some.size)
+            nodes, lost = (PERIODS ** (j / PARTS), count), np.zeros(some.size)
+            table = self._kept((*key, *nodes), partial(contour.table, *nodes))
             found[some] = self._solve(asked.some(some), table, count, lost, True).estimate
         return found
 
