@@ -61,7 +61,7 @@ def test_against_the_plancherel_method_and_the_plain_accountant(report):
     them: the FFT of the counts, 48 further people after 24 whose steps fill all buckets, so that no
     spectrum is made for them; and a composition of the person's own steps. What is compiled is
     warm on all three sides; tables of the accountant are not, and are part of its time, but not of
-    that of a further person. The FFT has four times the usual buckets, and is off by percents still.
+    that of a further person. The FFT has four times the usual buckets, and is off by 2 %.
     """
     people, few, delta = 200_000, np.arange(72), 1e-6
     mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
