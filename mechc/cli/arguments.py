@@ -33,6 +33,8 @@ def number_of(text: str) -> float:
     top, slash, bottom = str(text).replace("%", "/100").partition("/")
     try:
         value = float(top)
+        if not slash and value.is_integer() and top.isdigit() and int(top) != value:
+            return int(top)  # which is refused in words where a double is needed
         return value / float(bottom) if slash else value
     except (ValueError, ZeroDivisionError):
         raise DeclarationError(

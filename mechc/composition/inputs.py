@@ -32,6 +32,7 @@ COUNTED = "a non-negative integer up to 10**12"
 MOST_BYTES = 1 << 28  # of a file with a run
 LEAST_RTOL = 1e-30  # finer than any answer in doubles
 LEAST = math.ulp(0.0)  # positive double
+EXACT = 2.0**53  # integers beyond are not all doubles
 
 NO_NUMBERS = (
     bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64, np.ndarray,
@@ -302,11 +303,11 @@ def probabilities(mechanism: str, name: str, values: Any) -> list[float]:
 def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     """Return one value as a float inside its domain."""
     number = value if type(value) is float else as_double(value)
-    if info.lo < number < info.hi and number - number == 0.0 and not info.integer:
+    if info.lo < number < info.hi and abs(number) < EXACT and not info.integer:
         return number
-    problem = _problem(info, number)
+    problem = _problem(info, number) or _lost(value, number)
     if problem:
-        said = shown(number) if math.isfinite(number) else repr(value)
+        said = shown(number) if abs(number) < EXACT else repr(value)
         raise DeclarationError(
             f"{mechanism}: {info.name}={said} {problem} (expected {domain(info)})"
         )
@@ -350,6 +351,13 @@ def _problem(info: ParameterInfo, number: float) -> str:
     if below:
         return "is too small"
     return "is too large" if above else ""
+
+
+def _lost(value: Any, number: float) -> str:
+    """Say that an integer is not the double that it would be taken for."""
+    if abs(number) < EXACT or int(value) == int(number):
+        return ""
+    return f"is an integer that doubles do not have, the closest is {number!r}"
 
 
 def domain(info: ParameterInfo) -> str:

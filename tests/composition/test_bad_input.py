@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mechc
-from mechc.cli.arguments import counts_of
+from mechc.cli.arguments import counts_of, number_of
 from mechc.errors import DeclarationError, MechcError, UnsupportedError
 from mechc.integrations.dp_accounting import from_dp_accounting, to_dp_accounting
 from mechc.reductions import (
@@ -64,6 +64,17 @@ def test_domains(name, values, message):
 def test_sampling_rate(gaussian, rate):
     with pytest.raises(DeclarationError, match="sampling_rate"):
         mechc.poisson(gaussian, sampling_rate=rate)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint64, np.longdouble, Fraction, Decimal])
+def test_integers_that_are_no_doubles(gaussian, kind):
+    """They were answered for another parameter, the double next to them."""
+    with pytest.raises(DeclarationError, match="9007199254740993.*closest is 9007199254740992"):
+        gaussian(sigma=kind(2**53 + 1))
+    with pytest.raises(DeclarationError, match="doubles do not have"):
+        mechc.load("binomial")(trials=kind(2**53 + 1))
+    assert gaussian(sigma=kind(2**60)).parameters["sigma"] == 2.0**60
+    assert number_of("9007199254740993") == 2**53 + 1
 
 
 def test_parameters_have_names(laplace):
