@@ -66,6 +66,9 @@ COMPARISONS: dict[type[Basic], str] = {
 }  # fmt: skip
 
 
+POSITIVE = sympy.exp, sympy.factorial, sympy.binomial  # and powers of what is positive
+
+
 @dataclass
 class Helpers:
     """Series met while freezing; each becomes one function of the module.
@@ -181,6 +184,8 @@ class Freezer:
                 return self._extreme(op, [self(arg) for arg in expr.args])
             case sympy.Piecewise():
                 return self._piecewise(expr)
+            case sympy.Sum() if (parts := _summands(expr)):
+                return self(sympy.Add(*parts))
             case sympy.Sum():
                 return ir.Helper(self.helpers.name(expr, lambda name: self._series(name, expr)))
         raise self._refuse(expr, "no kernel form")
@@ -266,6 +271,22 @@ class Freezer:
     def _refuse(self, expr: Basic, reason: str) -> LoweringError:
         kind = type(expr).__name__
         return LoweringError(f"{self.where}: lowering cannot express {kind} in {expr}: {reason}")
+
+
+def _summands(expr: sympy.Sum) -> list[Expr]:
+    """Sums of positive terms that a sum is made of; one by one none hides a narrow one far out."""
+    index = expr.limits[0][0]
+    factor, varying = expr.function.as_independent(index, as_Add=False)
+    terms = sympy.Add.make_args(varying)
+    parts = [term.as_independent(index, as_Add=False) for term in terms]
+    apart = len(parts) > 1 and not any(c.could_extract_minus_sign() for c, _ in parts)
+    if not apart or not all(
+        isinstance(f, POSITIVE) or f.as_base_exp()[0].is_positive
+        for _, term in parts
+        for f in sympy.Mul.make_args(term)
+    ):
+        return []
+    return [expr.func(factor * term, *expr.limits) for term in terms]
 
 
 def log_of_terms(terms: tuple[Term, ...], variable: Symbol, freeze: Freezer) -> ir.Expr:
