@@ -63,20 +63,23 @@ class Tails:
         steps = [(s, right - finite), (-u, left - finite)]
         self._sides = [(t, np.column_stack([rows, rows @ composed.counts])) for t, rows in steps]
         self.distinct = composed.counts.size
+        # cells may lack losses next to the ends of them all
+        self._hidden = [*composed.following_errors(), 0.0]
 
     def window(self, index: int, log_level: float) -> float:
-        """Return a with P(X > a) and P(X < -a) at most exp(log_level) each.
+        """Return a with P(X > a) and P(X < -a) at most exp(log_level) each, by cells up to a.
 
         Args:
             index: a distinct step, or `distinct` for the sum.
             log_level: below 0.
         """
-        return max(
+        return self._hidden[index] + max(
             float(((rows[:, index] + _ROUNDING - log_level) / t).min()) for t, rows in self._sides
         )
 
     def log_beyond(self, index: int, a: float) -> tuple[float, float]:
-        """Return logs of bounds on P(X > a) and P(X < -a)."""
+        """Return logs of bounds on P(X > a) and P(X < -a), on what cells up to a do not hold."""
+        a -= self._hidden[index]
         right, left = (float((rows[:, index] - t * a).min()) + _ROUNDING for t, rows in self._sides)
         return min(right, 0.0), min(left, 0.0)
 

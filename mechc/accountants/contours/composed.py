@@ -19,6 +19,7 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.errors import NumericError, UnsupportedError
+from mechc.loss.discretise import following_error
 from mechc.loss.infinite_mass import composed, rounded
 from mechc.loss.privacy_loss import Step, distinct
 from mechc.numeric.allowance import spend
@@ -85,6 +86,10 @@ class ComposedLoss:
         """How far an end of the support may be off, beside the rounding of the sum."""
         errors = [law.support_error for law in self._laws]
         return math.fsum(k * error for k, error in zip(self.counts, errors, strict=True))
+
+    def following_errors(self) -> list[float]:
+        """Return how far losses of each step may lie beyond the edges of their cell."""
+        return [*map(following_error, self._laws)]
 
     def by_step(self, t: float, order: int) -> Floats:
         """Return [K_j, K_j', ..., K_j^(order)](t) of one repetition, shape (steps, order + 1).

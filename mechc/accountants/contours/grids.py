@@ -34,7 +34,7 @@ from mechc.accountants.contours.atoms import draws
 from mechc.accountants.contours.put import Factors, Shares
 from mechc.accountants.fft import transform_error
 from mechc.errors import NumericError
-from mechc.loss.discretise import one_sided
+from mechc.loss.discretise import following_error, one_sided
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss, Step
@@ -232,9 +232,10 @@ class Between:
         self._shares, self._tolds = [shares for shares, _ in factors], list[Told]()
         self._laws = [shares.law for shares in self._shares]
         self.steps = self._shares[0].steps
-        error = 2.0 * sum(n * shares.error for shares, n in factors)
+        errors = [shares.error + following_error(shares.law) for shares in self._shares]
+        error = 2.0 * sum(n * each for n, each in zip(self.counts, errors, strict=True))
         error += max(law.mass_errors[0] for law in self._laws)
-        self._error = error, 4.0 * max(shares.error for shares in self._shares) + 8.0 * U
+        self._error = error, 4.0 * max(errors) + 8.0 * U
         # logs of the probabilities that a step of each kind is drawn, and that all X are 0
         self._chosen = [math.log(n / self.steps) for _, n in factors]
         self._log_zero = sum(n * shares.law.log_minus_infinite for shares, n in factors)
