@@ -44,7 +44,7 @@ from mechc.errors import (
     check_text,
     public,
 )
-from mechc.loss.atoms import goes_on
+from mechc.loss.atoms import modes_beyond
 from mechc.loss.bound_kernel import declared_masses
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import log_complement
@@ -656,7 +656,7 @@ def _integers(
             for end, last in ((0, lo), (-1, hi)):
                 least = log_total(logs[cell == cell[end]]) + NEGLIGIBLE
                 known = known and (x[end] == last or logs[end] < least)
-                known = known and not goes_on(logs_at, float(x[end]), last, least)
+                known = known and modes_beyond(logs_at, float(x[end]), last, least)[0] < math.inf
             if known:
                 return cell, logs
         reach *= 4

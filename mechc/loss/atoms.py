@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature.panels import climbed
+from mechc.loss.quadrature.panels import NONE, climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
@@ -31,6 +31,7 @@ UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
 GROWING, EXACT = 1.12, 2.0**53  # of integers looked at: one gap to the next; the last doubles
+NOISE = 8.0 * EPS  # of a log mass, which is no rise
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
 
@@ -110,34 +111,48 @@ def spent(
     return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
 
 
-def goes_on(
-    log_masses: Callable[[Floats], tuple[Floats, ...]], last: float, limit: float, least: float
-) -> bool:
-    """Whether there is a mode between the last integer of a list and the end of its branch.
+def modes_beyond(
+    log_masses: Callable[[Floats], tuple[Floats, ...]], last: float, limit: float, least: float,
+    places: Floats = NONE,
+) -> list[float]:  # fmt: skip
+    """Logs of what each law has at most between the last integer of a list and the end of a branch.
 
-    It shows by flanks at integers in geometric distance from both, and counts from log mass `least`
-    on.
+    Modes show by flanks at integers in geometric distance from both ends, and from `places`; no
+    further ones are looked for where one has a log mass above `least`.
     """
     side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), EXACT)
-    steps = np.unique(np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING))))
-    x = last + side * np.append(0.0, steps)
+    steps = np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING)))
+    x = [[last], last + side * steps]
     if math.isfinite(limit):
-        x = np.union1d(x, limit - side * np.append(0.0, steps))[:: int(side)]
-    for i, log in enumerate(log_masses(x)):
+        x += [[limit], limit - side * steps]
+    inner = (min(last, limit) < places) & (places < max(last, limit))
+    x += [np.round(place) + sign * np.append(0.0, steps) for place in places[inner] for sign in (-1.0, 1.0)]
+    at = np.unique(np.concatenate(x))[:: int(side)]
+    at = at[(side * (at - last) >= 0.0) & (side * (limit - at) >= 0.0)]
+    with np.errstate(divide="ignore"):
+        gaps = np.log(np.abs(np.diff(at)))
+    found = []
+    for i, log in enumerate(log_masses(at)):
 
         def density(x: Floats, i: int = i) -> Floats:
             return log_masses(x)[i]
 
-        rises = log[1:] > log[:-1]
+        with np.errstate(invalid="ignore"):
+            rises = ~(log[1:] - log[:-1] <= NOISE * np.abs(np.maximum(log[:-1], -1e300)))
+        rises[log[1:] == log[:-1]] = False
+        most = np.maximum(log[1:], log[:-1])
         for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
-            ends = float(x[k]), float(x[min(k + 2, x.size - 1)])
+            ends = float(at[k]), float(at[min(k + 2, at.size - 1)])
             room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
             while top + room <= least and abs(ends[1] - ends[0]) > 2.0:
-                inner, found, (low, at, high) = climbed(density, *ends, whole=True)
-                top, ends = float(found[at]), (float(inner[low]), float(inner[high]))
+                inside, inner_logs, (low, index, high) = climbed(density, *ends, whole=True)
+                top, ends = float(inner_logs[index]), (float(inside[low]), float(inside[high]))
             if not top + room <= least:
-                return True
-    return False
+                return [math.inf]
+            most[k : k + 2] = np.maximum(most[k : k + 2], top)
+        first = int(np.append(rises, True).argmax())  # what falls from a list on has its end's size
+        found.append(log_total(most[first:] + gaps[first:]))
+    return found
 
 
 def merge(loss: Floats, *log_masses: Floats) -> tuple[Floats, tuple[Floats, ...]]:

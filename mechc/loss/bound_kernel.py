@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import DeclarationError, InternalError, NumericError
 from mechc.loss import quadrature, unresolved
-from mechc.loss.atoms import Atoms, Nodes, formulas_apart, goes_on, merge, spent, split_atoms
+from mechc.loss.atoms import (
+    Atoms,
+    Nodes,
+    formulas_apart,
+    merge,
+    modes_beyond,
+    spent,
+    split_atoms,
+)
 from mechc.loss.infinite_mass import (
     CERTAIN,
     FEW,
@@ -41,6 +49,7 @@ from mechc.loss.running_error import (
     known_weights,
 )
 from mechc.numeric.allowance import DENSITY, spend
+from mechc.numeric.logs import log_add
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure
 
@@ -68,6 +77,7 @@ AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known be
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 SEEN = 1e-13  # relative rounding of weights beyond which it is counted
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
+SAME = 1e-3  # of logs: longer lists hold no more of what is left out
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
 
@@ -131,6 +141,7 @@ class KernelSource:
         self._held = False  # masses against one
         self._gaps = False  # integers of unknown mass
         self._faded = False  # integers left out of lists, masses being nothing
+        self._hidden = -math.inf, -math.inf  # logs of masses of P and Q in modes beyond lists
         reaches: tuple[float, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
@@ -558,6 +569,8 @@ class KernelSource:
             left_out = source._left_out(ends, epsilon, reverse)
             if left_out <= found + LOG_NEGLIGIBLE:
                 return loss, log_mass, -math.inf
+            if left_out <= self._hidden[reverse] + SAME:
+                break
             if found == -math.inf and left_out < SMALLEST:
                 break  # nothing is above, and what may be is no double
             (low, high), strip = source.tilts, source.strip
@@ -576,7 +589,7 @@ class KernelSource:
     ) -> float:
         """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
         faded = FADED + math.log(MAX_LATTICE * len(self._lattice_rows))
-        rest = [faded if self._faded else -math.inf]
+        rest = [faded if self._faded else -math.inf, self._hidden[reverse]]
         for x, limit, reach in ends:
             loss = self.kernel.loss(x, self.theta)
             highest = -np.minimum(loss, limit) if reverse else np.maximum(loss, limit)
@@ -585,7 +598,7 @@ class KernelSource:
                     self.kernel, self.theta, np.array([x]), "q" if reverse else "p"
                 )
                 rest.append(float(mass[0, 0]) + math.log(reach))
-        return max(rest)
+        return float(np.logaddexp.reduce(rest))
 
     def _lattice_range(
         self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float, first: bool
@@ -614,8 +627,23 @@ class KernelSource:
             log_p, log_q = logs(x)
             known = not first and (lo, hi) in self._tails
             if known or spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
-                open_ends = ((x[0], lo), (x[-1], hi)) if first else ()
-                if not any(goes_on(logs, *end, 2.0 * LOG_NEGLIGIBLE) for end in open_ends):
+                ends_of_list = (x[0], lo), (x[-1], hi)
+                places = np.append(self.theta, -self.theta)
+                if first:
+                    least = 2.0 * LOG_NEGLIGIBLE
+                    modes = [modes_beyond(logs, *end, least, places) for end in ends_of_list]
+                elif max(self._hidden) > -math.inf:  # tilts may make them something
+                    modes = [
+                        modes_beyond(tilted, *end, _most(tilted(x)), places)
+                        for tilted in (lambda x, t=t: _tilted(t, *logs(x)) for t in tilts)
+                        for end in ends_of_list
+                    ]
+                else:
+                    modes = []
+                if [math.inf] not in modes:
+                    for mode in modes if first else ():
+                        p, q = map(log_add, self._hidden, mode)
+                        self._hidden = p, q
                     return x[self._counts(log_p, log_q, tilts)], reach
             if first and x.size >= HEAVY[-1][0]:
                 longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
@@ -745,7 +773,9 @@ class KernelSource:
                 # panels that tell changes of the law to all digits need not tell its mass at kinks
                 defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
-                if whole < 1.0 and self.continuous and not (self.estimated or expected > 0.0):
+                listed = len(self._lattice_rows) and not self._tails
+                missed = self.continuous or (listed and defect > known + self.loss_error)
+                if whole < 1.0 and missed and not (self.estimated or expected > 0.0):
                     # or a mode was missed
                     revealed[-1] = LogMass(math.log(defect + known))
                 self._lose(defect)
@@ -835,6 +865,18 @@ def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
     t = start + width * (np.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
     log_size = t.ravel() + np.log(np.tile(0.5 * width * WEIGHTS, panels))
     return end + math.copysign(1.0, outer - end) * np.exp(t.ravel()), log_size
+
+
+def _tilted(t: float, log_p: Floats, log_q: Floats) -> tuple[Floats]:
+    """Log masses at a tilt."""
+    with np.errstate(invalid="ignore"):  # where both vanish there is no loss
+        psi = log_p + t * (log_p - log_q)
+    return (np.where(np.isnan(psi) & (log_p == log_q), -np.inf, psi),)
+
+
+def _most(logs: tuple[Floats]) -> float:
+    """Log of a mass that is nothing beside these."""
+    return float(logs[0].max(initial=-np.inf, where=~np.isnan(logs[0]))) + 2.0 * LOG_NEGLIGIBLE
 
 
 def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:

@@ -1,5 +1,6 @@
 """Masses that lie between an end and the double next to it are of any loss."""
 
+import itertools
 import math
 
 import numpy as np
@@ -100,3 +101,25 @@ def test_a_mode_of_integers_far_from_the_others(far, width):
     for run, delta in zip(asked, (1e-12, 2e-12 - 1e-24, 1e-12), strict=False):
         found = run.delta(1.0, direction="remove")
         assert found.lower <= delta * (1 + 1e-12) and delta * (1 - 1e-12) <= found.upper
+
+
+@pytest.mark.slow
+def test_a_narrow_mode_of_integers_far_from_the_others():
+    """Normal tails show no flank between integers in geometric distance: e^-251 for e^-23."""
+    near = "exp(-abs(n))*tanh(1/2)"  # its normaliser is 1 to 33 digits from a width of 2 on
+    far = "exp(-(n-{place})**2/(2*s**2))/(sqrt(2*pi)*s)"
+    parameters = ["integer far >= 1", "0 < w < 1", "s > 0"]
+    for place, least in (("far", 0.0), ("3*far-7", 1e-14)):  # what no parameter is next to
+        p = f"(1-w)*{near}+w*{far.format(place=place)}"
+        declared = declaration_from_text(
+            "narrow", p=p, q=near, variable="n", lattice=True, parameters=parameters
+        )
+        made = mechc.load(declared)
+        for at, w, s, count in itertools.product(
+            (3000, 30_000, 700_000), (1e-3, 1e-10, 1e-13, 1e-20, 1e-80), (2.0, 30.0), (1, 2)
+        ):
+            if w < least or at * count > 1e6:
+                continue
+            found = (count * made(far=at, w=w, s=s)).log_delta(2.0, direction="remove")
+            truth = math.log(-math.expm1(count * math.log1p(-w)))
+            assert found.lower <= truth + 1e-4 and truth - 1e-4 <= found.upper

@@ -37,7 +37,7 @@ import numpy as np
 
 from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.placement import Placement
-from mechc.errors import NumericError
+from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import dot
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import spend
@@ -180,6 +180,8 @@ def rounded(law: Law, c: float, payoff: Smooth | Lattice) -> tuple[float, float,
     most = mean
     for loss, count in law.steps:
         if loss.lattice is None:
+            if common:  # at this tilt integers count that have no such losses
+                raise UnsupportedError(f"lattice: losses of {loss.label} leave it at tilt {c:g}")
             continue
         log_weight = loss.atom_log_mass + c * loss.atom_loss
         weight = np.exp(log_weight - np.logaddexp.reduce(log_weight))
