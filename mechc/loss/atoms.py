@@ -122,12 +122,13 @@ def modes_beyond(
     """
     side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), EXACT)
     steps = np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING)))
-    x = [[last], last + side * steps]
+    x = [np.append(last, last + side * steps)]
     if math.isfinite(limit):
-        x += [[limit], limit - side * steps]
+        x.append(np.append(limit, limit - side * steps))
     inner = (min(last, limit) < places) & (places < max(last, limit))
-    x += [np.round(place) + sign * np.append(0.0, steps) for place in places[inner] for sign in (-1.0, 1.0)]
-    at = np.unique(np.concatenate(x))[:: int(side)]
+    around = np.concatenate([-steps, [0.0], steps])
+    x += [np.round(place) + around for place in places[inner]]
+    at: Floats = np.unique(np.concatenate(x))[:: int(side)]
     at = at[(side * (at - last) >= 0.0) & (side * (limit - at) >= 0.0)]
     with np.errstate(divide="ignore"):
         gaps = np.log(np.abs(np.diff(at)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -634,8 +635,9 @@ class KernelSource:
                     modes = [modes_beyond(logs, *end, least, places) for end in ends_of_list]
                 elif max(self._hidden) > -math.inf:  # tilts may make them something
                     modes = [
-                        modes_beyond(tilted, *end, _most(tilted(x)), places)
-                        for tilted in (lambda x, t=t: _tilted(t, *logs(x)) for t in tilts)
+                        modes_beyond(partial(_tilted, logs, t), *end, most, places)
+                        for t in tilts.tolist()
+                        for most in [_least(*_tilted(logs, t, x))]
                         for end in ends_of_list
                     ]
                 else:
@@ -867,16 +869,17 @@ def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
     return end + math.copysign(1.0, outer - end) * np.exp(t.ravel()), log_size
 
 
-def _tilted(t: float, log_p: Floats, log_q: Floats) -> tuple[Floats]:
+def _tilted(logs: Callable[[Floats], tuple[Floats, Floats]], t: float, x: Floats) -> tuple[Floats]:
     """Log masses at a tilt."""
+    log_p, log_q = logs(x)
     with np.errstate(invalid="ignore"):  # where both vanish there is no loss
         psi = log_p + t * (log_p - log_q)
     return (np.where(np.isnan(psi) & (log_p == log_q), -np.inf, psi),)
 
 
-def _most(logs: tuple[Floats]) -> float:
+def _least(log_mass: Floats) -> float:
     """Log of a mass that is nothing beside these."""
-    return float(logs[0].max(initial=-np.inf, where=~np.isnan(logs[0]))) + 2.0 * LOG_NEGLIGIBLE
+    return float(np.fmax.reduce(log_mass, initial=-np.inf)) + 2.0 * LOG_NEGLIGIBLE
 
 
 def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:

@@ -69,7 +69,7 @@ def test_sampling_rate(gaussian, rate):
 @pytest.mark.parametrize("kind", [int, np.int64, np.uint64, np.longdouble, Fraction, Decimal])
 def test_integers_that_are_no_doubles(gaussian, kind):
     """They were answered for another parameter, the double next to them."""
-    with pytest.raises(DeclarationError, match="9007199254740993.*closest is 9007199254740992"):
+    with pytest.raises(DeclarationError, match=r"9007199254740993.*closest is 9007199254740992"):
         gaussian(sigma=kind(2**53 + 1))
     with pytest.raises(DeclarationError, match="doubles do not have"):
         mechc.load("binomial")(trials=kind(2**53 + 1))

@@ -184,7 +184,7 @@ class Freezer:
                 return self._extreme(op, [self(arg) for arg in expr.args])
             case sympy.Piecewise():
                 return self._piecewise(expr)
-            case sympy.Sum() if (parts := _summands(expr)):
+            case sympy.Sum() if parts := _summands(expr):
                 return self(sympy.Add(*parts))
             case sympy.Sum():
                 return ir.Helper(self.helpers.name(expr, lambda name: self._series(name, expr)))
