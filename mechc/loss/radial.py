@@ -45,6 +45,7 @@ AT_TOP, HALF = 16.0, 0.5  # atanh(l / top) and error up to which g serves where 
 AGREED = 1e-7  # ... until they agree; by how much is an error of all that the form stands for
 PAIRS = 2.0**48  # steps of a binade: sizes closer than 32 roundings are one
 FIRST = (0.0, *(2.0**i for i in range(-9, 0)), *(0.5 * i for i in range(2, 17)))  # of panels
+FAR = 40  # panels beyond these, so that `fit` is left some
 SHORTEST = 1e-13  # of a panel
 SLIVER = -34.0  # log of a mass that need not be resolved
 RANGE = 60.0  # nats by which radii reach below D
@@ -331,7 +332,8 @@ def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floa
         small = SLIVER - np.log(np.abs(x) + 1e-300)
         return np.where(np.abs(x) < FIRST[1], small, -DEPTH) - 0.5 * top * np.tanh(x)
 
-    edges = [*FIRST, *range(9, int(end)), last, end]
+    # far out the form is a straight line
+    edges = [*FIRST, *np.arange(9.0, end, max(1.0, (end - 9.0) / FAR)).tolist(), last, end]
     if corner < top * (1.0 - 1e-6):
         edges.append(math.atanh(corner / top))
     some = np.unique([edge for edge in edges if edge <= end])

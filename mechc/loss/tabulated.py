@@ -43,7 +43,8 @@ NOTHING = 1e-15  # of a sum, that a panel need not add
 NEAR = 0.02  # of w, from where on log(w - r) bends within a panel of log r
 # errors that answers are widened by, and masses that may be unresolved beside them
 SHARP = ((1e-11, 1e-300), (1e-10, 1e-300), (1e-9, 1e-200), (1e-8, 1e-100), (1e-7, 1e-40),
-         (1e-11, 1e-10), (1e-10, 1e-10), (1e-9, 1e-10), (1e-8, 1e-10), (1e-6, 1e-9))  # fmt: skip
+         (1e-11, 1e-10), (1e-10, 1e-10), (1e-9, 1e-10), (1e-8, 1e-10), (1e-6, 1e-9),
+         (1e-6, 1e-6))  # fmt: skip
 NO_ZEROS = np.zeros(4)  # values at the nodes of a panel without a zero
 # Chebyshev points of a panel, and values at them -> coefficients
 POINTS = np.cos(math.pi * (np.arange(ORDER) + 0.5) / ORDER)

@@ -140,6 +140,17 @@ def test_the_multivariate_t(dimension):
         assert abs(float(event.delta(epsilon)) - mean) < 5.0 * error
 
 
+@pytest.mark.parametrize(("dimension", "distance"), [(2, 1.5), (3, 1.0), (2, 0.2)])
+def test_cauchy_noise_on_vectors(dimension, distance):
+    """Its loss has a flat density at its ends, and far out the radii that tell it no digits."""
+    event = mechc.radial("student_t", dimension)(
+        nu=dimension, scale=dimension**-0.5, sensitivity=distance
+    )
+    found, half = event.delta(0.0), 2 * math.atan(distance / 2) / math.pi
+    assert found.lower <= half <= found.upper
+    assert found.upper - found.lower < 1e-5
+
+
 def test_one_dimension_is_the_noise_itself_and_the_pair_is_proven():
     one = mechc.load("laplace")(scale=2.0)
     assert mechc.radial(one, 1) is one
