@@ -23,7 +23,6 @@ from sympy import (
     gamma,
     oo,
     pi,
-    sech,
     sinh,
     sqrt,
     zeta,
@@ -233,15 +232,6 @@ def test_zipf_masses():
         found = mechc.load(zipf)(a=exponent - 1.0).delta(epsilon)
         assert found.lower <= truth * (1 + 1e-12)
         assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
-
-
-def test_hyperbolic_secants_at_integers():
-    """Their sum has no closed form, and its terms are what the kernel adds up."""
-    kernel = mechc.load(lattice("sech", sech(n / a) / Sum(sech(j / a), (j, -oo, oo)), a)).compile()
-    terms = 1.0 / np.cosh(np.arange(-300.0, 301.0) / 3.0)
-    for k in (0.0, -7.0, 250.0):
-        truth = -np.logaddexp(k / 3.0, -k / 3.0) + np.log(2.0 / math.fsum(terms))
-        assert kernel.log_q(k, np.array([3.0, 1.0])) == pytest.approx(truth, rel=1e-14)
 
 
 @pytest.mark.parametrize(("p", "q", "width"), [(3.5, 3.2, 1e-11), (2.5, 2.2, 1e-7)])

@@ -42,6 +42,7 @@ def value(freeze, expr, **at):
         sympy.erfc(x / sympy.sqrt(2)) + sympy.erf(x) + sympy.gamma(s + 1) + sympy.loggamma(s),
         sympy.sinh(x) + sympy.cosh(x) + sympy.tanh(x) + sympy.asinh(x) + sympy.atan(x),
         sympy.sin(x) * sympy.cos(x) + sympy.tan(x) + sympy.asin(x / 2) + sympy.acos(x / 2),
+        sympy.sech(x) + sympy.csch(s) - sympy.coth(s) + sympy.sec(x) - sympy.csc(s) * sympy.cot(s),
         sympy.acosh(s + 1) + sympy.atanh(x / 2) + sympy.floor(3 * x) + sympy.ceiling(3 * x),
         sympy.log(sympy.gamma(s)) + sympy.factorial(n) + sympy.log(sympy.factorial(n + 2)),
         sympy.binomial(n + 3, n) + sympy.log(sympy.binomial(n + 3, n)),
