@@ -357,9 +357,11 @@ def _require_agreement(kernel: Kernel, form: str, made: Callable[..., None]) -> 
             kernel.loss_many(answers, at, loss)
             agree |= np.isclose(loss, arguments, 0.0, TOLERANCE * np.maximum(1.0, abs(arguments)))
         for i in np.flatnonzero(~agree):
+            at_x, found, truth = map(float, (arguments[i], answers[i], expected[i]))
             raise VerificationError(
-                f"{kernel.NAME}: {name}({arguments[i]!r}) at parameters {theta} is {answers[i]!r} "
-                f"in the kernel and {expected[i]!r} in the declaration; no answer is given"
+                f"{kernel.NAME}: {name}({at_x!r}) at parameters {theta} is {found!r} in the kernel "
+                f"and {truth!r} in the declaration; no answer is given. A part of the formula may "
+                "overflow or cancel: write x + log(1 + exp(-2*x)) for log(2*cosh(x)), or report it"
             )
 
 
