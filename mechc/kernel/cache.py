@@ -488,7 +488,7 @@ def _configured() -> Path:
     """The directory that was chosen, by one name however it is spelled."""
     chosen = os.environ.get(VARIABLE)
     found = chosen or platformdirs.user_cache_dir("mechc", appauthor=False)
-    return Path(os.path.expanduser(found)).resolve()
+    return Path(os.path.realpath(os.path.expanduser(found)))  # a loop of links is no error yet
 
 
 def _untrusted(home: Path) -> str | None:

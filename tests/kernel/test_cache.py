@@ -198,8 +198,13 @@ def refuse(*args, **kwargs):
     raise OSError(28, "No space left on device")
 
 
-def test_an_unwritable_directory_is_replaced_with_one_warning(monkeypatch, home):
-    home.parent.joinpath("cache").write_text("a file where the directory should be")
+@pytest.mark.parametrize("what", ["file", "loop"])
+def test_an_unwritable_directory_is_replaced_with_one_warning(what, home):
+    place = home.parent / "cache"
+    if what == "file":
+        place.write_text("a file where the directory should be")
+    else:
+        place.symlink_to(place)
     with pytest.warns(cache.CacheWarning, match="MECHC_CACHE"):
         assert loss(cache.store(KEY, "small", small())) == 7.0
     assert cache.directory() != home
