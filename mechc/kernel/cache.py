@@ -437,10 +437,8 @@ def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[A
         forget(path, f"{function.__name__}-", damaged=True)
         try:
             made = njit(types, **options)(function)
-        except OSError:
-            raise
-        except RuntimeError as error:
-            raise OSError(f"no place for machine code: {error}") from error
+        except (OSError, RuntimeError):  # no place for machine code: it is made in every process
+            made = njit(types, **{**options, "cache": False})(function)
         except Exception:  # machine code of another machine, or damaged since it was looked at
             forget(path)
             made = njit(types, **options)(function)

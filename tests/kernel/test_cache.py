@@ -224,6 +224,13 @@ def test_a_full_disk_is_an_error_of_our_own(monkeypatch):
     assert not list(cache.directory().rglob(".writing-*"))
 
 
+def test_a_disk_that_is_full_of_texts_still_answers(monkeypatch):
+    """Machine code is written when a query first needs it: numba's error was the answer."""
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._save_data", refuse)
+    kernel = cache.store(KEY, "small", small())
+    assert kernel.loss.machine_code(2.0, np.array([3.0])) == 7.0
+
+
 def test_a_read_only_cache_still_answers(home):
     """Found kernels load where nothing can be written, machine code included."""
     if os.geteuid() == 0:
