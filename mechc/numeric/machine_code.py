@@ -9,7 +9,7 @@ import functools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import current_thread, local, main_thread
 from typing import Any
 
 
@@ -36,6 +36,7 @@ def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
     For x[j] numba tries some twenty rules, for each place and twice or more: half of the time that
     it takes to infer types. What it finds depends on the flags of compilation as well, and calls
     for another function may be compiled in between: flags of their own then end what is known.
+    What others compile in this process is compiled as ever.
     """
     known: dict[Any, Any] = {}
     flags: Any = None
@@ -43,6 +44,8 @@ def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(resolve)
     def resolved(function: Any, context: Any, args: Any, kws: Any) -> Any:
         nonlocal flags
+        if not depth.value:
+            return resolve(function, context, args, kws)
         here = flags_in_use()
         if here is not flags:
             known.clear()
@@ -77,4 +80,25 @@ with _whole():
 flags_in_use: Any = targetconfig.ConfigStack.top_or_none
 builtin: Any = functions.BaseFunction
 builtin.get_call_type = _remembered(builtin.get_call_type)
-njit = numba.njit
+
+
+class _Depth(local):
+    """How many functions this thread is compiling for `njit`, one for another."""
+
+    value = 0
+
+
+depth = _Depth()
+
+
+def njit(signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate as `numba.njit` does; functions with signatures compile in less time."""
+
+    def make(function: Callable[..., Any]) -> Any:
+        depth.value += 1
+        try:
+            return numba.njit(signatures, **options)(function)
+        finally:
+            depth.value -= 1
+
+    return make
