@@ -426,8 +426,12 @@ def compare(
     if plot is not None:
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
         comparison.figure(found, word, f"{run} at {at}", plot)
-    record = {"answers": comparison.record(found), "run": repr(run), **_claimed(run)}
-    return Answer(record, lambda: comparison.table(found, word, run.claim))
+    claim = run.claim
+    if what.adjacency is not None:  # of any relation, it is for the one that was asked for
+        claim = replace(claim, adjacency=mechc.Adjacency.of(what.adjacency))
+    claimed = {"claim": claim.record(), "adjacency": claim.adjacency}
+    record = {"answers": comparison.record(found), "run": repr(run), **claimed}
+    return Answer(record, lambda: comparison.table(found, word, claim))
 
 
 @command()

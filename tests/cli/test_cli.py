@@ -479,3 +479,9 @@ def test_nothing_that_a_file_holds_steers_the_terminal(tmp_path):
         result = CliRunner().invoke(app, [str(word) for word in words])
         said = result.output
         assert r"\x1b[2J" in said and said.replace("\n", "").isprintable()
+
+
+def test_a_comparison_is_for_the_neighbours_that_were_asked_for():
+    words = ["compare", "pure_dp", "--set", "epsilon=1", "--adjacency", "replace", "-e", "0.5"]
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0 and json.loads(result.stdout)["adjacency"] == "replace"
