@@ -455,6 +455,8 @@ def mixture(
     if beneath is not None:
         below = as_event("mixture: beneath", beneath)
         joined([("the mixture", claim), (str(below), below.claim)], "mixture")
+        least = f"for lower bounds: what is mixed reveals at least {below}"
+        claim = replace(claim, assumptions=(*claim.assumptions, least))
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{inputs.shown(w)} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"

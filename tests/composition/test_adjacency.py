@@ -74,6 +74,8 @@ def test_a_mixture_above_an_event_of_fewer_directions(gaussian):
                           beneath=gaussian(sigma=4.0))  # fmt: skip
     assert above.delta(0.0).lower == pytest.approx(2 * ndtr(0.125) - 1, rel=1e-9)
     assert above.delta(0.0).upper == pytest.approx(ndtr(0.5) - 0.5, rel=1e-3)
+    # that it is below is the word of whoever says so
+    assert any("at least gaussian(sigma=4" in words for words in above.delta(0.0).claim.assumptions)
 
 
 def test_mixtures_above_different_events_are_different(gaussian):
