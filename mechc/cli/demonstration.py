@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import mechc
-from mechc.cli.progress import children, compiling, known, processes, warm_up
+from mechc.cli.progress import children, compiling, known, known_answers, processes
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
 from mechc.declare import catalog
@@ -68,7 +68,7 @@ def _second_process(out: Console) -> Iterator[None]:
         try:
             pool = stack.enter_context(processes(1))
             with children():
-                answer = pool.submit(warm_up)
+                answer = pool.submit(known_answers)
         except (OSError, ImportError):
             yield
             return
