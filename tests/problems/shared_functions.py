@@ -28,9 +28,11 @@ def texts():
         if "def series_0(" in text
     ]
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
-    yield from (jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below)) for below in ("<", "<="))
     yield from (jitted(VECTOR, BREAKPOINTS), *summing)
-    yield from map(law_text, Measure)
+    for measure in Measure:
+        below = "<=" if measure is Measure.LATTICE else "<"
+        branches = jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))
+        yield f'MEASURE = "{measure}"\n\n\n{branches}\n\n\n{law_text(measure)}'
     yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
     yield DECORATOR
     yield f"{IMPORTS}\n\n\n{SELF_CHECK}"

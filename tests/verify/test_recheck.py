@@ -327,6 +327,8 @@ def test_windows_of_array_forms_are_seen_however_narrow(name, where):
 @pytest.mark.parametrize(
     ("name", "old", "new", "says"),
     [("discrete_laplace", "1.0, sensitivity, 1.0,", "1.0, sensitivity + 1.0, 1.0,", "not so near"),
+     ("discrete_laplace", "1.0, sensitivity, 1.0,",  # one integer, where that is all between
+      "1.0, sensitivity - (1.0 if sensitivity < 1.5 else 0.0), 1.0,", "no branch covers"),
      pytest.param("raised_cosine", "[-1.5, 0.5]", "[-1.5, 0.6]", "inside the strip",
                   marks=pytest.mark.slow),
      pytest.param("gumbel", "math.expm1(t0), math.inf]", "math.expm1(t0) * 1.001, math.inf]",
@@ -449,6 +451,19 @@ def test_a_law_of_another_text_is_refused(certified, tmp_path):
     assert problems(tmp_path, lawful, forged(content, lawful)) == []
     faulty = planted(lawful, "nodes", "theta[0] > 35.0")
     assert "nodes" in problems(tmp_path, faulty, forged(content, faulty))[0]
+
+
+@pytest.mark.parametrize("name", ["nodes", "add_branch"])
+def test_what_is_shipped_for_laws_of_another_kind_is_refused(name, certified, tmp_path):
+    """Sums over integers of a density gave a delta of 0; branches of one integer were left out."""
+    for of, other in (("discrete_laplace", "laplace"), ("laplace", "discrete_laplace")):
+        _, text, content = certified(of)
+        lawful, trees = with_law(text), [ast.parse(with_law(certified(m)[1])) for m in (of, other)]
+        here, there = ([getattr(n, "name", "") for n in tree.body].index(name) for tree in trees)
+        trees[0].body[here] = trees[1].body[there]
+        faulty = resealed(ast.unparse(trees[0]), lawful)
+        found = problems(tmp_path, faulty, forged(content, faulty))
+        assert [problem.partition(" is not the ")[0] for problem in found] == [name]
 
 
 def edits(content):

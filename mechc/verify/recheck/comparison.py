@@ -244,7 +244,7 @@ class Comparison:
             return
         inner = [float(v) for row in vector.rows for v in (row[0] - edge, row[1] + edge)]
         for a, b in zip(*[iter([float(at.lo), *inner, float(at.hi)])] * 2, strict=True):
-            if b - a > 1e-9 * min(abs(a), abs(b)) and self._along(a, b, vector):
+            if b + edge - a > 1e-9 * min(abs(a), abs(b)) and self._along(a, b, vector):
                 yield f"no branch covers outputs between {a} and {b}, at {vector.theta}"
 
     def _atoms(self, vector: Vector) -> Iterator[str]:

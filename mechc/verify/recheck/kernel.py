@@ -100,17 +100,19 @@ OF_LAW = words("""
     log_delta delta cgf_derivatives cumulants edgeworth_terms
 """)
 """The law of one step, by functions that kernels have in common; all of them, or none."""
+OF_MEASURE = {"nodes", "add_branch"}
+"""Functions of which kernels of another measure have another."""
 SHARED = words("""
-    002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 066451114f06 0b534cd1e425
-    188c6b133977 2ae07b2b3e16 2caf507a6570 2d23bf7935e8 3129b94dae1e 32e916793d0a 34345bb83b74
-    37a6bef126a9 39382ceee54e 40fceda3b8f4 4161a526a43d 41bb8ec5ec70 4a9c86cbfcec 510cecd4085f
-    568191a72724 6019d119040a 64fc0230d2fd 67666e908364 676e000f8efc 6dadf7442018 743d56f13567
-    745694c6d1d0 77406fdfc90f 795911c133d8 7c957ff1e1a0 7df470f12b60 7e5375eab738 83416e01d425
-    8c42bba3b310 8cd8609a16a2 903b0e725ed3 92a36ea5dadd 94c530e0fdd5 9817c3a33e3e a4cd1bddad0f
-    ab0b6c8aa66c af3fa010067d b20abced6aaf b452891b5630 b658cd5aaf53 b755178a7f7a babd45af9708
-    bb0f05c6f4c8 bc9802fa1b15 c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8 cbb3482a6fc0 ce0002b29300
-    d356ab1af090 d441e8a1386f d6e6cb81dad0 ddd0dfea8dfc e370b215514d e7b7a4d34156 ef83e739eecd
-    fa60dcb658b4 fc6f7424ab3f fd4ee4d46163 ff2fb116a79f ff62c792f8fa
+    002fa2e2d154 009c3a16086e 01ab7b86fda9 0292a17634f5 0387d8b7c396 0b534cd1e425 188c6b133977
+    1ff4af44c1f3 29fe1e21e33f 2ae07b2b3e16 2caf507a6570 2d23bf7935e8 3129b94dae1e 32e916793d0a
+    34345bb83b74 37a6bef126a9 39382ceee54e 3ee1650ce99f 40fceda3b8f4 4161a526a43d 41bb8ec5ec70
+    4a9c86cbfcec 568191a72724 6019d119040a 64fc0230d2fd 67666e908364 676e000f8efc 6dadf7442018
+    743d56f13567 745694c6d1d0 77406fdfc90f 795911c133d8 7c957ff1e1a0 7df470f12b60 7e5375eab738
+    83416e01d425 8a4e51b740e8 8c42bba3b310 8cd8609a16a2 903b0e725ed3 94c530e0fdd5 9817c3a33e3e
+    9b68c6f3f7ef a4cd1bddad0f ab0b6c8aa66c af3fa010067d b20abced6aaf b452891b5630 b658cd5aaf53
+    b755178a7f7a babd45af9708 bc9802fa1b15 c1cd74830b23 c4ac7b0a378c ca20b1fc1ff8 ca67eb943bc7
+    cbb3482a6fc0 ce0002b29300 d356ab1af090 d441e8a1386f d6e6cb81dad0 ddd0dfea8dfc e370b215514d
+    e7b7a4d34156 ef83e739eecd fc6f7424ab3f fd4ee4d46163 ff2fb116a79f ff62c792f8fa
 """)
 """Digests of the functions that kernels share, as mechc ships them."""
 
@@ -153,7 +155,7 @@ class Kernel:
             elif (name := getattr(node, "name", "")) in (*FRAME[:2], *OF_LAW):
                 if name in frame:
                     raise ValueError(f"{name} is defined twice")
-                frame[name] = sha256(ast.unparse(node))[:12]
+                frame[name] = ast.unparse(node)
             elif isinstance(node, ast.FunctionDef) and node.name != "self_check":
                 if node.name in self.functions or node.name in _TAKEN:
                     raise ValueError(f"{node.name} is defined twice")
@@ -163,11 +165,12 @@ class Kernel:
             else:
                 rest.append(node)
         if rest:
-            frame["statements"] = sha256(ast.unparse(ast.Module(rest, [])))[:12]
-        self.fingerprints = {
-            name: _fingerprint(node, self._types[name]) for name, node in self.functions.items()
-        }
-        self.fingerprints |= frame
+            frame["statements"] = ast.unparse(ast.Module(rest, []))
+        frame |= {name: _numberless(node, self._types[name])
+                  for name, node in self.functions.items()}  # fmt: skip
+        for name in OF_MEASURE & frame.keys():
+            frame[name] += f" {self._named.get('MEASURE')}"
+        self.fingerprints = {name: sha256(of)[:12] for name, of in frame.items()}
         marks = _Marks()
         body: list[ast.stmt] = [marks.visited(node) for node in self.functions.values()]
         self.constants, self.marks = sorted(marks.constants), marks.found
@@ -366,8 +369,7 @@ class _Marks(ast.NodeTransformer):
         return ast.Call(ast.Name("_seen", ast.Load()), [ast.Constant(self.count), node], [])
 
 
-def _fingerprint(node: ast.FunctionDef, types: str) -> str:
-    """Digest of a function and its types, numbered names without their numbers."""
+def _numberless(node: ast.FunctionDef, types: str) -> str:
+    """A function and its types, numbered names without their numbers."""
     numbered = r"\b(sum|((one|term|tail)_of_)?series)_\d+\b"
-    text = types + re.sub(numbered, r"\1", ast.unparse(node))
-    return sha256(text)[:12]
+    return types + re.sub(numbered, r"\1", ast.unparse(node))
