@@ -775,8 +775,8 @@ class KernelSource:
                 # panels that tell changes of the law to all digits need not tell its mass at kinks
                 defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
-                listed = len(self._lattice_rows) and not self._tails
-                missed = self.continuous or (listed and defect > known + self.loss_error)
+                stops = self.listed() and not self._tails  # else no mode is out of sight
+                missed = self.continuous or (stops and defect > known + self.loss_error)
                 if whole < 1.0 and missed and not (self.estimated or expected > 0.0):
                     # or a mode was missed
                     revealed[-1] = LogMass(math.log(defect + known))

@@ -83,6 +83,17 @@ def test_a_pole_of_both_where_the_loss_is_not_bounded(method):
     assert found.lower <= truth <= found.upper <= found.lower + 2e-6
 
 
+def test_a_complete_list_of_integers_misses_no_mode():
+    """What masses of a binomial law lack is rounding of factorials: e^-31 was said for e^-44."""
+    event = mechc.load("binomial")(trials=63)
+    for run, count in ((event, 1), (3 * event, 3)):
+        truth = math.log(-math.expm1(count * math.log1p(-(2.0**-63))))
+        for direction in ("remove", "add"):
+            found = run.log_delta(40.0, direction=direction)
+            assert found.lower <= truth + 1e-14 and truth - 1e-14 <= found.upper
+            assert found.upper <= truth + 1e-9
+
+
 @pytest.mark.parametrize(("far", "width"), [(30_000, 0.05), (2_000_000, 0.2)])
 def test_a_mode_of_integers_far_from_the_others(far, width):
     """P has mass w around 3 far, where Q has none: delta is w to all digits, or not known."""
