@@ -25,7 +25,7 @@ from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bound_kernel import nodes as nodes_of
 from mechc.loss.bounded_part import within
-from mechc.loss.infinite_mass import log_complement
+from mechc.loss.infinite_mass import log_complement, rounded
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, is_closed
 
@@ -184,8 +184,8 @@ class PrivacyLoss:
 
     @property
     def log_early(self) -> float:
-        """Log of the mass at infinite loss that may have a small one."""
-        return self.early[0]
+        """Log of the mass at infinite loss that may have a small one, rounded up."""
+        return self.early[0] + rounded(self.early[0]).error
 
     @property
     def above(self) -> tuple[Step, ...]:

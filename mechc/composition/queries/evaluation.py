@@ -71,8 +71,8 @@ class Known(NamedTuple):
         for law, count in steps:
             if count and law.is_resolved:
                 densities.append(count * law.density_error)
-                if law.early[0] > -math.inf:
-                    early.append(math.log(count) + law.early[0])
+                if law.log_early > -math.inf:
+                    early.append(math.log(count) + law.log_early)
         log_early = log_total(np.array(early)) if early else -math.inf
         masses = composed(steps), composed(steps, reverse=True)
         errors = loss_errors(steps)
