@@ -399,3 +399,22 @@ def test_a_jump_that_is_not_enclosed_is_not_taken_for_none():
     masses = SimpleNamespace(log=lambda n, analytic: arb(0, 0.1), exprs=())
     with pytest.raises(NumericError, match="jump"):  # from one integer to the next
         list(shape_proofs.lattice_steps(SimpleNamespace(lo=arb(0), hi=arb(2), p=masses), None))
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "epsilon", "most"),
+    [(0.25, 0.1, 0.2876820724517809, -13.0), (0.07, 0.4, 0.07257069283483537, -100.0)],
+)
+def test_next_to_the_largest_loss_of_a_sample_the_answer_is_wide(rate, sigma, epsilon, most):
+    """There the sign of L - epsilon stays open on many boxes; what they hold is an upper side."""
+    bound = sampled(sampling_rate=rate, sigma=sigma).log_delta(
+        epsilon, direction="add", certified=True
+    )
+    with mpmath.workdps(60):
+        q, s, e = mpmath.mpf(rate), mpmath.mpf(sigma), mpmath.exp(mpmath.mpf(epsilon))
+        ratio = (1 / e - (1 - q)) / q
+        assert ratio > 0
+        x = s**2 * mpmath.log(ratio) + mpmath.mpf(1) / 2
+        apart = [mpmath.ncdf(v / s) for v in (x, x - 1)]
+        value = mpmath.log(apart[0] - e * ((1 - q) * apart[0] + q * apart[1]))
+        assert bound.lower <= value <= bound.upper < most

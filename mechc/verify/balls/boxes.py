@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,29 +22,30 @@ class Boxes:
 
     def __init__(self, parts: Iterable[Box], most: int, what: str = "parts of an interval") -> None:
         """Begin with pairs of exact balls; at most so many are looked at, and errors say what."""
-        self.todo, self.left, self.what = list(parts), most, what
+        self.todo, self.left, self.what = deque(parts), most, what
 
     def __iter__(self) -> Iterator[Box]:
-        """Yield the parts, one taken off the stack at a time; `Open` where there are too many."""
+        """Yield the parts, the widest first; `Open` where there are too many."""
         while self.todo:
             if not self.left:
-                raise Open(f"too many {self.what}, near {self.todo[-1][0].str(10)}")
+                raise Open(f"too many {self.what}, near {self.todo[0][0].str(10)}")
             self.left -= 1
-            yield self.todo.pop()
+            yield self.todo.popleft()
 
     def halve(self, a: Any, b: Any) -> None:
         """Look at both halves; far from zero and long, at those of the logarithm.
 
         Raises:
-            Open: there is no number between the ends.
+            Open: there is no number between the ends; the part stays among those to be looked at.
         """
         if a * b > 0 and not 0.25 < a / b < 4:
             middle = (a * b).sqrt().mid() * (1 if a > 0 else -1)
         else:
             middle = ((a + b) / 2).mid()
         if not (a < middle and middle < b):
+            self.todo.append((a, b))
             raise Open(f"{self.what} stay open at {middle.str(10)}")
-        self.todo += [(a, middle), (middle, b)]
+        self.todo.extend(((a, middle), (middle, b)))
 
 
 def between(bound: Any) -> Any:

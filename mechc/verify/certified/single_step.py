@@ -61,23 +61,30 @@ def _density(part: PieceIntegral, epsilon: Any, tiny: Any) -> Any:
             if gap > 0:
                 above.append((a, b))
             elif not gap <= 0:
-                share = 1 - (-gap).exp()  # of p, at most all of it
-                most = (b - a) * log_p(a.union(b), False).real.exp()
-                most *= share if share.is_finite() else 1
-                if most.is_finite() and most.upper() < tiny:
+                if (most := _most(a, b, gap, log_p)).upper() < tiny:
                     total += between(most)
                 else:
                     todo.halve(a, b)
     except Open as reason:
-        raise NumericError(
-            "certified: the outputs with a loss above epsilon are not told from the others (a "
-            f"density has a singular end, or the loss is flat there: {reason}); ask without "
-            "certified=True"
-        ) from reason
+        for a, b in todo.todo:  # what they can contribute makes the answer wide
+            total += between(_most(a, b, part.loss_on(a.union(b)) - epsilon, log_p))
+        if not total.is_finite():
+            raise NumericError(
+                "certified: the outputs with a loss above epsilon are not told from the others (a "
+                f"density has a singular end, or the loss is flat there: {reason}); ask without "
+                "certified=True"
+            ) from reason
     for a, b in _merged(above):
         p, q = (part.integral(acb(w), acb(1 - w), a, b).real for w in (1, 0))
         total += p - epsilon.exp() * q
     return total
+
+
+def _most(a: Any, b: Any, gap: Any, log_p: Any) -> Any:
+    """A ball whose upper end is at least what a box contributes; not finite if none is known."""
+    share = (1 - (-gap).exp()).max(arb(0))  # of p, at most all of it
+    most = (b - a) * log_p(a.union(b), False).real.exp()
+    return most * share if share.is_finite() else most
 
 
 def _known_from(part: PieceIntegral, loss: Any, epsilon: Any, side: int) -> tuple[Any, Any, int]:
