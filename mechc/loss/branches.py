@@ -439,17 +439,21 @@ def support_error(source: KernelSource) -> float:
 
 
 def _end_error(source: KernelSource, index: int, k: int) -> float:
-    """The same of an end of one branch; where no mass is near it, as far out as panels go."""
+    """The same of an end of one branch; where no mass is near it, at the last output with one."""
     ends = source.rows[index, :2]
-    inner = source.panels.x[source.panels.region == index]
-    x = np.array([inner.max(initial=-np.inf) if k else inner.min(initial=np.inf)])
+    inner = source.panels.x[source.panels.region == index].ravel()
     if math.isfinite(ends[k]):
         beside = np.nextafter(ends[[k]], ends[[1 - k]])
         # next to 0 are doubles of few digits, whose rounding is none of the end's
         beside += np.copysign(LEAST, beside) if abs(beside[0]) < LEAST else 0.0
-        logs = log_densities(source.kernel, source.theta, beside)
-        # nor is that of logs of densities which vanish there
-        x = x if inner.size and np.max(logs) < -NOWHERE else beside
+        if log_densities(source.kernel, source.theta, beside).max() < -NOWHERE:
+            # nor is that of logs of densities which vanish there
+            logs = log_densities(source.kernel, source.theta, inner)
+            inner = inner[logs.max(axis=0) > -MOST_LOG]
+            inner = inner if inner.size else beside
+        else:
+            inner = beside
+    x = np.array([inner.max(initial=-np.inf) if k else inner.min(initial=np.inf)])
     at = losses_at(source, x)
     found = float(
         (ulps_of_logs(source, x, at) + losses_moved(source.kernel, source.theta, x, at))[0]
@@ -512,6 +516,8 @@ def following_error(source: KernelSource, tilt_lo: float, tilt_hi: float) -> flo
     panels, worst = source.cover(tilt_lo, tilt_hi), 0.0
     for index in unsplit[np.isin(unsplit, panels.region)].tolist():
         x, loss, noise, turns = _followed(source, index, panels)
+        finite = np.isfinite(loss)  # others are of a pole
+        x, loss, noise = x[finite], loss[finite], noise[finite]
         # turns that rounding may have made are left out, however far such steps lead in all
         for v in np.split(loss, np.searchsorted(x, turns)):
             v = v if v.size < 2 or v[0] <= v[-1] else v[::-1]

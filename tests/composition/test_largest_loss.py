@@ -9,6 +9,7 @@ import pytest
 import questions
 import sympy
 from mpmath import mp, mpf
+from scipy.special import gammaincc
 
 import mechc
 from mechc.composition.queries.evaluation import Evaluation
@@ -214,19 +215,21 @@ def test_the_smaller_of_two_largest_losses_may_be_rounded_more(monkeypatch):
     assert evaluation.largest_loss() == (math.inf, 0.0)
 
 
-def test_a_largest_loss_where_both_densities_vanish():
+@pytest.mark.parametrize(("a", "t", "rate"), [(1.0, 1.8, 0.03), (2.0, 1.0, 0.1)])
+def test_a_largest_loss_where_both_densities_vanish(a, t, rate):
     """Logs of them are as large as doubles go next to 0; nothing that is likely lies there."""
-    x, s, t = real("x"), positive("s"), positive("t")
+    x, shape, rates = real("x"), positive("a"), (positive("s"), positive("t"))
+    p, q = (s**shape * x ** (-shape - 1) * sympy.exp(-s / x) / sympy.gamma(shape) for s in rates)
     laws = mechanism(
-        "reciprocals", variable=x, parameters=(s, t), support=(0, sympy.oo),
-        p=s / x**2 * sympy.exp(-s / x), q=t / x**2 * sympy.exp(-t / x),
-    )  # fmt: skip
-    event = mechc.poisson(mechc.load(laws), 0.03)(s=2.0, t=1.8)
-    for epsilon in (0.012, 0.02, 0.03):
-        level = (math.exp(-epsilon) - 0.97) / 0.03  # of p/q, below which q exceeds the sample
-        end = 0.2 / math.log(2.0 / (1.8 * level))
-        p, q = (math.exp(-rate / end) for rate in (2.0, 1.8))
-        truth = q - math.exp(epsilon) * (0.03 * p + 0.97 * q)
+        "reciprocals", variable=x, parameters=(*rates, shape), support=(0, sympy.oo), p=p, q=q
+    )
+    event = mechc.poisson(mechc.load(laws), rate)(s=2.0, t=t, a=a)
+    for share in (0.4, 0.7, 0.98):
+        epsilon = -share * math.log1p(-rate)
+        level = (math.exp(-epsilon) - 1.0 + rate) / rate  # of p/q, below which q exceeds the sample
+        end = (2.0 - t) / math.log((2.0 / t) ** a / level)
+        below, above = (float(gammaincc(a, s / end)) for s in (2.0, t))
+        truth = above - math.exp(epsilon) * (rate * below + (1.0 - rate) * above)
         found = event.delta(epsilon, direction="add")
         assert found.lower * (1 - 1e-12) <= truth <= found.upper * (1 + 1e-12)
         assert found.upper - found.lower <= 1e-7

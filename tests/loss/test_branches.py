@@ -14,6 +14,7 @@ import mechc
 from mechc.declare import mechanism, positive, real
 from mechc.declare.text import declaration_from_text
 from mechc.loss.branches import branches_of
+from mechc.loss.discretise import following_error
 
 EVENTS = {
     "gaussian": lambda: mechc.load("gaussian")(sigma=1.2),
@@ -212,3 +213,14 @@ def test_the_output_without_a_loss_where_tails_cancel(direction):
         assert found.upper - found.lower < 1e-12
         assert found.lower - abs(epsilon) <= 0.1 * whole.upper
         assert 0.1 * whole.lower <= found.upper + abs(epsilon)
+
+
+def test_a_pole_between_panels_hides_nothing():
+    """Rounding of an infinite loss was how far all others may be off, 4e285, and grids refused."""
+    x, a = real("x"), positive("a")
+    squares = mechanism(
+        "squares", variable=x, support=(0, 1), parameters=(a,), p=12 * x**2 - 12 * x + 3,
+        q=a * x ** (a - 1),
+    )  # fmt: skip
+    event = mechc.load(squares)(a=1.5)
+    assert following_error(event.loss("remove")) <= 1e-9
