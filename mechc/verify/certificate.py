@@ -25,7 +25,7 @@ from mechc import __version__
 from mechc.accountants.bound import as_table
 from mechc.errors import check_one_of, is_interrupt, library
 from mechc.kernel import build, cache
-from mechc.verify.recheck import PLACES, SCHEMA, TYPICAL, VERSIONS, plain
+from mechc.verify.recheck import PLACES, SCHEMA, TYPICAL, VERSIONS, once, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
 
@@ -107,7 +107,7 @@ class Certificate:
         """
         try:
             own, other = map(_entries, (self.to_json(), text))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ["it is no certificate"]
         found = {key for key in {**own, **other} if own.get(key) != other.get(key)}
         return sorted(found - {"seconds", "seal"})
@@ -192,7 +192,7 @@ def _versions() -> dict[str, str]:
 
 def _entries(text: str) -> dict[str, str]:
     """What a certificate's JSON says in each entry and of each check, remarks included."""
-    content = json.loads(text)
+    content = json.loads(text, object_pairs_hook=once)
     remarks = content.pop("remarks")
     parts = [{**part, **{c["name"]: c for c in checks}} for part, checks in (
         (content, content.pop("checks")),

@@ -532,7 +532,23 @@ def test_edited_certificates_are_refused(every, certified, tmp_path):
     twice = json.dumps(content).replace('"ok": true, "rem', '"ok": false, "ok": true, "rem')
     (tmp_path / "certificate.json").write_text(twice)
     assert "stands there twice" in recheck(tmp_path / "kernel.py", tmp_path / "certificate.json")[0]
+    for unread in (twice, "[" * 100_000):
+        assert certificate.differences(unread) == ["it is no certificate"]
     assert certificate.differences(json.dumps(content)) == []
+
+
+@pytest.mark.parametrize("number", [
+    "9**9**9**9", "Pow(Integer(9), Pow(Integer(9), Pow(Integer(9), Integer(9))))",
+    "factorial(Integer(1000000000))", "Pow(Integer(9), Integer(2), evaluate=False)",
+])  # fmt: skip
+def test_numbers_that_take_ages_are_no_declaration(number, certified, tmp_path):
+    """Of whoever wrote the certificate: its reader never ended."""
+    _, text, content = certified("discrete_laplace")
+    written = content["canonical"].replace("Integer(-1)", number, 1)
+    digest = hashlib.sha256(written.encode()).hexdigest()
+    made = sealed({**content, "canonical": written, "declaration_digest": digest})
+    assert written != content["canonical"]
+    assert "not a declaration" in problems(tmp_path, text, made)[0]
 
 
 def test_a_certificate_speaks_of_the_declaration_that_is_meant(certified, tmp_path):

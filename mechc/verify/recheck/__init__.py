@@ -89,7 +89,7 @@ def recheck(
 
     try:
         text = Path(kernel_path).read_text("utf-8")
-        content = json.loads(Path(certificate).read_text("utf-8"), object_pairs_hook=_once)
+        content = json.loads(Path(certificate).read_text("utf-8"), object_pairs_hook=once)
         kernel, pair = Kernel(text), Pair(content["canonical"])
         problems = _digests(text, content, declaration) + _identity(kernel, pair, content)
         problems += _claims(kernel, pair, content) + kernel.oddities()
@@ -101,7 +101,7 @@ def recheck(
         return [f"not a certificate of a kernel: {type(error).__name__}: {error}"]
 
 
-def _once(rows: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(rows: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, in which nothing is said twice."""
     if len(found := dict(rows)) != len(rows):
         raise ValueError("an entry stands there twice")

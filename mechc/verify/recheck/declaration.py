@@ -22,6 +22,7 @@ SPECIAL = (
 LOWEST = mpmath.mpf("-1e310")  # log that is told from nothing
 MOST_TERMS = 50_000  # of a sum
 ATOM_DIGITS = 360  # beyond the smallest double
+LONGEST = 20_000  # bits of a power, and the largest integer of a factorial
 PATIENCE = 50  # negligible terms after which a sum ends
 
 
@@ -196,6 +197,7 @@ _SYMPY = words(
     "sech csch coth asinh Heaviside floor ceiling Half sqrt Eq Ne",
 )
 _CONSTANTS = {name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")}
+GROWING = (operator.pow, sympy.Pow, *SPECIAL, sympy.zeta)
 _OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.Pow: operator.pow, ast.BitAnd: sympy.And, ast.BitOr: sympy.Or,
@@ -225,7 +227,7 @@ def _build(node: ast.AST) -> Any:
         return _CONSTANTS[node.id] if node.id in _CONSTANTS else sympy.Symbol(node.id)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = (sympy.S(_build(side)) for side in (node.left, node.right))
-        return _OPERATORS[type(node.op)](left, right)
+        return _applied(_OPERATORS[type(node.op)], left, right)
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
         left, right = (sympy.S(_build(side)) for side in (node.left, node.comparators[0]))
         return _OPERATORS[type(node.ops[0])](left, right)
@@ -234,10 +236,22 @@ def _build(node: ast.AST) -> Any:
         if node.func.id == "ExprCondPair":
             return tuple(args)
         named = {k.arg: _build(k.value) for k in node.keywords if k.arg is not None}
-        return getattr(sympy, node.func.id)(*args, **named)
+        if named and node.func.id != "Symbol":
+            raise ValueError(f"not a declaration: {node.func.id} with options")
+        return _applied(getattr(sympy, node.func.id), *args, **named)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "clamped":
         cut, lo, hi = map(_build, node.args)  # for lo <= hi
         return sympy.Max(lo, sympy.Min(cut, hi, evaluate=False), evaluate=False)
     if isinstance(node, ast.Tuple):
         return tuple(_build(e) for e in node.elts)
     raise ValueError(f"not a declaration: {ast.dump(node)[:80]}")
+
+
+def _applied(made: Any, *args: Any, **named: Any) -> Any:
+    """A function of its arguments, but for numbers such as 9**9**9**9, which take ages."""
+    sizes = [max(abs(a.p), a.q) for a in map(sympy.sympify, args) if isinstance(a, sympy.Rational)]
+    if made in GROWING and len(sizes) == len(args):
+        power = made in (operator.pow, sympy.Pow)
+        if (sizes[0].bit_length() * sizes[1] if power else max(sizes)) > LONGEST:
+            raise ValueError("not a declaration: a number that is too long")
+    return made(*args, **named)
