@@ -776,7 +776,9 @@ class KernelSource:
                 defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
                 stops = self.listed() and not self._tails  # else no mode is out of sight
-                missed = self.continuous or (stops and defect > known + self.loss_error)
+                log_mass = np.maximum(self.atom_log_masses(name == "Q"), -MOST_LOG)
+                shown = self.digits * EPS * (1.0 - float(np.exp(log_mass) @ log_mass))
+                missed = self.continuous or (stops and defect > known + self.loss_error + shown)
                 if whole < 1.0 and missed and not (self.estimated or expected > 0.0):
                     # or a mode was missed
                     revealed[-1] = LogMass(math.log(defect + known))
