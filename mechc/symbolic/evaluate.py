@@ -37,7 +37,7 @@ from mechc.symbolic.rewrite import log_of_product
 Values = Mapping[Symbol, Any]
 
 
-@lru_cache(maxsize=8192)  # of 360 digits they take 10 ms each, and are asked for again and again
+@lru_cache(maxsize=8192, typed=True)  # of 360 digits they take 10 ms each, again and again
 def _remembered(function: Callable[[Any], Any], u: Any, precision: int) -> Any:
     return function(u)
 

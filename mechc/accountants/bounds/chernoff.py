@@ -92,8 +92,11 @@ class Tails:
         return right, left
 
     def mean_beyond(self, index: int, a: float) -> float:
-        """Return a bound on E[|X|; |X| > a] for a > 0, from x exp(-tx) <= a exp(-ta), ta >= 1."""
-        total = 0.0
+        """Return a bound on E[|X|] of what cells up to a > 0 do not hold.
+
+        From x exp(-tx) <= a exp(-ta) for x >= a where ta >= 1.
+        """
+        a, total = a - self._hidden[index], 0.0
         for t, rows in self._sides:
             fit = t * a >= 1.0
             if not fit.any():
