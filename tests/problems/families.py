@@ -1021,6 +1021,36 @@ def poisson_geometric(m, s, zero):
     )  # fmt: skip
 
 
+def around(ratio, place):
+    return (1 - ratio) / (1 + ratio) * ratio ** Abs(n - place)
+
+
+rare, far = parameter("rare", lo=0, hi=1, typical=(1e-6, 0.5)), count("far", typical=(20, 200))
+
+
+@family(lambda: on_integers("two_modes", (1 - rare) * around(zero, 0) + rare * around(peak, far),
+                            around(other, 0), (rare, zero, peak, other, far), (-oo, oo)),
+        rare=(1e-200, 0.5), zero=(0.2, 0.8), peak=(0.05, 0.8), other=(0.2, 0.8),
+        far=(3, 1500))  # fmt: skip
+def two_modes(m, rare, zero, peak, other, far):
+    """A second mode of P, however small, at a parameter."""
+
+    def law(ratio, place=0):
+        ratio = m.number(ratio)
+        norm = m.log1p(-ratio) - m.log1p(ratio)
+        return lambda k: norm + m.abs(k - place) * m.log(ratio)
+
+    rare, near, second = m.number(rare), law(zero), law(peak, far)
+    kept, share = m.log1p(-rare), m.log(rare)
+
+    def log_p(k):
+        u, v = kept + near(k), share + second(k)
+        top = (u + v + m.abs(u - v)) / 2
+        return top + m.log1p(m.exp(-m.abs(u - v)))
+
+    return lattice(m, log_p, law(other), -3500, far + 3500)
+
+
 @family(lambda: mechc.load("discrete_laplace"), a=(0.05, 4.0), sensitivity=[1, 2, 5])
 def discrete_laplace(m, a, sensitivity):
     a = m.number(a)
