@@ -466,6 +466,8 @@ def _epsilon_at(delta: float) -> str:
 
 def power_of_ten(value: float, position: int | None = None) -> str:
     """Return a tick of a logarithmic axis in plain letters: formulas take as long as a figure."""
+    if not value > 0.0:  # below the smallest double
+        return ""
     return "10" + f"{round(math.log10(value))}".translate(_RAISED)
 
 

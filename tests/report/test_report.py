@@ -16,7 +16,7 @@ from mechc.errors import DeclarationError, UnsupportedError
 from mechc.protocol import Measure
 from mechc.report import cite
 from mechc.report.datasheet import mathml
-from mechc.report.plot import bars, chords, outputs
+from mechc.report.plot import bars, chords, outputs, power_of_ten
 
 VOID = {"meta", "br", "path", "use", "line"}
 
@@ -380,3 +380,8 @@ def test_cases_of_a_formula_are_rows_of_a_table():
     x = sympy.Symbol("x")
     text = mathml(sympy.Piecewise((sympy.exp(-x), x < 0), (1, True)))
     assert text.count("<mtr>") == 2 and "otherwise" in text and "Exponential" not in text
+
+
+def test_ticks_below_the_smallest_double_have_no_label():
+    """A datasheet of noise of sigma 1e300 ended in a ValueError."""
+    assert [power_of_ten(value) for value in (1e-300, 1.0, 0.0)] == ["10⁻³⁰⁰", "10⁰", ""]
