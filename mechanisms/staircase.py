@@ -1,6 +1,6 @@
 """Staircase noise on a real query, by the three values its loss can take."""
 
-from sympy import Min, exp
+from sympy import Max, Min, exp
 
 from mechc.declare import dominates, mechanism, parameter, positive
 
@@ -10,8 +10,9 @@ sensitivity = positive("sensitivity", default=1, typical=(0.1, 5))
 
 # steps of width sensitivity fall by the factor e^-epsilon, the first after gamma * sensitivity
 ratio = exp(-epsilon)
-top = (1 + Min(gamma, 1 - gamma) * (1 - ratio) / (gamma + ratio * (1 - gamma))) / 2
-level = 1 - top * (1 + ratio)
+period = gamma + ratio * (1 - gamma)
+top = (1 + Min(gamma, 1 - gamma) * (1 - ratio) / period) / 2
+level = (1 - ratio) * Max(ratio * (1 - 2 * gamma), 2 * gamma - 1) / (2 * period)
 
 staircase = mechanism(
     "staircase",

@@ -144,11 +144,17 @@ def test_a_reversed_mass_next_to_one():
 
 @pytest.mark.parametrize("gamma", [0.9999985404279804, 0.5, 0.3])
 def test_masses_that_lost_digits_move_no_loss_that_is_a_parameter(gamma):
-    """The middle outcome of a staircase is one less two of nearly a half; its loss is 0."""
-    told = 3.614814394740803e-09
+    """The middle outcome of a staircase as one less two of nearly a half; its loss is 0."""
+    told, epsilon = 3.614814394740803e-09, positive("epsilon")
+    share = parameter("share", 0, 1)
+    ratio = sp.exp(-epsilon)
+    up = (1 + sp.Min(share, 1 - share) * (1 - ratio) / (share + ratio * (1 - share))) / 2
+    level = 1 - up * (1 + ratio)
+    rows = [(up, up * ratio), (level, level), (up * ratio, up)]
+    stairs = mechc.load(mechanism("stairs", outcomes=rows, parameters=(epsilon, share)))
     with mp.workdps(40):
         fall, g = mp.exp(-mpf(told)), mpf(gamma)
         top = (1 + min(g, 1 - g) * (1 - fall) / (g + fall * (1 - g))) / 2
         truth = mp.log(top * (1 - fall))
-        found = mechc.load("staircase")(epsilon=told, gamma=gamma).log_delta(0.0)
+        found = stairs(epsilon=told, share=gamma).log_delta(0.0)
     assert found.lower <= truth <= found.upper < found.lower + 1e-5

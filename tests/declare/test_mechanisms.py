@@ -3,12 +3,14 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from front_evaluate import by_pieces, case_at
 from scipy import integrate, stats
 from sympy import exp
 
+import mechc
 from mechc.calculus import normalise
 from mechc.declare.catalog import available, find, load_declaration
 
@@ -168,6 +170,20 @@ def test_staircase_masses_by_integrating_the_steps(gamma):
     rows = _masses("staircase", (epsilon, gamma, width))
     assert [p for p, _ in rows] == pytest.approx([found[1], found[0], found[-1]], rel=1e-12)
     assert [q for _, q in rows] == pytest.approx([found[-1], found[0], found[1]], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "gamma"), [(1e-8, 0.7687), (1e-8, 0.3), (1.0, 0.2), (3.0, 0.9)]
+)
+def test_the_level_of_a_staircase_keeps_its_digits(epsilon, gamma):
+    """As one less the two others its log was off by 4e-8."""
+    with mpmath.workdps(50):
+        e, g = mpmath.mpf(epsilon), mpmath.mpf(gamma)
+        ratio = mpmath.exp(-e)
+        top = (1 + min(g, 1 - g) * (1 - ratio) / (g + ratio * (1 - g))) / 2
+        exact = mpmath.log(1 - top * (1 + ratio))
+        found = mechc.load("staircase").kernel.log_p(1.0, np.array([epsilon, gamma, 1.0]))
+        assert abs(found - exact) <= 4e-16 * abs(exact)
 
 
 def test_randomized_response_and_worst_cases_have_their_ratios():
