@@ -450,13 +450,12 @@ def mixture(
         if event.upper_only:
             raise UnsupportedError(f"mixture: {event}: {event.upper_only}")
     claim = _claim_of_mixture(used, adjacency)
-    claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
     require_sensitivities("mixture", [event for event, _ in used], claim.adjacency)
     if beneath is not None:
         below = as_event("mixture: beneath", beneath)
         joined([("the mixture", claim), (str(below), below.claim)], "mixture")
-        least = f"for lower bounds: what is mixed reveals at least {below}"
-        claim = replace(claim, assumptions=(*claim.assumptions, least))
+        assumed = (f"for lower bounds: what is mixed reveals at least {below}", *assumed)
+    claim = replace(claim, assumptions=(*claim.assumptions, *assumed))
     smooth = any(event.loss().loss.size for event, _ in used)
     listed = [f"{inputs.shown(w)} * {event}" for event, w in used]
     name = f"mixture({', '.join([*listed[:3], '...'] if len(listed) > 4 else listed)})"

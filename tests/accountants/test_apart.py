@@ -93,6 +93,7 @@ def test_a_law_that_no_quadrature_resolves_proves_nothing_from_below(name, scale
     assert bound.lower <= 1.0 / scale <= bound.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sensitivity", [6000.0, 1e6])
 def test_epsilon_of_gaussians_far_apart(sensitivity):
     """Delta at most P(L > epsilon), the only mass that any quadrature finds there."""

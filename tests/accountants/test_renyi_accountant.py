@@ -123,6 +123,7 @@ def test_a_loss_without_spread_is_settled():
     assert RenyiAccountant(steps).log_delta(0.1).upper == -math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_order_that_no_sum_follows_is_bounded_by_what_grows(sampled):
     noise = mechc.load("discrete_gaussian")

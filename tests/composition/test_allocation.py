@@ -900,7 +900,9 @@ def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
     assert run.epsilon(1e-6, direction=direction).upper < 3.0
 
 
-@pytest.mark.parametrize("rare", [1e-9, 1e-5, 1e-3])
+@pytest.mark.parametrize(
+    "rare", [1e-3, *(pytest.param(each, marks=pytest.mark.slow) for each in (1e-9, 1e-5))]
+)
 def test_epochs_of_many_kinds_with_a_rare_large_ratio_by_enumeration(rare):
     """Two epochs of nine steps of three outcomes each; large ratios of all kinds are pooled."""
     rng, kinds = np.random.default_rng(23), 9

@@ -141,6 +141,7 @@ def test_a_largest_loss_that_is_taken_inside():
             assert found.lower <= exact <= found.upper < 1e-6 * 10.0 ** (16 - digits), digits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ulps", [0, 2, 60, 2**30])
 def test_integers_beyond_the_list_count_where_the_loss_has_no_known_limit(ulps):
     """Sampled negative binomials: the loss goes on to grow where masses are below e^-430."""
@@ -155,6 +156,7 @@ def test_integers_beyond_the_list_count_where_the_loss_has_no_known_limit(ulps):
     assert answer.lower <= most and least <= answer.upper < -400.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gap", "width"), [(1e-3, 0.01), (2.4e-10, 24.0)])
 def test_a_loss_of_tiny_range_that_loses_its_digits_far_out(gap, width):
     """Hyperbolic secant noise sampled at 2e-18 under replacement: losses end at 1.3e-8.

@@ -130,6 +130,7 @@ def test_group_on_a_sample_of_nearly_all(sigma, rest):
             assert found.upper <= truth * (1 + mpf(1e-7)) + mpf(1e-25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "rest", "size"),
     [(0.05, 1e-4, 2), pytest.param(0.03, 1e-5, 3, marks=pytest.mark.slow)],

@@ -114,7 +114,7 @@ def _two_log_normals(epsilon, mean, s, t):
         return float(mpmath.log(mass(mean, s) - mpmath.exp(epsilon) * mass(0, t)))
 
 
-@pytest.mark.parametrize("rate", [None, 0.3])
+@pytest.mark.parametrize("rate", [None, pytest.param(0.3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mean, s, t", LOG_NORMALS)
 def test_losses_far_beyond_the_nodes(mean, s, t, rate):
     """The direction of the loss is open here, and outputs of 1e15 and 1e-15 decide a deep tail."""

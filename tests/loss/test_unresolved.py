@@ -94,6 +94,7 @@ def test_one_step_counts_what_no_double_comes_close_to(epsilon):
         assert answer.upper - answer.lower < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-2, 1e-4, 1e-9, 1e-14])
 def test_a_sampled_pole_whose_power_is_seen_beyond_doubles_only(rate):
     """p = (1 - r) q + r b s^(b - 1), q = c s^(c - 1) at s = 1 - x: {L > eps} is s < s*."""
@@ -113,6 +114,7 @@ def test_a_sampled_pole_whose_power_is_seen_beyond_doubles_only(rate):
             assert answer.upper - answer.lower < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "share"),
     [

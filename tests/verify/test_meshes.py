@@ -26,6 +26,7 @@ def contains(bound, exact):
     return bound.lower <= exact + room and bound.upper >= exact - room
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [pytest.param(3.0, marks=pytest.mark.slow), 15.0])
 def test_two_gaussians(epsilon):
     bound = certified(2 * mechc.load("gdp")(mu=0.5), epsilon)
