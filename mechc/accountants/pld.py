@@ -47,7 +47,7 @@ from mechc.loss import discretise
 from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import MAX_WORK, OutOfWorkError, allowed, share
 from mechc.numeric.logs import log1mexp, log_add, log_of, log_peak, log_subtract
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import EXACT, U
 from mechc.protocol import Floats
 
 _REST = 0.9  # of the work left, for a finer mesh than the one at hand
@@ -234,7 +234,7 @@ class PldAccountant(Accountant):
         ranges = []
         for r, offset in zip(reaches, mesh.offsets, strict=True):
             lo = max(r.lo, min(r.at_least, r.hi - _LONGEST * size * mesh.step))
-            if not max(abs(lo - offset), abs(r.hi - offset)) < 2.0**53 * mesh.step:
+            if not max(abs(lo - offset), abs(r.hi - offset)) < EXACT * mesh.step:
                 raise NumericError(
                     f"pld: losses from {lo:g} to {r.hi:g} in steps of {mesh.step:g} exceed integers"
                 )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mechc.accountants.bound import Bound
 from mechc.errors import DeclarationError
 from mechc.hints import OF_MECHANISM, suggestion
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, EXACT
 from mechc.protocol import ParameterInfo
 
 MAX_COUNT = 10**12  # steps of a composition
@@ -32,7 +32,6 @@ COUNTED = "a non-negative integer up to 10**12"
 MOST_BYTES = 1 << 28  # of a file with a run
 LEAST_RTOL = 1e-30  # finer than any answer in doubles
 LEAST = math.ulp(0.0)  # positive double
-EXACT = 2.0**53  # integers beyond are not all doubles
 
 NO_NUMBERS = (
     bool, np.bool_, str, bytes, np.complexfloating, np.datetime64, np.timedelta64, np.ndarray,

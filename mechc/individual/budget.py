@@ -35,7 +35,7 @@ from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError, UnsupportedError, in_words
 from mechc.individual.storage import PathLike, StateError
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, EXACT
 from mechc.protocol import Floats
 
 Words = NDArray[np.uint64]
@@ -47,7 +47,6 @@ _FRACTION, _WORD = 2.0**_BITS, 2.0**64  # one, scaled, and the weight of the upp
 _SMALLEST, _LARGEST = 1e-150, 1e150
 SHAVE = 1.0 - 4 * EPS  # 8 ulp: covers the roundings on the way back to float64
 _HUGE = 1.7e308  # a factor stays finite
-_EXACT = 2**53  # integers up to here are doubles
 
 _U32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)  # bits of half a word, and its lower half
 
@@ -309,9 +308,9 @@ def real_array(name: str, values: ArrayLike) -> NDArray[Any]:
         raise DeclarationError(f"{name} has masked values (expected a number for everybody)")
     if array.dtype.kind not in "iuf":
         raise DeclarationError(f"{name} has dtype {array.dtype} (expected real numbers)")
-    if array is not values and array.dtype == np.float64 and np.any(np.abs(array) >= _EXACT):
+    if array is not values and array.dtype == np.float64 and np.any(np.abs(array) >= EXACT):
         whole = [v for v in np.array(values, dtype=object).flat if isinstance(v, Integral)]
-        if any(abs(int(v)) > _EXACT for v in whole):
+        if any(abs(int(v)) > EXACT for v in whole):
             raise DeclarationError(
                 f"{name} has integers above 2^53 beside numbers of another type, which numpy rounds"
                 " (expected an array of one type)"

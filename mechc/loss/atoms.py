@@ -19,7 +19,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.quadrature.panels import NONE, climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
-from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
+from mechc.numeric.rounding import EPS, EXACT, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
@@ -30,7 +30,7 @@ LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
 UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
-GROWING, EXACT = 1.12, 2.0**53  # of integers looked at: one gap to the next; the last doubles
+GROWING = 1.12  # of integers looked at: one gap to the next
 NOISE = 8.0 * EPS  # of a log mass, which is no rise
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 

@@ -11,6 +11,9 @@ U = 2.0**-53
 SQUARABLE = 1e150
 """Numbers up to this, and inverses of them, have a square that is a double."""
 
+EXACT = 2.0**53
+"""Integers up to this are doubles; beyond, not all."""
+
 MOST_LOG = 700.0
 """exp of it and of minus it are normal doubles with a factor exp(8) to spare: logs are cut here."""
 

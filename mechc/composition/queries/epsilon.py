@@ -45,7 +45,7 @@ from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_reveale
 from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import OutOfWorkError, limited, share
 from mechc.numeric.logs import log1mexp
-from mechc.numeric.rounding import EPS
+from mechc.numeric.rounding import EPS, EXACT
 from mechc.protocol import Floats, Run
 
 MAX_EVALUATIONS = 200  # of delta in one search
@@ -74,7 +74,6 @@ FIRST = Place(1.0, -1.0)  # when nothing is known
 # of curves over counts
 MOST_COUNTS = 10_000_000  # counts of one curve
 HANDFUL = 10  # counts off a lattice that are cheaper one by one than by what many would share
-EXACT = 2.0**53  # counts above are no doubles
 ALONE = 30.0  # times the work of one count, for all that are answered one by one
 
 
