@@ -434,13 +434,20 @@ class Evaluator(TakesTurns):
         guessed = known is None and np.isnan(lessons).all()
         share = ROUGH if guessed else SHARE * asked.query.rtol
         known = np.full(asked.rows.size, np.nan) if known is None else known
+        far = np.arange(asked.rows.size)
         for reach in REACHES:
             key = span, reach
             tilts: Tilts = self._kept(key, partial(Tilts, self.members, *key, self._shelf))
             contours = np.arange(0 if apart else tilts.t.size)
-            how = _choose(asked, tilts, known, contours, share, max(apart, 1), lessons)
-            far = (how[TILT] != -1.0) & (how[BEST] + inversion.ABOVE >= tilts.t.size)
-            if tilts.complete or far.sum() <= asked.query.few:
+            about = contours, share, max(apart, 1), lessons
+            found = _choose(asked.some(far), tilts, known[far], *about)
+            if far.size == known.size:
+                how = found
+            else:  # who has the best tilt and those above it keeps them
+                how[:, far] = found
+            more = found[BEST] + (apart or inversion.ABOVE) >= tilts.t.size
+            far = far[(found[TILT] != -1.0) & more]
+            if tilts.complete or far.size <= asked.query.few:
                 break
         return _chernoff(asked.query, how), asked._replace(how=how, place=None), tilts
 
@@ -618,10 +625,8 @@ def _choose(
     below = np.full(asked.rows.size, t.size) if below is None else below
 
     def choose(part: slice, sums: Floats) -> None:
-        out = np.empty((len(sums), KNOWN + 1))
         own = known[part], below[part]
-        inversion.choose(sums, t, peaks, useful, *about, *own, lessons, out)
-        found[:, part] = out.T
+        inversion.choose(sums, t, peaks, useful, *about, *own, lessons, found[:, part])
 
     asked.each(choose, table)
     found[BEST] *= apart

@@ -162,13 +162,13 @@ def _nodes(grid: Grid, rows: list[Floats], counts: Floats) -> Floats:
         own[:, : row.shape[1]] = row
     k, error, bend = np.moveaxis(table, 1, 0)
     sums = counts @ np.concatenate([error[:, ::STRIDE], k, bend[:, ::STRIDE]], axis=1)
-    out, unknown = np.empty((len(counts), KNOWN + 1)), np.full(len(counts), np.nan)
+    out, unknown = np.empty((KNOWN + 1, len(counts))), np.full(len(counts), np.nan)
     choose.py_func(
         sums, t, np.asarray(log_peak(t)), np.ones(t.size, np.bool_), QUERY.log_delta, math.nan,
         QUERY.rtol, math.log(SHARE * QUERY.rtol), AWAY if grid.listed else 0.0, unknown,
         np.full(len(counts), t.size), np.full((t.size, LESSON), np.nan), out,
     )  # fmt: skip
-    return np.where(out[:, TILT] == -2.0, np.inf, PLANNED * out[:, NODES])
+    return np.where(out[TILT] == -2.0, np.inf, PLANNED * out[NODES])
 
 
 def _suffice(rows: list[Floats], counts: Floats) -> bool:

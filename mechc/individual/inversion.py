@@ -89,7 +89,7 @@ def _beside(k, t, i, j, bend):  # type: ignore[no-untyped-def]
 
 @compiled(
     "void(float64[:,::1], float64[::1], float64[::1], boolean[::1], float64, float64, float64,"
-    " float64, float64, float64[::1], int64[::1], float64[:,::1], float64[:,::1])",
+    " float64, float64, float64[::1], int64[::1], float64[:,::1], float64[:,:])",
     nogil=True,
     makes_arrays=True,
 )
@@ -106,7 +106,7 @@ def choose(  # type: ignore[no-untyped-def]
     contours go through tilts `below` these, and `lessons` say how epsilon follows from the bound at
     the tilt where it is best, nan where nothing is known of that.
 
-    `out`, of shape (people, 10), has at places with these names: UPPER bound on epsilon or log
+    `out`, of shape (10, people), has at places with these names: UPPER bound on epsilon or log
     delta; an epsilon to START from; LENGTH of the shortest period; NODES that may be needed; LEVEL,
     the log of the sum that is expected, relative to its first term; ALLOWED, the relative error of
     delta that is as good as the width asked for; TILT, the index of the tilt through which the
@@ -117,7 +117,7 @@ def choose(  # type: ignore[no-untyped-def]
     strides, some = (rows.shape[1] - t.size) // 2, useful.any()
     log_b, values = np.empty(t.size), np.empty(t.size)
     poles = np.log(t) + np.log1p(t)
-    for p in range(out.shape[0]):
+    for p in range(rows.shape[0]):
         radius = rows[p, :strides]
         k = rows[p, strides : strides + t.size]
         bend = rows[p, strides + t.size :]
@@ -129,19 +129,19 @@ def choose(  # type: ignore[no-untyped-def]
             values[i] = values[i] / t[i] if math.isnan(epsilon) else values[i]
         j = _least(values)
         best = values[j]
-        out[p, UPPER] = best
-        out[p, BEST] = j
+        out[UPPER, p] = best
+        out[BEST, p] = j
         goal = log_delta
         if math.isnan(log_delta):
             goal = min(best, 0.0) - 2.0
             if known[p] > 0.0:
                 goal = min(best, math.log(known[p]))
         goal += log_small
-        out[p, LENGTH], out[p, NODES], out[p, LEVEL] = 1.0, 1.0, 0.0
-        out[p, ALLOWED], out[p, TILT], out[p, WORK], out[p, KNOWN] = rtol, -1.0, np.inf, known[p]
+        out[LENGTH, p], out[NODES, p], out[LEVEL, p] = 1.0, 1.0, 0.0
+        out[ALLOWED, p], out[TILT, p], out[WORK, p], out[KNOWN, p] = rtol, -1.0, np.inf, known[p]
         if k[t.size - 1] == 0.0:  # untouched
             continue
-        out[p, TILT] = -2.0
+        out[TILT, p] = -2.0
         if not some:
             continue
         eps = known[p] if math.isnan(epsilon) else epsilon
@@ -152,7 +152,7 @@ def choose(  # type: ignore[no-untyped-def]
                 ratio += lesson[4 + m] * math.log(max(k[max(j - BEFORE[m], 0)], 1e-300))
             if lesson[0] <= ratio <= lesson[1]:
                 eps = best * math.exp(ratio)
-                out[p, KNOWN] = eps
+                out[KNOWN, p] = eps
         if math.isnan(eps):  # by the saddle point: images are planned with no larger one
             eps = best
             for m in range(bend.size):
@@ -161,19 +161,19 @@ def choose(  # type: ignore[no-untyped-def]
                 value = k[m * STRIDE] - poles[m * STRIDE] - log_delta
                 eps = min(eps, (value - 0.5 * math.log(2.0 * math.pi * curve)) / c)
             eps = max(eps, 0.0)
-        out[p, START] = eps
+        out[START, p] = eps
         for i in range(t.size):
             values[i] = k[i] - t[i] * eps - poles[i]
         j = _least(values)
         lowest = values[j]
         tolerance = max(rtol * t[j] * eps if math.isnan(epsilon) else rtol, 1e-12)
-        out[p, ALLOWED] = tolerance
+        out[ALLOWED, p] = tolerance
         error = 0.0
         for i in range(min(j + 2, t.size - 2), max(j - BELOW, -1), -1):
             c, m, level = t[i], i // STRIDE, values[i] - lowest
             if i % STRIDE or not useful[i] or i >= below[p]:
                 continue
-            if level > (CANCELLATION if out[p, TILT] >= 0.0 else MOST_LOG):
+            if level > (CANCELLATION if out[TILT, p] >= 0.0 else MOST_LOG):
                 continue
             length = _period(log_b, t, i, eps, goal)
             fall = max(level, 0.0) - log_small
@@ -184,13 +184,13 @@ def choose(  # type: ignore[no-untyped-def]
             need = length * math.sqrt(2.0 * need) / (2.0 * math.pi)
             off = max(1000.0 * radius[m] / tolerance, away)
             weighed = max(need, 16.0) * (1.0 + off * math.exp(level))
-            if weighed < out[p, WORK]:
-                out[p, LENGTH], out[p, NODES], out[p, WORK] = length, need, weighed
+            if weighed < out[WORK, p]:
+                out[LENGTH, p], out[NODES, p], out[WORK, p] = length, need, weighed
                 share = (goal - log_small) + c * eps - k[i] + poles[i]
-                out[p, LEVEL], out[p, TILT] = share + math.log(length), i
+                out[LEVEL, p], out[TILT, p] = share + math.log(length), i
                 error = radius[m] * math.exp(level)
         if error > COARSE:
-            out[p, TILT] = -2.0
+            out[TILT, p] = -2.0
 
 
 @compiled(
