@@ -60,6 +60,7 @@ LOOKED_AT, TYPICAL = 4096, 64  # people of whom it is seen how many differ, to e
 ALONE = 0.25  # laws of steps that take as long as a member of tables elsewhere
 MESHED = 10_000  # steps of all people together that are composed one by one
 FARTHEST = 64.0  # times the noise of full contributions, beyond which ratios count as this one
+NEAR = 0.99  # of a single setting: the other end of its span
 BEYOND = 1e-3  # share of delta that may be due to losses beyond the grid of the paper's method ...
 FARTHEST_LOSS = 1e4  # ... or beyond this
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # of a group
@@ -98,7 +99,7 @@ class IndividualAccountant(TakesTurns):
         *,
         parameter: str,
         people: int,
-        span: tuple[float, float],
+        span: tuple[float, float] | None = None,
         rtol: float = 1e-4,
         buckets: int = BUCKETS,
         spacing: str = "geometric",
@@ -115,17 +116,19 @@ class IndividualAccountant(TakesTurns):
             mechanism: a mechanism with all parameters bound but one, or a `Family`.
             parameter: the free parameter.
             people: population size.
-            span: range of the parameter, both ends positive. Values on the side of more privacy
-                loss are refused, be it by a rounding; those on the other side count as its end.
+            span: range of the parameter, both ends positive; of settings and of a `Family` it is
+                known. Values on the side of more privacy loss are refused, be it by a rounding;
+                those on the other side count as its end.
             rtol: relative width of epsilon to aim for.
             buckets: number of buckets of the grid.
             spacing: "geometric", with knots crowded towards the revealing end for splines, or
                 "linear".
             splines: keep spline weights, which make bounds sharp within buckets. Without them
                 steps are rounded to the safe side of their bucket, as in the paper.
-            settings: the only values that steps will have, inside the span: a noise schedule that
-                is the same for everybody who takes part. Steps are counted per value then, without
-                rounding or interpolation; buckets, spacing, splines and journal do not matter.
+            settings: the only values that steps will have, inside the span if there is one: a noise
+                schedule that is the same for everybody who takes part. Steps are counted per value
+                then, without rounding or interpolation; buckets, spacing, splines and journal do
+                not matter.
             storage: path of a new directory to map the ledger from, if it should not live in
                 memory.
             journal: bytes that recorded steps may take; as long as they fit, people whose bounds
@@ -142,11 +145,12 @@ class IndividualAccountant(TakesTurns):
         integer("people", people, 1)  # before anything is compiled
         journal, self._meshed = integer("journal", journal), integer("mesh", mesh)
         self.rtol = as_rtol(rtol)
-        family = self.family = Family.of(mechanism, parameter, span)
+        listed = None if settings is None else as_floats(real_array("settings", settings))
+        family = self.family = Family.of(mechanism, parameter, _spanned(mechanism, span, listed))
         crowding = CROWDING if as_flag("splines", splines) and spacing == "geometric" else 0.0
         self.grid = Grid(family.worst, family.best, buckets, spacing, bool(splines), crowding)
-        if settings is not None:
-            self.grid = self._listed(as_floats(real_array("settings", settings)))
+        if listed is not None:
+            self.grid = self._listed(listed)
         kept = journal if self.grid.splines else 0
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, kept, family.untouched)
@@ -225,7 +229,8 @@ class IndividualAccountant(TakesTurns):
         mechanism = built_in("gaussian")
         if sampling_rate is not None:
             mechanism = poisson(mechanism, sampling_rate=sampling_rate)
-        options.setdefault("span", (worst, FARTHEST * worst))
+        if "settings" not in options:
+            options.setdefault("span", (worst, FARTHEST * worst))
         made = cls(mechanism, parameter="sigma", people=given.shape[0], **options)
         for values, count in zip(ratio.T, repeats, strict=True):
             made.step(values, count=count)
@@ -591,6 +596,20 @@ class IndividualAccountant(TakesTurns):
         if not who.size:
             raise DeclarationError("rows is empty (expected indices of people)")
         return who
+
+
+def _spanned(mechanism: Any, span: Any, settings: Floats | None) -> Any:
+    """Return the span of the parameter, as it was given or as it follows from the rest."""
+    if span is not None:
+        return span
+    if isinstance(mechanism, Family):
+        return mechanism.span
+    if settings is None:
+        raise DeclarationError("span=None (expected two numbers, or settings=)")
+    if not settings.size or not ((settings > 0.0) & (settings < math.inf)).all():
+        raise DeclarationError("settings: expected finite numbers > 0")
+    low, high = float(settings.min()), float(settings.max())
+    return low if low < high else NEAR * low, high  # one tells which side is the private one
 
 
 def _nothing(people: int) -> Floats:

@@ -89,11 +89,19 @@ class Family:
         """Return the family of a mechanism with all parameters bound but one; families stay.
 
         Raises:
-            DeclarationError: no such parameter, or it is bound, or another one has no value.
+            DeclarationError: no such parameter, or it is bound, or another one has no value; or a
+                family has another parameter or span.
         """
         from mechc.composition.mechanism import load
 
         if isinstance(mechanism, Family):
+            own = mechanism.parameter, *mechanism.span
+            if (parameter, *listed("span", span, "two numbers", 2)) != own:
+                name, low, high = own
+                raise DeclarationError(
+                    f"parameter={parameter!r}, span={span!r}: the family has {name},"
+                    f" ({low:g}, {high:g})"
+                )
             return mechanism
         loaded = load(mechanism)
         names = [p.name for p in loaded.parameters]

@@ -30,7 +30,7 @@ def sampled():
 
 
 def accountant(family, people, **options):
-    return IndividualAccountant(family, parameter="sigma", people=people, span=SPAN, **options)
+    return IndividualAccountant(family, parameter="sigma", people=people, **options)
 
 
 def gaussian_epsilon(mu, delta):
@@ -182,7 +182,12 @@ def test_listed_settings_are_counted_as_they_are(gaussian, tmp_path):
         acc.step(np.full(40, 4.4))
     with pytest.raises(DeclarationError, match="settings"):
         accountant(gaussian, 2, settings=[1.0, 4.0])
-    alone = accountant(gaussian, 2, settings=[3.0])
+    for wrong in ([0.0, 4.0], [3.0, math.nan], []):
+        with pytest.raises(DeclarationError, match="settings"):
+            IndividualAccountant("gaussian", parameter="sigma", people=2, settings=wrong)
+    with pytest.raises(DeclarationError, match="span=None"):
+        IndividualAccountant("gaussian", parameter="sigma", people=2)
+    alone = IndividualAccountant("gaussian", parameter="sigma", people=2, settings=[3.0])
     alone.step(np.array([3.0, np.inf]), count=4)
     found, exact = alone.epsilon(1e-6), gaussian_epsilon(2.0 / 3.0, 1e-6)
     assert found.lower[0] <= exact <= found.upper[0] and found.upper[1] == 0.0
@@ -295,7 +300,7 @@ def test_one_setting_of_a_parameter_that_grows_with_the_loss():
     """Nobody is left out by an infinite sensitivity, and by none everybody may be."""
     acc = IndividualAccountant(
         mechc.load("laplace").bind(scale=5.0),
-        parameter="sensitivity", people=2, span=(0.1, 1.0), settings=[0.5],
+        parameter="sensitivity", people=2, settings=[0.5],
     )  # fmt: skip
     with pytest.raises(DeclarationError, match="outside the span"):
         acc.step([math.inf, 0.5])
@@ -387,7 +392,7 @@ def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
 
 def test_a_ledger_is_not_that_of_another_pair_of_the_same_name(tmp_path):
     removed, replaced = (
-        accountant(mechc.poisson(mechc.load("gaussian"), 0.05, a), 1, splines=False)
+        accountant(mechc.poisson(mechc.load("gaussian"), 0.05, a), 1, splines=False, span=SPAN)
         for a in ("add_remove", "replace")
     )
     assert removed.family.name == replaced.family.name
