@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mechc.accountants.bound import Bound, Quantity
-from mechc.composition.inputs import as_array, as_rtol
+from mechc.composition.inputs import as_array, as_path, as_rtol
 from mechc.errors import DeclarationError, as_flag, check_one_of, listed, public
 from mechc.individual import singly
 from mechc.individual.budget import (
@@ -45,7 +45,7 @@ from mechc.individual.cost import Cost, estimate, expected
 from mechc.individual.family import Family
 from mechc.individual.inversion import STRIDE
 from mechc.individual.ledger import Journal, Ledger
-from mechc.individual.splines import Grid
+from mechc.individual.splines import SPACINGS, Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
 from mechc.individual.tilts import Members
 from mechc.numeric.allowance import MAX_WORK
@@ -147,6 +147,7 @@ class IndividualAccountant(TakesTurns):
         self.rtol = as_rtol(rtol)
         listed = None if settings is None else as_floats(real_array("settings", settings))
         family = self.family = Family.of(mechanism, parameter, _spanned(mechanism, span, listed))
+        check_one_of("spacing", spacing, SPACINGS)
         crowding = CROWDING if as_flag("splines", splines) and spacing == "geometric" else 0.0
         self.grid = Grid(family.worst, family.best, buckets, spacing, bool(splines), crowding)
         if listed is not None:
@@ -154,7 +155,7 @@ class IndividualAccountant(TakesTurns):
         kept = journal if self.grid.splines else 0
         self._ledger = Ledger(people, self.grid, storage)
         self._journal = Journal(self.people, kept, family.untouched)
-        self._tables = tables
+        self._tables = None if tables is None else as_path(tables, "tables")
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -550,7 +551,7 @@ class IndividualAccountant(TakesTurns):
                 yield singly.of_buckets(self.grid, own)
 
     def _evaluator(self, direction: str) -> Evaluator:
-        key, made = (self.grid, direction, self._tables and str(self._tables)), self.family.made
+        key, made = (self.grid, direction, self._tables), self.family.made
         if key not in made:
             made.setdefault(key, Evaluator(self.family, self.grid, direction, self._tables))
         found: Evaluator = made[key]

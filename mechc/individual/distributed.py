@@ -41,6 +41,7 @@ from mechc.errors import (
     MechcError,
     NumericError,
     UnsupportedError,
+    as_flag,
     check_one_of,
     in_words,
     library,
@@ -110,19 +111,18 @@ class Results:
                         f"{path} belongs to another run: {name}={found.get(name)!r}, expected"
                         f" {value!r} (continue with the same arguments, or choose a new output)"
                     )
-            return made
-        if Folder(made.path).has():
+        elif Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
-        if made._is_zarr:
+        else:
+            made._notes.write("run.json", json.dumps(facts, indent=1).encode())
+        if made._is_zarr:  # which is made whole where a run was killed before it was
+            about = {"shape": (people,), "chunks": (chunk,), "dtype": "f8", "fill_value": np.nan}
             with _writing(made.path):
-                group = library("zarr").create_group(made.path)
+                group = library("zarr").open_group(made.path, mode="a")
                 for name in COLUMNS:
-                    group.create_array(
-                        name, shape=(people,), chunks=(chunk,), dtype="f8", fill_value=np.nan
-                    )
+                    group.require_array(name, **about)
         else:
             library("pyarrow")
-        made._notes.write("run.json", json.dumps(facts, indent=1).encode())
         return made
 
     @property
@@ -401,7 +401,7 @@ class Run:
             DeclarationError: there is no such chunk, or a value among the steps is not acceptable.
             StateError: it was computed from other steps.
         """
-        if not 0 <= index < self.results.chunks:
+        if not integer("index", index) < self.results.chunks:
             raise DeclarationError(f"index={index!r} (expected 0 to {self.results.chunks - 1})")
         self.pieces[index].run()
 
@@ -453,15 +453,25 @@ def account(
         NumericError: workers were lost too often; what is complete stays, and a further call
             continues.
     """
+    if not isinstance(executor, Executor | None):
+        raise DeclarationError(f"executor={executor!r} (expected a concurrent.futures.Executor)")
+    if workers is not None:
+        integer("workers", workers)
+    shown = as_flag("progress", progress)
     run = Run.open(mechanism, steps, output, **asked)
     lost: tuple[type[BaseException], ...] = ()  # what says that workers were lost
     with ExitStack() as open_:
-        tell = open_.enter_context(bar("chunks of people", run.results.chunks, progress))
+        tell = open_.enter_context(bar("chunks of people", run.results.chunks, shown))
         if executor is not None or (address is None and workers == 0):
             make: Any = partial(nullcontext, executor or SimpleNamespace(map=map))
         elif address is not None:
             distributed = library("distributed")
-            client = open_.enter_context(distributed.Client(address))
+            try:
+                client = open_.enter_context(distributed.Client(address))
+            except (OSError, TypeError, ValueError) as error:
+                raise DeclarationError(
+                    f"address={address!r}: {error} (expected that of a Dask scheduler)"
+                ) from error
             make = partial(client.get_executor, pure=False)
             lost = (BrokenExecutor, distributed.KilledWorker)
         else:

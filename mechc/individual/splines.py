@@ -48,6 +48,7 @@ from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 ONE = 1 << 20  # units of a spline weight
+SPACINGS = ("geometric", "linear")  # of knots that are not listed
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,6 @@ class Grid:
         """Check the numbers."""
         if self.listed:
             return
-        if self.spacing not in ("geometric", "linear"):
-            raise DeclarationError(f"spacing={self.spacing!r} (expected 'geometric' or 'linear')")
         whole = isinstance(self.buckets, int | np.integer)
         if not whole or not 4 <= self.buckets <= 1 << 16:
             raise DeclarationError(f"buckets={self.buckets!r} (expected 4 <= buckets <= 65536)")

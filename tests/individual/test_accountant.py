@@ -516,7 +516,18 @@ def test_only_the_last_step_is_taken_back_and_once(gaussian):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"buckets": "64"}, {"buckets": 64.5}, {"journal": -1}, {"rtol": "1"}, {"rtol": 0.0}]
+    "wrong",
+    [
+        {"buckets": "64"},
+        {"buckets": 64.5},
+        {"journal": -1},
+        {"rtol": "1"},
+        {"rtol": 0.0},
+        {"spacing": "cubic"},
+        {"spacing": np.arange(3)},
+        {"span": (2.0, 50.0)},  # another one than that of the family
+        {"tables": 5},
+    ],
 )
 def test_options_of_the_wrong_kind_are_refused(gaussian, wrong, tmp_path):
     with pytest.raises(DeclarationError, match=next(iter(wrong))):

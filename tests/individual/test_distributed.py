@@ -143,6 +143,8 @@ def test_damaged_and_missing_chunks_are_computed_again(alone, reference, tmp_pat
     results = Results(str(path), PEOPLE, CHUNK)
     assert [i for i in range(results.chunks) if not results.is_done(i)] == [1, 3]
     assert np.array_equal(numbers(account_for(path, workers=0)), reference)
+    shutil.rmtree(path)
+    assert np.array_equal(numbers(account_for(path, workers=0)), reference)
 
 
 def test_other_steps_are_not_continued(alone, tmp_path):
@@ -273,14 +275,16 @@ def test_another_run_is_not_continued(tmp_path, changed):
         (np.full((3, 2), 5.0), {"sampling_rate": 0.1}, "unknown .*expected rtol, buckets"),
         (np.full((3, 2), 1.0), {}, "outside the span"),
         (np.full((3, 2), np.nan), {}, "sigma"),
+        (np.full((3, 2), 5.0), {"workers": -1}, "workers=-1"),
+        (np.full((3, 2), 5.0), {"executor": 5}, "executor=5"),
+        (np.full((3, 2), 5.0), {"progress": 5}, "progress=5"),
+        (np.full((3, 2), 5.0), {"address": "nowhere"}, "address='nowhere'"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, given, options, message):
+    options = {"workers": 0, "progress": False, **ASKED, **options}
     with pytest.raises(DeclarationError, match=message):
-        account(
-            mechc.load("gaussian"), given, tmp_path / "f.zarr", workers=0, progress=False,
-            **(ASKED | options),
-        )  # fmt: skip
+        account(mechc.load("gaussian"), given, tmp_path / "f.zarr", **options)
     with pytest.raises(DeclarationError, match="expected"):
         Results.open(tmp_path / "f.csv", 3, 1, {})
 

@@ -172,13 +172,10 @@ def test_bad_counts_are_refused(count):
         Ledger(1, GRID).add("sigma", [1.0], count)
 
 
-@pytest.mark.parametrize(
-    "arguments", [("cubic", 16), ("geometric", 3), ("geometric", 1 << 20)], ids=str
-)
-def test_bad_grids_are_refused(arguments):
-    spacing, buckets = arguments
+@pytest.mark.parametrize("buckets", [3, 1 << 20])
+def test_bad_grids_are_refused(buckets):
     with pytest.raises(DeclarationError):
-        Grid(0.5, 50.0, buckets, spacing, True)
+        Grid(0.5, 50.0, buckets, "geometric", True)
 
 
 def test_saved_ledgers_come_back(tmp_path):

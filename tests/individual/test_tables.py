@@ -165,5 +165,7 @@ def test_costs_progress_and_a_budget_for_the_mesh(family):
     assert few.epsilon(1e-6).detail["meshed"] == 0 and few.cost().mesh == 0.0
     with pytest.raises(DeclarationError, match="mesh"):
         accountant(family, mesh=-1)
-    with pytest.raises(StateError, match="tables=5"):
-        accountant(family, journal=0, tables=5).epsilon(1e-6)
+    with pytest.raises(DeclarationError, match="tables=5"):
+        accountant(family, journal=0, tables=5)
+    with pytest.raises(StateError, match="tables="):
+        accountant(family, journal=0, tables=__file__).epsilon(1e-6)
