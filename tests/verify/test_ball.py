@@ -51,6 +51,24 @@ def test_moments_of_logistic_laws(z):
     assert oracle("logistic", 4.0, 3.0).moment(acb(z)).overlaps(exact)
 
 
+@pytest.mark.parametrize("z", [300.0, -701.0, complex(1400, 3.0)])
+def test_moments_of_logistic_laws_at_far_tilts(z):
+    """Where 1 + exp(x) is large in both laws, only the ratio keeps digits on wide balls."""
+    d, half = arb(3) / 4, acb(z) + 0.5
+    found = oracle("logistic", 4.0, 3.0).moment(acb(z))
+    assert found.overlaps((half * d).sinh() / (2 * half * (d / 2).sinh()))
+    assert found.rel_accuracy_bits() > 50
+
+
+@pytest.mark.parametrize("t", [0.33, complex(0.332, 2.0)])
+def test_moments_next_to_an_end_of_the_strip(t):
+    """Exponents of both laws nearly cancel there: N(0, 1) against N(0, 1/4) ends at 1/3."""
+    z = acb(t)
+    found, exact = oracle("gaussian_scale", 1.0, 0.5).moment(z), (-z * arb(2).log()).exp()
+    assert found.overlaps(exact / (1 - 3 * z).sqrt())
+    assert found.rel_accuracy_bits() > 50
+
+
 @pytest.mark.parametrize("z", Z)
 def test_moments_of_laplace_laws(z):
     d, z = arb(3) / 4, acb(z)

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from flint import arb
-from sympy import Add, Expr, Mul, S, Symbol, diff, exp, expand, log
+from sympy import Add, Expr, Mul, S, Symbol, diff, exp, expand, log, powsimp
 
 from mechc.calculus.terms import Term
 from mechc.verify.balls import expressions
@@ -89,25 +89,43 @@ class Law:
 
 
 def difference(one: Expr, other: Expr, x: Symbol) -> Expr:
-    """The difference, expanded, where logarithms of polynomials with one leading term are joined.
+    """The difference, expanded, where logarithms are joined of which it keeps few digits.
 
-    c log A - c log B is c log(1 + (A - B)/B): far out both are large and their difference is not,
-    which enclosures of each of them cannot see. A and B are positive on the real line, so that it
-    is the same function there, and its continuation wherever it is analytic.
+    They are of polynomials with one leading term, or of 1 + exp(u) with exponents at a distance
+    that does not depend on x: far out both are large and their difference is not, which enclosures
+    of each of them cannot see.
     """
     rest, shares = S.Zero, defaultdict[Expr, Expr](lambda: S.Zero)
     for summand in Add.make_args(expand(one - other)):
         share, function = summand.as_independent(log)
-        if isinstance(function, log) and function.args[0].is_polynomial(x) and not share.has(x):
+        if isinstance(function, log) and not share.has(x):
             shares[function.args[0]] += share
         else:
             rest += summand
     for (top, share), (bottom, opposite) in combinations(list(shares.items()), 2):
-        a, b = top.as_poly(x), bottom.as_poly(x)
-        if share + opposite == 0 and (a - b).degree() < b.degree():
-            rest += share * log(1 + (a - b).as_expr() / bottom)
+        if share + opposite == 0 and (joined := _log_ratio(top, bottom, x)) is not None:
+            rest += share * joined
             shares[top] = shares[bottom] = S.Zero
     return rest + Add(*(share * log(inside) for inside, share in shares.items()))
+
+
+def _log_ratio(top: Expr, bottom: Expr, x: Symbol) -> Expr | None:
+    """Log of A/B, of one occurrence of what grows, or None.
+
+    A and B are positive on the real line, so that it is the same function there as the difference
+    of their logarithms, and its continuation wherever it is analytic.
+    """
+    if top.is_polynomial(x) and bottom.is_polynomial(x):
+        a, b = top.as_poly(x), bottom.as_poly(x)
+        apart = a is not None and b is not None and (a - b).degree() < b.degree()
+        return log(1 + (a - b).as_expr() / bottom) if apart else None
+    u, v = powsimp(top - 1), powsimp(bottom - 1)
+    if not (isinstance(u, exp) and isinstance(v, exp)):
+        return None
+    gap = expand(u.args[0] - v.args[0])
+    if gap.is_negative:
+        return -log(1 + (exp(-gap) - 1) / (1 + exp(-u.args[0])))
+    return log(1 + (exp(gap) - 1) / (1 + exp(-v.args[0]))) if gap.is_positive else None
 
 
 def _parts(term: Term, x: Symbol, values: Any) -> list[Term]:

@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import lru_cache, reduce
+from types import CodeType
+from typing import Any, cast
 
 from flint import acb, arb
-from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol
+from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol, exp
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
@@ -67,6 +69,17 @@ def _erfcx(u: Any) -> Any:
     return value + acb(arb(0, reach), arb(0, reach))
 
 
+def softplus(u: Any, analytic: bool) -> Any:
+    """Log(1 + exp(u)), on the right as u + log(1 + exp(-u)), the same function without its cuts.
+
+    The logarithm is cut where exp(u) is real and below -1, next to the line at every odd multiple
+    of pi; what is integrated along the real line is not.
+    """
+    if (u.real if isinstance(u, acb) else u).mid() > 0:
+        return u + log_of((-u).exp() + 1, analytic)
+    return log_of(u.exp() + 1, analytic)
+
+
 Ball = Any  # arb or acb
 Function = Callable[[Ball, bool], Ball]
 Values = Mapping[Symbol, Any]
@@ -79,7 +92,7 @@ def nan_like(x: Ball) -> Ball:
 
 
 class Compiler:
-    """One walk over an expression; equal subexpressions share their closure.
+    """Writes expressions as functions of Python, which hold balls and call what Arb has.
 
     `total` adds up a constant sum (`mechc.verify.balls.expressions`); without it sums are refused.
     """
@@ -87,73 +100,21 @@ class Compiler:
     def __init__(self, variable: Symbol | None, values: Values, total: Total | None = None) -> None:
         """Compile in `variable` and the symbols of `values`."""
         self.variable, self.values, self.total = variable, values, total
-        self.known: dict[Basic, Function] = {}
 
     def ball(self, expr: Basic) -> Any:
         """Ball around the value of an expression without variable."""
-        return self.compile(expr)(arb(0), False)
+        return Compiler(None, self.values, self.total).compile(expr)(arb(0), False)
 
     def compile(self, expr: Basic) -> Function:
         """The expression as a function of a ball and the `analytic` flag."""
-        if expr not in self.known:
-            made = self._compile(expr)
-            if self.variable is None or not expr.has(self.variable):
-                value = made(arb(0), False)
+        return _Lines(self).function(expr)
 
-                def made(x: Ball, analytic: bool, value: Any = value) -> Ball:
-                    return value
+    def moves(self, expr: Basic) -> bool:
+        """Whether a function has to work it out; what is left is one ball."""
+        return self.variable is None or bool(expr.has(self.variable))
 
-            self.known[expr] = made
-        return self.known[expr]
-
-    def _compile(self, expr: Any) -> Function:
-        if expr == self.variable:
-            return lambda x, analytic: x
-        if isinstance(expr, Symbol):
-            value = self.values[expr]
-            return lambda x, analytic: value
-        if expr.is_Number or expr.is_NumberSymbol:
-            value = number(expr)
-            return lambda x, analytic: value
-        if isinstance(expr, (Add, Mul)):
-            return self._fold(expr, operator.add if isinstance(expr, Add) else operator.mul)
-        if isinstance(expr, Pow):
-            return self._power(expr)
-        if isinstance(expr, Piecewise):
-            return self._piecewise(expr)
-        if isinstance(expr, Sum):
-            value = self._sum(expr)
-            return lambda x, analytic: value
-        return self._apply(expr)
-
-    def _fold(self, expr: Add | Mul, join: Callable[[Ball, Ball], Ball]) -> Function:
-        """A sum or a product."""
-        first, *rest = (self.compile(a) for a in expr.args)
-
-        def fold(x: Ball, analytic: bool) -> Ball:
-            total = first(x, analytic)
-            for part in rest:
-                total = join(total, part(x, analytic))
-            return total
-
-        return fold
-
-    def _power(self, expr: Pow) -> Function:
-        base = self.compile(expr.base)
-        if expr.base is S.Exp1:
-            exponent = self.compile(expr.exp)
-            return lambda x, analytic: exponent(x, analytic).exp()
-        if expr.exp.is_Integer:
-            n = int(expr.exp)
-            return lambda x, analytic: base(x, analytic) ** n
-        exponent = self.compile(expr.exp)
-        if expr.exp.has(self.variable or S.NaN):
-            return lambda x, analytic: (
-                exponent(x, analytic) * log_of(base(x, analytic), analytic)
-            ).exp()
-        return lambda x, analytic: power(base(x, analytic), exponent(x, False), analytic)
-
-    def _piecewise(self, expr: Piecewise) -> Function:
+    def choice(self, expr: Piecewise) -> Function:
+        """The piece whose condition holds, the union of all that a ball does not exclude."""
         rows = [(self.compile(v), self.truth(c)) for v, c in expr.args]
 
         def choose(x: Ball, analytic: bool) -> Ball:
@@ -209,7 +170,7 @@ class Compiler:
 
         return decide
 
-    def _sum(self, expr: Sum) -> Any:
+    def sum(self, expr: Sum) -> Any:
         """A constant sum, its infinite tails bounded by the ratio of neighbouring summands."""
         if isinstance(expr, QuadratureSum):
             raise UnsupportedError(
@@ -223,19 +184,97 @@ class Compiler:
         ends = [self.ball(lo), self.ball(hi)]
         return self.total(expr.function, index, self.values, ends)
 
-    def _apply(self, expr: Any) -> Function:
+
+class _Lines:
+    """The text of one function: a line for each subexpression, however often it stands there.
+
+    It consists of names made here, of operators and of integers; nothing of a declaration's text.
+    """
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Begin with the variable."""
+        self.compiler, self.lines = compiler, list[str]()
+        self.places: dict[Any, str] = {compiler.variable: "x"}
+        self.held: dict[str, Any] = {"log_of": log_of, "log_erfc": log_erfc, "power": power,
+                                     "softplus": softplus}  # fmt: skip
+
+    def function(self, expr: Any) -> Function:
+        """The function, once its lines are written."""
+        last = f"return {self.place(expr)}"
+        exec(_code("\n ".join(["def made(x, analytic):", *self.lines, last])), self.held)
+        return cast(Function, self.held["made"])
+
+    def place(self, expr: Any) -> str:
+        """The name of a value."""
+        if expr not in self.places:
+            text = self._text(expr)
+            if not text.isidentifier():
+                self.lines.append(f"t{len(self.lines)} = {text}")
+                text = f"t{len(self.lines) - 1}"
+            self.places[expr] = text
+        return self.places[expr]
+
+    def hold(self, value: Any) -> str:
+        """The name of something that is known."""
+        name = f"c{len(self.held)}"
+        self.held[name] = value
+        return name
+
+    def _text(self, expr: Any) -> str:
+        if isinstance(expr, Symbol):
+            return self.hold(self.compiler.values[expr])
+        if expr.is_Number or expr.is_NumberSymbol:
+            return self.hold(number(expr))
+        if not self.compiler.moves(expr):
+            return self.hold(self.compiler.ball(expr))
+        if isinstance(expr, (Add, Mul)):
+            return self._join(expr)
+        if isinstance(expr, Pow):
+            return self._power(expr)
+        if isinstance(expr, Piecewise):
+            return f"{self.hold(self.compiler.choice(expr))}(x, analytic)"
+        if isinstance(expr, Sum):
+            return self.hold(self.compiler.sum(expr))
+        return self._apply(expr)
+
+    def _join(self, expr: Add | Mul) -> str:
+        """A sum or a product."""
+        sign, join = ("+", operator.add) if isinstance(expr, Add) else ("*", operator.mul)
+        places = [self.place(a) for a in expr.args if self.compiler.moves(a)]
+        if fixed := [self.compiler.ball(a) for a in expr.args if not self.compiler.moves(a)]:
+            # on the right: a real ball times a complex one takes ten times as long
+            places.append(self.hold(reduce(join, fixed)))
+        return f" {sign} ".join(places)
+
+    def _power(self, expr: Pow) -> str:
+        if expr.base is S.Exp1:
+            return f"{self.place(expr.exp)}.exp()"
+        base = self.place(expr.base)
+        if expr.exp.is_Integer:
+            return f"{base} ** {int(expr.exp)}"
+        exponent = self.place(expr.exp)
+        if expr.exp.has(self.compiler.variable or S.NaN):
+            return f"({exponent} * log_of({base}, analytic)).exp()"
+        return f"power({base}, {exponent}, analytic)"
+
+    def _apply(self, expr: Any) -> str:
         name = type(expr).__name__
         if name == "log" and (inside := argument_of_erfc(expr.args[0])) is not None:
-            inner = self.compile(inside)
-            return lambda x, analytic: log_erfc(inner(x, analytic), analytic)
+            return f"log_erfc({self.place(inside)}, analytic)"
+        if name == "log" and isinstance(above := expr.args[0] - 1, exp):
+            return f"softplus({self.place(above.args[0])}, analytic)"
+        if name in _METHODS:
+            return f"{self.place(expr.args[0])}.{name}()"
         if name not in _FUNCTIONS:
             raise UnsupportedError(f"{name} has no ball form")
-        function, (first, *rest) = _FUNCTIONS[name], [self.compile(a) for a in expr.args]
-        if not rest:
-            return lambda x, analytic: function(first(x, analytic), analytic)
-        return lambda x, analytic: function(
-            first(x, analytic), *(a(x, analytic) for a in rest), analytic
-        )
+        places = ", ".join(self.place(a) for a in expr.args)
+        return f"{self.hold(_FUNCTIONS[name])}({places}, analytic)"
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> CodeType:
+    """The same for all parameter vectors."""
+    return compile(text, "<balls>", "exec")
 
 
 def number(expr: Any) -> Any:
@@ -273,11 +312,6 @@ def power(base: Ball, exponent: Any, analytic: bool) -> Ball:
         return acb(0)
     size = (exponent * size.log()).exp().upper()
     return acb(arb(0, size), arb(0, size))
-
-
-def _method(name: str) -> Callable[..., Ball]:
-    """A function that is analytic wherever it is finite."""
-    return lambda u, analytic: getattr(u, name)()
 
 
 def _switch(name: str, on_complex: str) -> Callable[[Ball, bool], Ball]:
@@ -364,10 +398,11 @@ def _atan2(y: Ball, x: Ball, analytic: bool) -> Ball:
     return atan(y / x, analytic) + (0 if x.real.mid() > 0 else 2 * half)
 
 
+_METHODS = (  # of balls, analytic wherever they are finite
+    "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf", "erfc",
+    "gamma",
+)  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Ball]] = {  # of balls, and the `analytic` flag last
-    **{name: _method(name) for name in (
-        "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sech", "csch", "coth", "erf", "erfc",
-        "gamma")},
     "floor": _switch("floor", "real_floor"), "ceiling": _switch("ceil", "real_ceil"),
     "log": log_of, "loggamma": _right(lambda u: u.lgamma()), "log_erfc": log_erfc,
     "atan": _inverse_function("atan"), "asinh": _inverse_function("asinh"), "atan2": _atan2,

@@ -17,9 +17,11 @@ where it is Gaussian. Losses stay what they are, densities take the factor dx/dy
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import factorial
 from typing import Any
 
@@ -33,6 +35,7 @@ from mechc.errors import NumericError, UnsupportedError
 from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.density import difference
+from mechc.verify.balls.functions import Function
 from mechc.verify.balls.infinity import Unknown
 from mechc.verify.balls.part import WHOLE, Part
 
@@ -114,6 +117,7 @@ LARGEST_BISECTION = 500  # boxes
 GUARD_BITS = 12  # tails are cut this far below the working precision
 # log2 of distances at which a tail is looked at, from 2^-20 on, ever farther apart
 DOUBLINGS = (*range(32), *(32 + n + n * n // 24 for n in range(1, 150)))
+HALVINGS = 60  # of the distance to a peak
 STRIDE = 6  # of places at which a tail is bounded
 # distances from an end, as powers of 1/2 of the interval, at which a law is looked at
 SAMPLED = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 31, 42, 57, 77, 104, 140, 190, 256, 346)
@@ -235,12 +239,7 @@ class PieceIntegral(Part):
 
     def _quadrature(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
         """int_lo^hi p^a q^b by `acb.integral`."""
-        exponent, size = self.exponent(a, b), arb(0)
-        # a lower guess at the integral of |p^a q^b| sets the accuracy that is asked, nothing else
-        for away in ((hi - lo) * arb(2) ** -k for k in SAMPLED):
-            for x in (lo + away, hi - away):
-                here = self.height(a.real, b.real, x.mid()).exp() * away
-                size = size.max(here.lower()) if here.is_finite() else size
+        exponent, size = self.exponent(a, b), self._size(a.real, b.real, lo, hi)
         tolerance = arb(2) ** (-ctx.prec + GUARD_BITS)
         total = acb.integral(
             lambda x, analytic: exponent(x, analytic).exp(), lo, hi,
@@ -250,6 +249,34 @@ class PieceIntegral(Part):
             raise NumericError(f"the integral from {lo.str(5)} to {hi.str(5)} did not settle")
         return total
 
+    def _size(self, a: Any, b: Any, lo: Any, hi: Any) -> Any:
+        """A lower guess at the integral of |p^a q^b|, which sets the accuracy that is asked alone.
+
+        It is what lies between places that are seen; around the highest of them others are, until
+        the top of a peak that is narrow beside the interval is.
+        """
+        height, steps = self.exponent(a, b), [(hi - lo) * arb(2) ** -k for k in SAMPLED]
+
+        def seen(x: Any) -> tuple[Any, Any]:
+            here = height(x.mid(), False)
+            return x.mid(), here if here.is_finite() else arb.neg_inf()
+
+        def between(rows: list[Any]) -> Any:
+            return max(((y - x) * h.min(g).exp()).lower() for (x, h), (y, g) in pairwise(rows))
+
+        places = (*(lo + step for step in reversed(steps)), *(hi - step for step in steps[1:]))
+        rows = [*map(seen, (lo, *places, hi))]
+        size = between(rows)
+        for _ in range(HALVINGS):
+            top = max(range(1, len(rows) - 1), key=lambda k: float(rows[k][1]))
+            left, middle, right = rows[top - 1 : top + 2]
+            rows = [left, middle, right]
+            if left[1].min(right[1]) > middle[1] - 1:
+                break
+            near = [seen((x + middle[0]) / 2) for x, _ in (left, right)]
+            rows = [left, near[0], middle, near[1], right]
+        return size.max(between(rows))
+
     def height(self, a: Any, b: Any, x: Any) -> Any:
         """Log of p^a q^b at a point."""
         return self.exponent(a, b)(x, False)
@@ -257,14 +284,15 @@ class PieceIntegral(Part):
     def exponent(self, a: Any, b: Any) -> Callable[[Any, bool], Any]:
         """Log of p^a q^b as (a + b) f + b (g - f) + a log(p/e^f) + b log(q/e^g), terms f and g."""
         if a.is_zero():
-            return lambda x, analytic: b * self.q.log(x, analytic)
+            return lambda x, analytic: self.q.log(x, analytic) * b
         if b.is_zero():
-            return lambda x, analytic: a * self.p.log(x, analytic)
+            return lambda x, analytic: self.p.log(x, analytic) * a
+        rows = [(f, (a + b) * own + b * gap) for f, own, gap in self._functions]
 
         def exponent(x: Any, analytic: bool) -> Any:
-            beside = a * self.p.beside(x, analytic) + b * self.q.beside(x, analytic)
-            apart = b * self._apart(x, analytic)
-            value = (a + b) * self.p.logs[0](x, analytic) + apart + beside
+            value = a * self.p.beside(x, analytic) + b * self.q.beside(x, analytic)
+            for function, share in rows:
+                value += function(x, analytic) * share
             if value.is_finite():
                 return value
             return a * self.p.log(x, analytic) + b * self.q.log(x, analytic)
@@ -272,10 +300,21 @@ class PieceIntegral(Part):
         return exponent
 
     @cached_property
-    def _apart(self) -> Callable[[Any, bool], Any]:
-        """The first term of q minus that of p."""
-        gap = difference(self.q.exprs[0], self.p.exprs[0], self.x)
-        return expressions.function(gap, self.x, self.values)
+    def _functions(self) -> list[tuple[Function, Any, Any]]:
+        """Functions with their shares in the first term f of p, and in what that of q adds."""
+        # of shares that nearly cancel in (a + b) f + b (g - f), next to an end of the strip, wide
+        # balls keep no digit unless they are added up before the function is enclosed
+        first, other = self.p.exprs[0], self.q.exprs[0]
+        shares = defaultdict[Expr, list[Expr]](lambda: [S.Zero, S.Zero])
+        for column, expr in enumerate((first, difference(other, first, self.x))):
+            for summand in Add.make_args(expr):
+                share, function = summand.as_independent(self.x, as_Add=False)
+                shares[function][column] += share
+        return [
+            (expressions.function(f, self.x, self.values),
+             *(expressions.constant(share, self.values) for share in both))
+            for f, both in shares.items()
+        ]  # fmt: skip
 
     def loss_on(self, box: Any) -> Any:
         """The loss on a box, by the mean value theorem where that is sharper, as at its extrema."""
@@ -308,6 +347,8 @@ class PieceIntegral(Part):
             peak = peak.max(here.exp() * y) if here.is_finite() else peak
             places.append(y)
             if len(places) % STRIDE:
+                continue
+            if not here.exp() * y <= tiny * peak:  # nor is what lies beyond
                 continue
             found = None
             for place in reversed(places[-STRIDE:]):
