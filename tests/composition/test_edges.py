@@ -247,7 +247,9 @@ MIXTURES = mechanism(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("weight", "sigma"), [(1.0, 0.1), (0.0, 0.1), (0.3, 1.0)])
+@pytest.mark.parametrize(
+    ("weight", "sigma"), [(1.0, 0.1), (0.3, 1.0), pytest.param(0.0, 0.1, marks=pytest.mark.slow)]
+)
 def test_mixtures_of_equal_weights_reveal_nothing(weight, sigma):
     event = mechc.load(MIXTURES)(first=weight, second=weight, sigma=sigma)
     for direction in ("remove", "add"):

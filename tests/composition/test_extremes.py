@@ -210,7 +210,10 @@ def test_noise_without_any_width():
     assert event.delta(0.0).upper == 1.0
 
 
-@pytest.mark.parametrize("values", [{"sigma": 2.0, "sensitivity": 1e308}, {"sigma": 1e-300}])
+@pytest.mark.parametrize(
+    "values",
+    [{"sigma": 2.0, "sensitivity": 1e308}, pytest.param({"sigma": 1e-300}, marks=pytest.mark.slow)],
+)
 def test_integers_beyond_doubles_and_sums_of_nothing_end(values):
     """Sums of nan end; integers that are not told apart from others are not listed."""
     run = mechc.load("discrete_gaussian")(**values)

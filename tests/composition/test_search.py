@@ -174,7 +174,8 @@ def test_a_schedule_of_noise_at_a_small_rate_is_found_from_far_above():
 
 
 @pytest.mark.parametrize(("count", "rate", "delta"), [
-    (1000, 1e-11, 1e-6),  # 1 - (1 - rate)^count is below delta
+    # 1 - (1 - rate)^count is below delta
+    pytest.param(1000, 1e-11, 1e-6, marks=pytest.mark.slow),
     pytest.param(100_000, 1e-9, 1e-6, marks=pytest.mark.slow),
     (1000, 1e-6, 1e-6),  # that is not: delta(0) is 3e-7 nevertheless
 ])  # fmt: skip
@@ -209,6 +210,7 @@ def test_deltas_below_the_mass_at_the_largest_loss_have_it_as_their_upper_side(
         assert 0.9 * top.lower < found.lower <= found.upper <= top.upper * (1.0 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_contour_whose_weight_is_subnormal_is_none():
     """Losses of thousands: weights fall from 1e+300 to nothing within a share of one."""
     sigma, s, count, delta = 0.13709504906792733, 5, 13, 5.5488835367368417e-11

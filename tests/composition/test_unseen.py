@@ -367,6 +367,7 @@ def test_grid_of_a_loss_that_doubles_do_not_have_at_an_end():
         assert bound.upper - bound.lower < 1e-8
 
 
+@pytest.mark.slow
 def test_uniform_laws_smoothed_by_a_difference_of_logistic_functions():
     """P above the middle, less Q above it: the mass of the noise between the two halves."""
     made = load(noise="(1/(1+exp(-(x+h)/w)) - 1/(1+exp(-(x-h)/w)))/(2*h)")
@@ -445,6 +446,7 @@ def test_a_weight_of_zero_takes_its_tail_away(p, w):
         pair.renyi(2.1, direction="add")
 
 
+@pytest.mark.slow
 def test_losses_beside_the_end_of_a_region():
     """Slash noise: (x - s)^2 loses all digits at s where it is multiplied out."""
     event = load(noise="(1-exp(-(x/a)**2))/(2*sqrt(pi)*a*(x/a)**2)")(a=4.0)
@@ -471,7 +473,7 @@ def test_orders_next_to_one_of_heavy_tails(scale):
         assert truth * (1.0 - 1e-12) <= found.upper and found.lower <= truth * (1.0 + 1.1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 5.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1e-4, marks=pytest.mark.slow), 0.1, 5.0])
 def test_rare_samples_of_integers_whose_tilts_end(epsilon):
     """Negative binomial laws: the saddle is next to the end of the strip, where no list ends."""
     n = integer("n")
@@ -495,7 +497,7 @@ def test_rare_samples_of_integers_whose_tilts_end(epsilon):
     assert truth <= thirty.upper <= 1.0 and thirty.lower > 0.5 * thirty.upper
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 20.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(20.0, marks=pytest.mark.slow)])
 def test_beyond_losses_of_integers_whose_order_no_proof_tells(epsilon):
     """Negative binomial noise of size 3: p / q = n / (0.8 (n + 2)) < 1 / 0.8 at every integer."""
     n = integer("n")

@@ -101,6 +101,7 @@ def test_staircase_on_a_sample():
     require_narrow(event, masses, (1, 0.2), (3, 0.2))
 
 
+@pytest.mark.slow
 def test_certificate_and_window_of_a_staircase():
     declared = staircase(5, Rational(1, 3))
     assert mechc.load(declared).verify().ok

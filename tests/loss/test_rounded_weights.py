@@ -224,6 +224,7 @@ def test_differences_that_are_laws_are_no_mixtures():
     assert one.lower <= other.upper and other.lower <= one.upper < 1.0
 
 
+@pytest.mark.slow
 def test_sums_that_do_not_converge_end():
     made = mechc.load(mechanism(
         "ratio", variable=N, lattice=True, support=(0, oo), parameters=(a,), q=2 ** (-N - 1),

@@ -142,7 +142,9 @@ def test_largest_losses_that_no_double_shows(count, share):
     assert (count * event).log_delta(epsilon, direction="add").upper >= truth
 
 
-@pytest.mark.parametrize("epsilon", [21.326414714448433, 21.706130136224743])
+@pytest.mark.parametrize(
+    "epsilon", [pytest.param(21.326414714448433, marks=pytest.mark.slow), 21.706130136224743]
+)
 def test_one_sample_at_a_rate_near_one(epsilon):
     """Its largest losses have a limit, 21.7, to which they come within an ulp of the end alone."""
     values = {"a": 0.6367825902109374, "b": 1.900365549458332, "c": 2.898245936973339,
