@@ -557,13 +557,15 @@ def verify(
     In ball arithmetic, against its declaration.
     """
     from mechc.cli import subject
+    from mechc.cli.progress import verifying
     from mechc.kernel.build import write_atomically
-    from mechc.verify.certificate import table, verify
+    from mechc.verify.certificate import table
 
     output = None if output is None else args.writable(output)
     mechanism, kernel = subject.find(what.name)
     mechanism = what.under((), mechanism)
-    certificate = verify(mechanism, level, kernel, again=again or against is not None)
+    again = again or against is not None
+    certificate = verifying(mechanism, err, level, kernel, again)
     if output is not None:
         write_atomically(output, certificate.to_json())
     record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
@@ -667,8 +669,13 @@ def check(
 
 @command()
 def warm(names: args.Names = None) -> Answer:
-    """Compile ahead what is compiled once on a machine: the accountants, and kernels."""
-    from mechc.cli.progress import compiling_all, warm_up
+    """Make ahead what is made once on a machine: machine code of the accountants, and kernels.
+
+    Of the mechanisms that are named certificates too, where python-flint is installed.
+    """
+    from importlib.util import find_spec
+
+    from mechc.cli.progress import compiling_all, verifying, warm_up
     from mechc.kernel import cache
 
     start = time.perf_counter()
@@ -676,12 +683,15 @@ def warm(names: args.Names = None) -> Answer:
     compiling_all(mechanisms, err)
     for mechanism in mechanisms:
         mechanism.compile()  # its error, if it has one
+    proved = mechanisms if find_spec("flint") else ()
+    failed = [made.name for made in proved if not verifying(made, err).ok]
     with err.status("compiling the accountants"):
         warm_up()
     if cache.is_temporary():
         raise CacheError("warm: kernels were compiled and are not kept")
     seconds = time.perf_counter() - start
-    return Answer({"seconds": seconds}, lambda: f"compiled in {seconds:.1f} s")
+    said = f"made in {seconds:.1f} s" + "".join(f"; see mechc verify {name}" for name in failed)
+    return Answer({"seconds": seconds, "failed": failed}, lambda: said, int(bool(failed)))
 
 
 individual = typer.Typer(no_args_is_help=True, help="One epsilon a person, for populations.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mechc.composition.mechanism import Mechanism
+    from mechc.verify.certificate import Certificate
 
 
 def compiling(mechanism: Mechanism, console: Console) -> None:
@@ -30,6 +31,21 @@ def compiling(mechanism: Mechanism, console: Console) -> None:
         return
     with console.status(f"compiling {mechanism.name}") as status:
         mechanism.compile(lambda stage: status.update(f"compiling {mechanism.name}: {stage}"))
+
+
+def verifying(
+    mechanism: Mechanism, console: Console, level: str = "quick", kernel: Any = None,
+    again: bool = False,
+) -> Certificate:  # fmt: skip
+    """Return the certificate, with a progress display while it is made."""
+    from mechc.verify.certificate import verify
+
+    if kernel is None:
+        compiling(mechanism, console)
+    about = f"verifying {mechanism.name}"
+    with console.status(about) as status:
+        return verify(mechanism, level, kernel, again=again,
+                      progress=lambda check: status.update(f"{about}: {check}"))  # fmt: skip
 
 
 def known() -> tuple[Mechanism, ...]:

@@ -25,6 +25,7 @@ from mechc import __version__
 from mechc.accountants.bound import as_table
 from mechc.errors import check_one_of, is_interrupt, library
 from mechc.kernel import build, cache
+from mechc.kernel.build import Progress
 from mechc.verify.recheck import PLACES, SCHEMA, TYPICAL, VERSIONS, once, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
@@ -144,8 +145,9 @@ def _written(content: Any) -> str:
 
 
 def verify(
-    mechanism: Any, level: str = "quick", kernel: Any = None, *, again: bool = False
-) -> Certificate:
+    mechanism: Any, level: str = "quick", kernel: Any = None, *, again: bool = False,
+    progress: Progress = lambda check: None,
+) -> Certificate:  # fmt: skip
     """Verify the kernel of a mechanism against its declaration.
 
     A certificate without failures is kept beside the kernel, for this text of it, the machine code
@@ -157,6 +159,7 @@ def verify(
         level: "quick" (two parameter vectors, coarse grids) or "full" (ten or more, fine grids).
         kernel: a loaded kernel module to verify instead of the mechanism's own.
         again: verify, whatever is kept.
+        progress: called with the name of each check that begins.
 
     Returns:
         The certificate; `ok` says whether everything passed.
@@ -175,7 +178,7 @@ def verify(
     with contextlib.suppress(LookupError, TypeError, AttributeError, ValueError):  # nothing kept
         if known["code"].items() <= cache.digests(Path(made.__file__)).items():
             return _read(known["certificate"])
-    found = _verified(mechanism, level, made, text)
+    found = _verified(mechanism, level, made, text, progress)
     if kernel is None and found.ok:
         code = cache.digests(Path(made.__file__))
         cache.keep(name, {"certificate": found.to_json(), "code": code})
@@ -217,14 +220,17 @@ def _read(text: str) -> Certificate:
     return Certificate(**content, **remarks, checks=checks, vectors=vectors, kept=True)
 
 
-def _verified(mechanism: Any, level: str, kernel: Any, text: str) -> Certificate:
+def _verified(
+    mechanism: Any, level: str, kernel: Any, text: str, progress: Progress
+) -> Certificate:  # fmt: skip
     from mechc.kernel.compiler import compile_declaration
     from mechc.kernel.emit import LAW, with_law
     from mechc.verify import checks
 
     started = time.process_time()
     declaration = build.compiled(mechanism.origin, mechanism.transforms)
-    runner, full = checks.Runner(), level == "full"
+    runner, full = checks.Runner(progress), level == "full"
+    progress("emission")
     wanted = compile_declaration(declaration)
     wanted = with_law(wanted) if LAW in text else wanted
     runner("emission", "identity", 0.0, partial(emission, wanted, text))
@@ -271,7 +277,8 @@ def table(certificate: Certificate) -> Table:
     made = Table(title=str(certificate))
     for heading in HEAD:
         right = heading in ("points", "largest error", "tolerance")
-        made.add_column(heading, justify="right" if right else "left", overflow="fold")
+        how: Any = {"justify": "right" if right else "left", "overflow": "fold"}
+        made.add_column(heading, no_wrap=heading == "check", **how)
     for row in certificate.rows():
         made.add_row(*row)
     return made

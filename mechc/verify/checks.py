@@ -31,9 +31,10 @@ Row = tuple[str, str, float, Callable[[Check], None]]  # name, kind, tolerance, 
 class Runner:
     """Collects checks by name over all parameter vectors."""
 
-    def __init__(self) -> None:
-        """Start without checks."""
+    def __init__(self, progress: Callable[[str], None] = lambda check: None) -> None:
+        """Start without checks; each says its name when it begins."""
         self.checks: dict[str, Check] = {}
+        self.progress = progress
         self.far = False
 
     def __call__(
@@ -42,6 +43,7 @@ class Runner:
         """Run one check at one vector; an error is a failure, not a crash."""
         check = self.checks.setdefault(name, Check(name, kind, tolerance))
         check.far = self.far
+        self.progress(name)
         try:
             run(check)
         except Exception as error:  # of mechc's own, or of a kernel that was edited

@@ -1,6 +1,7 @@
 """What is compiled once is said on a terminal, and can be compiled ahead."""
 
 import io
+import json
 import multiprocessing
 import sys
 import time
@@ -44,6 +45,15 @@ def test_warm_fails_where_nothing_is_kept(tmp_path, monkeypatch):
     with pytest.warns(cache.CacheWarning, match="can be written by others"):
         done = CliRunner().invoke(app, ["warm", "pure_dp"])
     assert done.exit_code == 1 and "not kept" in done.output
+
+
+def test_warm_leaves_certificates(tmp_path, monkeypatch):
+    pytest.importorskip("flint")
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(progress, "warm_up", lambda: None)
+    assert CliRunner().invoke(app, ["warm", "pure_dp"]).exit_code == 0
+    shown = json.loads(CliRunner().invoke(app, ["verify", "pure_dp", "--json"]).output)
+    assert shown["kept"] and shown["ok"]
 
 
 def test_warm_refuses_what_does_not_exist_before_it_begins():
