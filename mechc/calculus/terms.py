@@ -216,6 +216,11 @@ def _special(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Exp
             return S.One, sp.loggamma(u)
     # SymPy writes 6 (x - a) as 6 x - 6 a, which is not exact next to a
     number, inner = expr.primitive() if isinstance(expr, Add) else (S.One, expr)
+    if isinstance(inner, Add) and all(weak_sign(a, facts) in (0, 1) for a in inner.args):
+        # a hyperbolic cosine overflows, the log of exponentials does not
+        factors = (f for a in inner.args for f in Mul.make_args(a))
+        growing = (f for f in factors if isinstance(f.as_base_exp()[0], sp.cosh))
+        inner = inner.xreplace({f: f.rewrite(sp.cosh, exp) for f in growing})
     return number, log(side * inner)
 
 

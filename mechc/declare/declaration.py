@@ -147,18 +147,19 @@ class Reader:
 
 
 def _with_named_indices(expr: Expr) -> Expr:
-    """Give every index of summation a name of its own, equal in every process."""
+    """Give indices and variables of integration names that are equal in every process."""
     # A `Dummy` is numbered by the process that made it, which no digest may depend on.
     taken = {s.name for s in expr.free_symbols}
 
     def renamed(total: sp.Sum) -> sp.Sum:
         inner = len(total.function.atoms(sp.Sum))
         names = {}
-        for i, limit in enumerate(total.limits):
-            name = f"k_{inner + i}"
+        for i, symbol in enumerate(total.bound_symbols):
+            letter, kind = ("k", "integer") if i < len(total.limits) else ("x", "real")
+            name = f"{letter}_{inner + i}"
             while name in taken:
                 name += "_"
-            names[limit[0]] = Symbol(name, integer=True)
+            names[symbol] = Symbol(name, **{kind: True})
         return total.xreplace(names)
 
     return expr.replace(lambda e: isinstance(e, sp.Sum), renamed)

@@ -251,6 +251,9 @@ class _ArrayEvaluator(_Evaluator):
             u = self.value(tail)
             if not np.iscomplexobj(u):
                 return scipy.special.log_ndtr(-math.sqrt(2.0) * u) + math.log(2.0)
+        if isinstance(expr, log) and isinstance(expr.args[0], sp.cosh):
+            u = self.value(expr.args[0].args[0])
+            return np.logaddexp(u, -u) - math.log(2.0)
         if isinstance(expr, log) and expr.args[0].is_Add:  # exponentials overflow, not their logs
             terms = [term.as_coeff_Mul() for term in expr.args[0].args]
             if all(c > 0 and (e is S.One or isinstance(e, exp)) for c, e in terms):

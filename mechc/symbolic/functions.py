@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
-from sympy import Dummy, Expr, S, exp, log
+from sympy import Basic, Dummy, Expr, S, Symbol, exp, log
 from sympy.core.function import ArgumentIndexError
 
 
@@ -175,16 +175,46 @@ class shape(sp.Function):  # type: ignore[misc]
 
 
 class QuadratureSum(sp.Sum):  # type: ignore[misc]
-    """The sum of a quadrature rule: the integral it stands for up to the error of the rule.
+    """The sum of a quadrature rule, and last of its arguments the integral that it stands for.
 
     A constant that SymPy is not to look into: the same one, expanded, would no longer cancel.
     """
 
     is_Atom = True
 
+    def __new__(cls, summand: Expr, limit: Any, integral: Expr) -> QuadratureSum:
+        """The rule adds up `summand` over `limit`, that is (index, first, last)."""
+        made: QuadratureSum = super().__new__(cls, summand, limit)
+        made._args = (*made.args, integral)
+        return made
+
+    @property
+    def limits(self) -> tuple[Expr, ...]:
+        """Of the sum."""
+        return (self.args[1],)
+
+    @property
+    def integral(self) -> sp.Integral:
+        """What the sum stands for."""
+        return self.args[2]
+
+    @property
+    def bound_symbols(self) -> list[Symbol]:
+        """The index, and the variable of the integral."""
+        return [*super().bound_symbols, *self.integral.bound_symbols]
+
+    def _eval_subs(self, old: Basic, new: Basic) -> None:
+        """In all arguments, as in any function."""
+
     def _eval_expand_basic(self, **hints: Any) -> Expr:
         """Return it as it is."""
         return self
+
+    _eval_factor = _eval_simplify = _eval_expand_basic
+
+    def _eval_derivative(self, x: Symbol) -> Expr:
+        """Of the sum, in a parameter."""
+        return sp.Sum(self.function, *self.limits).diff(x)
 
 
 def argument_of_erfc(expr: Expr) -> Expr | None:

@@ -244,7 +244,7 @@ def _verified(
         reason = f"{type(error).__name__}: {error}"
         runner("grid", "proof", 0.0, lambda check: check.fail(reason))
     return Certificate(
-        name=mechanism.name,
+        name=str(kernel.NAME),
         level=level,
         canonical=declaration.canonical,
         declaration_digest=declaration.digest,

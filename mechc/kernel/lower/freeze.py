@@ -286,7 +286,7 @@ def _summands(expr: sympy.Sum) -> list[Expr]:
         for f in sympy.Mul.make_args(term)
     ):
         return []
-    return [expr.func(factor * term, *expr.limits) for term in terms]
+    return [expr.func(factor * term, *expr.args[1:]) for term in terms]
 
 
 def log_of_terms(terms: tuple[Term, ...], variable: Symbol, freeze: Freezer) -> ir.Expr:

@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Any, cast
 
 from flint import acb, arb
-from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol, exp
+from sympy import Add, And, Basic, Expr, Mul, Not, Or, Piecewise, Pow, S, Sum, Symbol, cosh, exp
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
@@ -78,6 +78,11 @@ def softplus(u: Any, analytic: bool) -> Any:
     if (u.real if isinstance(u, acb) else u).mid() > 0:
         return u + log_of((-u).exp() + 1, analytic)
     return log_of(u.exp() + 1, analytic)
+
+
+def log_cosh(u: Any, analytic: bool) -> Any:
+    """Log of cosh, which overflows where its log does not."""
+    return u + softplus(-2 * u, analytic) - arb(2).log()
 
 
 Ball = Any  # arb or acb
@@ -173,10 +178,7 @@ class Compiler:
     def sum(self, expr: Sum) -> Any:
         """A constant sum, its infinite tails bounded by the ratio of neighbouring summands."""
         if isinstance(expr, QuadratureSum):
-            raise UnsupportedError(
-                "the constant of a shape is found by quadrature, without a proven error; state it "
-                "in the declaration"
-            )
+            return self.values[expr.integral]
         index, lo, hi = expr.limits[0]
         inner = self.variable is not None and expr.has(self.variable)
         if len(expr.limits) > 1 or inner or self.total is None:
@@ -196,7 +198,7 @@ class _Lines:
         self.compiler, self.lines = compiler, list[str]()
         self.places: dict[Any, str] = {compiler.variable: "x"}
         self.held: dict[str, Any] = {"log_of": log_of, "log_erfc": log_erfc, "power": power,
-                                     "softplus": softplus}  # fmt: skip
+                                     "softplus": softplus, "log_cosh": log_cosh}  # fmt: skip
 
     def function(self, expr: Any) -> Function:
         """The function, once its lines are written."""
@@ -263,6 +265,8 @@ class _Lines:
             return f"log_erfc({self.place(inside)}, analytic)"
         if name == "log" and isinstance(above := expr.args[0] - 1, exp):
             return f"softplus({self.place(above.args[0])}, analytic)"
+        if name == "log" and isinstance(expr.args[0], cosh):
+            return f"log_cosh({self.place(expr.args[0].args[0])}, analytic)"
         if name in _METHODS:
             return f"{self.place(expr.args[0])}.{name}()"
         if name not in _FUNCTIONS:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import sympy as sp
 from flint import arb
 from sympy import Add, Expr, Function, Mul, Pow, S, Symbol, diff, exp, expand, log, pi, sqrt
 
@@ -109,6 +110,8 @@ class AtInfinity:
             return Order(Add(*(p.k for p in parts)), Add(*(p.a for p in parts)), f)
         if isinstance(expr, exp):
             return self._exp(expr.args[0])
+        if isinstance(expr, log):
+            return self._log(self.order(expr.args[0]))
         if isinstance(expr, Pow) and not expr.exp.has(self.y):
             return self._power(expr)
         return self._bounded(expr)
@@ -155,6 +158,16 @@ class AtInfinity:
             top = inner.f * (_ball(inner.k) * self.start).exp() * power_of(self.start, inner.a)
             return Order(S.Zero, S.Zero, arb(0).union(top.exp().upper()))
         raise Unknown(f"exponential of {argument}")
+
+    def _log(self, inner: Order) -> Order:
+        """Of k y + a log y + log f: y times a ball, as log y / y falls from y = e on."""
+        if not inner.f > 0 or not (inner.k == inner.a == 0 or (inner.k != 0 and self.start > 3)):
+            raise Unknown("a logarithm")
+        if inner.k == 0:
+            return Order(S.Zero, S.Zero, inner.f.log())
+        beside = (inner.f.log(), _ball(inner.a) * self.start.log())
+        return Order(S.Zero, S.One, sum((arb(0).union(v / self.start) for v in beside),
+                                        start=_ball(inner.k)))  # fmt: skip
 
     def _power(self, expr: Pow) -> Order:
         base = self.order(expr.base)
@@ -210,7 +223,8 @@ def power_of(y: Any, a: Expr) -> Any:
 def slope(log_density: Expr, x: Symbol, side: int) -> tuple[Symbol, Expr]:
     """d/dy of a log density at x = side * y; parameters are numbers already."""
     y = Symbol("y", positive=True)
-    return y, diff(with_log_erfc(log_density).xreplace({x: side * y}), y)
+    f = with_log_erfc(log_density).xreplace({x: side * y})
+    return y, diff(f.rewrite((sp.cosh, sp.sinh), exp), y)
 
 
 def with_log_erfc(log_density: Expr) -> Expr:

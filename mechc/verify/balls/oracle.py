@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from flint import acb, arb, ctx
-from sympy import And, Piecewise, oo
+from sympy import And, Integral, Piecewise, oo
 
 from mechc.calculus.cases import Case, by_cases
 from mechc.declare.declaration import Declaration
@@ -34,6 +34,7 @@ from mechc.verify.balls.part import WHOLE
 POINT_BITS = 80  # correct bits of values at points
 ABSOLUTE_BITS = 1150  # a value this close to zero is as good as zero
 ATOM_BITS = 1200  # masses that are differences keep some
+INTEGRAL_BITS = 256  # of constants; tails that are powers take long to more of them
 NUDGE = 2.0**-80  # relative change of a parameter in a difference quotient ...
 COARSE_STEP = 2.0**-20  # ... and where what is differenced has few digits
 
@@ -55,6 +56,35 @@ def _cases(declaration: Declaration) -> tuple[Case, ...]:
     return by_cases(declaration)
 
 
+class Values(dict[Any, Any]):
+    """Balls of the parameters, and of integrals that constants stand for when they are asked for.
+
+    Integrals are no items: what goes through the items meets parameters, which are exact.
+    """
+
+    def __init__(self, declaration: Declaration, theta: Sequence[float]) -> None:
+        """Exact balls of the parameters of a declaration."""
+        symbols = [p.symbol for p in declaration.parameters]
+        super().__init__((s, arb(v)) for s, v in zip(symbols, theta, strict=True))
+        self._declaration, self._theta = declaration, theta
+        self._integrals: dict[Any, Any] = {}
+
+    def __missing__(self, integral: Any) -> Any:
+        """Of an integral, as the mass of what it integrates."""
+        if not isinstance(integral, Integral):
+            raise KeyError(integral)
+        bits = min(ctx.prec, INTEGRAL_BITS)
+        if (integral, bits) not in self._integrals:
+            f, (x, *ends) = integral.function, integral.limits[0]
+            alone = replace(self._declaration, variable=x, p=f, q=f, support=tuple(ends),
+                            atoms=(), construction=None)  # fmt: skip
+            oracle = Oracle(alone, self._theta)
+            oracle.values = self
+            with ctx.workprec(bits):
+                self._integrals[integral, bits] = oracle.part_mass("q", *WHOLE)
+        return self._integrals[integral, bits]
+
+
 class Oracle:
     """One pair (P, Q) at one parameter vector.
 
@@ -68,8 +98,7 @@ class Oracle:
         """Bind the parameters."""
         self.declaration = declaration
         self.theta = tuple(float(v) for v in theta)
-        symbols = [p.symbol for p in declaration.parameters]
-        self.values = {s: arb(v) for s, v in zip(symbols, self.theta, strict=True)}
+        self.values = Values(declaration, self.theta)
         self._compiled: dict[Any, Any] = {}
         self._parts: dict[int, list[Any]] = {}
         self._neighbours: dict[float, tuple[Oracle, ...]] = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -134,7 +135,8 @@ def _functions(piece: Piece, oracle: Oracle, c: Any, boxes: Iterator[int]) -> Sl
     loss = expand_log(log_p, force=True) - expand_log(log_q, force=True)
     tilted = (1 + _C) * loss + base + log_q
     first, second, steep = diff(loss, x), diff(loss, x, 2), diff(tilted, x)
-    known = {**values, _C: c}
+    known = copy(values)
+    known[_C] = c
     forms = (first, second, steep, steep - second / first)
     reduced = [_one_fraction(form, x, known) for form in forms]
     d1, d2, dw = (expressions.function(form, x, known) for form in reduced[:3])

@@ -23,6 +23,7 @@ LOWEST = mpmath.mpf("-1e310")  # log that is told from nothing
 MOST_TERMS = 50_000  # of a sum
 ATOM_DIGITS = 360  # beyond the smallest double
 LONGEST = 20_000  # bits of a power, and the largest integer of a factorial
+UNSETTLED = 1e-18  # relative error of an integral
 PATIENCE = 50  # negligible terms after which a sum ends
 
 
@@ -154,7 +155,8 @@ def number(expr: Any, theta: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _compiled(expr: Any) -> Any:
-    sums = {node: sympy.Dummy() for node in sorted(expr.atoms(sympy.Sum), key=str)}
+    totals = sorted(expr.atoms(sympy.Sum, sympy.Integral), key=str)
+    sums = {node: sympy.Dummy() for node in totals}
     body = expr.xreplace(sums)
     x = next((s for s in body.free_symbols if s.name == "x_"), sympy.Symbol("x_"))
     names = sorted(body.free_symbols - {x, *sums.values()}, key=str)
@@ -172,10 +174,15 @@ def _exp(value: Any) -> Any:
 
 
 def _total(node: Any, theta: Any) -> Any:
-    """A sum over integers, from 0 outwards until terms stay negligible."""
+    """A sum over integers, from 0 outwards until terms stay negligible; an integral."""
     index, lo, hi = node.limits[0]
     term = function(node.function.xreplace({index: sympy.Symbol("x_", real=True)}), theta)
     first, last = number(lo, theta), number(hi, theta)
+    if isinstance(node, sympy.Integral):
+        total, error = mpmath.quad(term, [first, last], error=True)
+        if not error <= UNSETTLED * abs(total):
+            raise ArithmeticError("an integral that does not settle")
+        return total
     middle, total = int(min(max(first, 0), last)), mpmath.mpf(0)
     for step, start, end in ((1, middle, last), (-1, middle - 1, first)) * (first <= last):
         idle = 0
@@ -194,7 +201,7 @@ _SYMPY = words(
     "Add Mul Pow Integer Rational Symbol exp log Abs Max Min sign Piecewise ExprCondPair And Or",
     "Not StrictLessThan LessThan StrictGreaterThan GreaterThan Equality Unequality Tuple Sum gamma",
     "loggamma erf erfc besseli besselk zeta binomial factorial sin cos tan atan sinh cosh tanh",
-    "sech csch coth asinh Heaviside floor ceiling Half sqrt Eq Ne",
+    "sech csch coth asinh Integral Heaviside floor ceiling Half sqrt Eq Ne",
 )
 _CONSTANTS = {name: getattr(sympy, name) for name in ("pi", "oo", "E", "true", "false")}
 GROWING = (operator.pow, sympy.Pow, *SPECIAL, sympy.zeta)
@@ -231,6 +238,8 @@ def _build(node: ast.AST) -> Any:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
         left, right = (sympy.S(_build(side)) for side in (node.left, node.comparators[0]))
         return _OPERATORS[type(node.ops[0])](left, right)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "QuadratureSum":
+        return _build(node.args[-1])  # what the sum stands for
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SYMPY:
         args = [_build(a) for a in node.args]
         if node.func.id == "ExprCondPair":
