@@ -47,7 +47,6 @@ from mechc.individual.inversion import STRIDE
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import SPACINGS, Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
-from mechc.individual.tilts import Members
 from mechc.numeric.allowance import MAX_WORK
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
@@ -368,7 +367,7 @@ class IndividualAccountant(TakesTurns):
         different = same.size + int((same == 1).sum() * (people / some.size - 1.0))
         known = any(e.grid == self.grid and e.asked for e in self.family.made.values())
         allowed = self._most if self._exact or not self.grid.splines else 0
-        tables = not self._without_tables(different, expected(self.grid))
+        tables = not self._without_tables(different)
         few = self._ledger.counts(some[:: -(-some.size // TYPICAL)])
         steps = len(self._journal) if self._journal.complete else float((few > 0.0).sum(1).mean())
         alone, size = allowed if tables else different, self._ledger.nbytes
@@ -484,14 +483,10 @@ class IndividualAccountant(TakesTurns):
                 answers.meet(who, found)
         return {d: answers.at(place) for d, answers in sides.items()}
 
-    def _without_tables(self, people: int, members: float | None = None) -> bool:
+    def _without_tables(self, people: int) -> bool:
         """Whether people one by one take less than the members of tables for them would."""
         steps = people * self._different
-        if not self._exact or steps > self._meshed:
-            return False
-        if members is None:
-            members = Members(self.family, self.grid, "remove").positions.size
-        return steps <= ALONE * members
+        return self._exact and steps <= min(self._meshed, ALONE * expected(self.grid))
 
     @property
     def _most(self) -> int:

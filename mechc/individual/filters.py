@@ -62,14 +62,6 @@ from mechc.protocol import Floats
 _OUTWARD = 2.0**-48  # relative allowance for a handful of roundings
 
 
-class Amount(float):
-    """A number that may be called as the filters of many people are asked: `x.remaining()`."""
-
-    def __call__(self) -> float:
-        """Return the number."""
-        return float(self)
-
-
 @public
 class _Saved(TakesTurns):
     """Has exact totals that go on from a file.
@@ -388,15 +380,13 @@ class SharedGDPFilter(_Saved):
         """The budget."""
         return self._one.mu
 
-    @property
-    def spent(self) -> Amount:
-        """The mu used so far, rounded up; `spent()` is the same."""
-        return Amount(self._one.spent()[0])
+    def spent(self) -> float:
+        """Return the mu used so far, rounded up."""
+        return float(self._one.spent()[0])
 
-    @property
-    def remaining(self) -> Amount:
-        """The largest mu that still fits, 0 once the filter has stopped; so is `remaining()`."""
-        return Amount(0.0 if self.stopped else self._one.remaining()[0])
+    def remaining(self) -> float:
+        """Return the largest mu that still fits, 0 once the filter has stopped."""
+        return 0.0 if self.stopped else float(self._one.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:
@@ -464,10 +454,9 @@ class GDPOdometer(_Saved):
         """GDP parameter of everything computed so far, the open segment included, rounded up."""
         return _root([*self._squares, self.increment**2])
 
-    @property
-    def remaining(self) -> Amount:
-        """The largest mu that still fits the open segment, rounded down; so is `remaining()`."""
-        return Amount(self._charged.remaining()[0])
+    def remaining(self) -> float:
+        """Return the largest mu that still fits the open segment, rounded down."""
+        return float(self._charged.remaining()[0])
 
     @in_turn
     def step(self, mu: float) -> bool:

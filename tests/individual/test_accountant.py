@@ -309,6 +309,7 @@ def test_one_setting_of_a_parameter_that_grows_with_the_loss():
     assert bound.upper[0] == 0.0 and bound.lower[1] <= exact.upper and exact.lower <= bound.upper[1]
 
 
+@pytest.mark.slow
 def test_losses_too_large_for_any_tilt_have_no_bound():
     """Epsilon is about 1 / (2 sigma^2) for so little noise; memory that was not there said 1e-310.
 

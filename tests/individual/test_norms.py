@@ -51,6 +51,7 @@ def test_bad_norms_are_refused(norms, clip, noise, message):
         IndividualAccountant.from_norms([1.0], 1.0, 1.0, people=2)
 
 
+@pytest.mark.slow
 def test_of_a_sample_that_nobody_is_in_nobody_loses_anything():
     """All members of the family lose the same, none being the worst."""
     acc = IndividualAccountant.from_norms([[0.5, 2.0], [0.0, 0.0]], 1.0, 3.0, sampling_rate=0.0)

@@ -48,16 +48,15 @@ def test_odometers_and_shared_filters_go_on_where_they_were_saved(tmp_path):
     o.save(tmp_path / "o")
     again = GDPOdometer.load(tmp_path / "o")
     assert (again.segment, again.released, again.bound) == (o.segment, o.released, o.bound)
-    assert again.remaining == o.remaining == pytest.approx(math.sqrt(0.16 - 0.125))
+    assert again.remaining() == o.remaining() == pytest.approx(math.sqrt(0.16 - 0.125))
     for each in (o, again):
         assert not each.step(0.15) and each.step(0.2)  # the second closes the segment
     shared = SharedGDPFilter(mu=1.0)
-    assert shared.step(0.6) and shared.remaining == pytest.approx(0.8)
-    assert shared.remaining() == shared.remaining and o.remaining() == o.remaining
-    assert not shared.step(0.9) and shared.remaining == 0.0
+    assert shared.step(0.6) and shared.remaining() == pytest.approx(0.8)
+    assert not shared.step(0.9) and shared.remaining() == 0.0
     shared.save(tmp_path / "s")
     restored = SharedGDPFilter.load(tmp_path / "s")
-    assert restored.stopped and restored.spent == shared.spent and not restored.step(0.1)
+    assert restored.stopped and restored.spent() == shared.spent() and not restored.step(0.1)
     with pytest.raises(StateError):
         SharedGDPFilter.load(tmp_path / "o")
     o.restore(tmp_path / "o")
