@@ -1,7 +1,7 @@
 """Random people of ten families: every interval contains that of the plain accountant.
 
-Where that is the wider one, as for a few Laplace steps, it contains ours. Where one is less than
-twice as wide as the other, both are proven and need not be nested: they overlap.
+Where that is as wide as ours, or wider, it is asked again, for delta to 1e-9, and then on a mesh
+that is as fine as ours is sharp: all its answers are proven.
 
 A thousand of them in all with MECHC_PEOPLE=100 in the environment, 20 of each without it.
 """
@@ -15,13 +15,9 @@ from sympy import Rational, exp, gamma
 
 import mechc
 from mechc.declare import additive, positive, real
-from mechc.errors import UnsupportedError
 from mechc.individual import IndividualAccountant
 
 DELTA = 1e-6
-WIDE = 1e-5  # of epsilon: a plain answer that is no reference for more than an overlap
-ENDS = 1e-12  # of epsilon: where both are as narrow as rounding allows, ends are so far apart
-FINE = 1e-9  # of delta: asked for where a plain answer as wide as ours need not lie in it
 
 
 def declared():
@@ -67,8 +63,15 @@ def people(rng, span, count):
     return np.clip(steps, *span), repeats
 
 
+def plain(run):
+    """Proven answers of the plain accountant, each sharper than the one before."""
+    yield run.epsilon(DELTA)
+    yield run.epsilon(DELTA, rtol=1e-9)
+    yield run.epsilon(DELTA, method="pld", grid=1 << 20, max_work=math.inf)
+
+
 def check(name, count, seed, **options):
-    """Intervals of the accountant contain those of whole compositions, or lie in them."""
+    """Intervals of the accountant contain those of whole compositions."""
     make, parameter, span = FAMILIES[name]
     mechanism, rng = make(), np.random.default_rng(seed)
     steps, repeats = people(rng, span, count)
@@ -76,30 +79,12 @@ def check(name, count, seed, **options):
     accountant = IndividualAccountant(mechanism, **about)
     for values, repeat in zip(steps, repeats, strict=True):
         accountant.step(values, count=int(repeat))
-    bound, refused = accountant.epsilon(DELTA), 0
+    bound = accountant.epsilon(DELTA)
     for person in range(count):
         parts = zip(steps[:, person], repeats, strict=True)
         run = mechc.compose(*((mechanism(**{parameter: float(v)}), int(r)) for v, r in parts))
-        try:
-            exact = run.epsilon(DELTA)
-        except UnsupportedError:  # the work allowed is used up
-            refused += 1
-            continue
         lower, upper = bound.lower[person], bound.upper[person]
-        assert lower <= exact.upper and exact.lower <= upper
-        if not (lower <= exact.lower and exact.upper <= upper):
-            exact = run.epsilon(DELTA, rtol=FINE)
-        plain, ours = exact.upper - exact.lower, upper - lower
-        if plain > WIDE * exact.upper:
-            continue  # what many distinct sparse steps are convolved on says less than tables
-        if min(plain, ours) > max(max(plain, ours) / 2, ENDS * upper):
-            continue  # neither is a reference for the other
-        inner, outer = (exact.lower, exact.upper), (lower, upper)
-        if plain > ours:  # both are proven
-            inner, outer = outer, inner
-        assert outer[0] * (1 - ENDS) <= inner[0] and inner[1] <= outer[1] * (1 + ENDS)
-        assert math.isfinite(upper)
-    assert refused <= count // 10
+        assert any(lower <= exact.lower and exact.upper <= upper for exact in plain(run))
     return bound.detail["relative_width"]
 
 
