@@ -304,7 +304,7 @@ def check(mechanism: str, info: ParameterInfo, value: Any) -> float:
     number = value if type(value) is float else as_double(value)
     if info.lo < number < info.hi and abs(number) < EXACT and not info.integer:
         return number
-    problem = _problem(info, number) or _lost(value, number)
+    problem = _problem(info, number) or _lost(info, value, number)
     if problem:
         said = shown(number) if abs(number) < EXACT else repr(value)
         raise DeclarationError(
@@ -352,9 +352,13 @@ def _problem(info: ParameterInfo, number: float) -> str:
     return "is too large" if above else ""
 
 
-def _lost(value: Any, number: float) -> str:
-    """Say that an integer is not the double that it would be taken for."""
-    if abs(number) < EXACT or int(value) == int(number):
+def _lost(info: ParameterInfo, value: Any, number: float) -> str:
+    """Say that an integer is not the double that it would be taken for; fractions are rounded."""
+    if abs(number) < EXACT:
+        return ""
+    if value != int(value):
+        return "is not an integer" if info.integer else ""
+    if int(value) == int(number):
         return ""
     return f"is an integer that doubles do not have, the closest is {number!r}"
 

@@ -44,12 +44,13 @@ from mechc.errors import (
     check_text,
     public,
 )
-from mechc.loss.atoms import modes_beyond
 from mechc.loss.bound_kernel import declared_masses
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import log_complement
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.quadrature.rule import log_densities
+from mechc.loss.unlisted import Laws, beyond, searched
 from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo
@@ -640,25 +641,24 @@ def _integers(
     kernel: Kernel, theta: Floats, cuts: Floats, branch: tuple[float, float], side: str
 ) -> tuple[NDArray[np.int64], Floats]:
     """The cells of the integers of a branch that matter to their own cell, and the log masses."""
-    log_many = kernel.log_p_many if side == "p" else kernel.log_q_many
-
-    def logs_at(x: Floats) -> tuple[Floats]:
-        logs = np.empty(x.size)
-        log_many(x, theta, logs)
-        return (logs,)
-
+    laws = Laws(kernel, theta, side, np.zeros(1))
     lo, hi = branch
     reach = 64.0 + math.ceil(float(np.abs(cuts).max(initial=0.0)))
     while reach <= MOST_INTEGERS:
-        x: Floats = np.arange(max(lo, -reach), min(hi, reach) + 1)
-        if x.size:
-            (logs,), cell = logs_at(x), np.searchsorted(cuts, x)
-            known = True
-            for end, last in ((0, lo), (-1, hi)):
-                least = log_total(logs[cell == cell[end]]) + NEGLIGIBLE
-                known = known and (x[end] == last or logs[end] < least)
-                known = known and modes_beyond(logs_at, float(x[end]), last, least)[0] < math.inf
-            if known:
-                return cell, logs
+        x: Floats = np.arange(np.clip(-reach, lo, hi), np.clip(reach, lo, hi) + 1)
+        (logs,), cell = laws.at(x), np.searchsorted(cuts, x)
+        known, found = True, [x]
+        for end, last in ((0, lo), (-1, hi)):
+            least = np.array([log_total(logs[cell == cell[end]]) + NEGLIGIBLE])
+            past = beyond(laws, x[end], last, np.full(1, np.inf))
+            if past is not None and past.log_masses[0] > least[0]:  # most of the cell, perhaps
+                least = np.maximum(least, past.log_masses + 2.0 * NEGLIGIBLE)
+                past = beyond(laws, x[end], last, least, MOST_INTEGERS)
+            past = past or searched(laws, x[end], last, least, theta)
+            known = known and bool(past.log_masses[0] <= least[0])
+            found += [np.arange(a, b + 1.0) for a, b in past.islands]
+        if known:
+            x = np.concatenate(found)
+            return np.searchsorted(cuts, x), log_densities(kernel, theta, x, side)[0]
         reach *= 4
     raise UnsupportedError(f"post_process: more than {MOST_INTEGERS} integers carry mass")

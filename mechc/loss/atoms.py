@@ -7,19 +7,17 @@ checks of those that a caller hands over, their hockey stick, and how far their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, VerificationError
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature.panels import NONE, climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.numeric.allowance import spend
-from mechc.numeric.rounding import EPS, EXACT, MASS_TOLERANCE, MOST_LOG
+from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats
 
 MERGED = 20.0  # work for a point mass that is sorted and looked for on a lattice
@@ -30,8 +28,6 @@ LEAST = 8.0 * EPS  # of a sum of logs, however small it comes out
 UNSEEN = 1.5  # roundings of a log that its kernel may be off without showing it
 SUMMANDS = 32.0  # of a log mass, none larger than it, rounded once each
 CONTRADICTING = 2.0**-20  # of 1 + |log p| + |log q|: sums of logs of factorials keep more
-GROWING = 1.12  # of integers looked at: one gap to the next
-NOISE = 8.0 * EPS  # of a log mass, which is no rise
 ROUNDED = 4e-15  # the same, taken as rounding of the masses
 
 
@@ -111,51 +107,6 @@ def spent(
     return bool((ends.max(axis=1, initial=-np.inf) + log_reach <= least).all())
 
 
-def modes_beyond(
-    log_masses: Callable[[Floats], tuple[Floats, ...]], last: float, limit: float, least: float,
-    places: Floats = NONE,
-) -> list[float]:  # fmt: skip
-    """Logs of what each law has at most between the last integer of a list and the end of a branch.
-
-    Modes show by flanks at integers in geometric distance from both ends, and from `places`; no
-    further ones are looked for where one has a log mass above `least`.
-    """
-    side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), EXACT)
-    steps = np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING)))
-    x = [np.append(last, last + side * steps)]
-    if math.isfinite(limit):
-        x.append(np.append(limit, limit - side * steps))
-    inner = (min(last, limit) < places) & (places < max(last, limit))
-    around = np.concatenate([-steps, [0.0], steps])
-    x += [np.round(place) + around for place in places[inner]]
-    at: Floats = np.unique(np.concatenate(x))[:: int(side)]
-    at = at[(side * (at - last) >= 0.0) & (side * (limit - at) >= 0.0)]
-    with np.errstate(divide="ignore"):
-        gaps = np.log(np.abs(np.diff(at)))
-    found = []
-    for i, log in enumerate(log_masses(at)):
-
-        def density(x: Floats, i: int = i) -> Floats:
-            return log_masses(x)[i]
-
-        with np.errstate(invalid="ignore"):
-            rises = ~(log[1:] - log[:-1] <= NOISE * np.abs(np.maximum(log[:-1], -1e300)))
-        rises[log[1:] == log[:-1]] = False
-        most = np.maximum(log[1:], log[:-1])
-        for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
-            ends = float(at[k]), float(at[min(k + 2, at.size - 1)])
-            room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
-            while top + room <= least and abs(ends[1] - ends[0]) > 2.0:
-                inside, inner_logs, (low, index, high) = climbed(density, *ends, whole=True)
-                top, ends = float(inner_logs[index]), (float(inside[low]), float(inside[high]))
-            if not top + room <= least:
-                return [math.inf]
-            most[k : k + 2] = np.maximum(most[k : k + 2], top)
-        first = int(np.append(rises, True).argmax())  # what falls from a list on has its end's size
-        found.append(log_total(most[first:] + gaps[first:]))
-    return found
-
-
 def merge(loss: Floats, *log_masses: Floats) -> tuple[Floats, tuple[Floats, ...]]:
     """Sort atoms by loss and add up the masses of equal losses, under each law."""
     if loss.size < 2 or (loss[1:] > loss[:-1]).all():
@@ -228,11 +179,8 @@ def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> tu
         VerificationError: they contradict each other.
     """
     with np.errstate(invalid="ignore"):  # an outcome that has mass under one law, or under none
-        apart = np.abs(log_p - log_q - loss)
-        size = 1.0 + np.abs(log_p) + np.abs(log_q)
-        held = np.isfinite(loss) & (np.maximum(log_p, log_q) > -MOST_LOG)
-        off = held & (apart > SUMMANDS * EPS * size)  # where a formula overflows logs are used
-        if (held & (apart > CONTRADICTING * size)).any():
+        apart, held, off = _apart(log_p, log_q, loss, SUMMANDS * EPS)
+        if _apart(log_p, log_q, loss, CONTRADICTING)[2].any():
             raise VerificationError(
                 f"{label}: losses and masses of the kernel contradict each other by up to "
                 f"{float(apart[off].max())!r}; no answer is given. This is an error of mechc: "
@@ -241,6 +189,20 @@ def formulas_apart(log_p: Floats, log_q: Floats, loss: Floats, label: str) -> tu
     seen = held & ~off
     digits = apart[seen] / _rounding_of_logs(loss[seen], log_p[seen])
     return float(apart[off].max(initial=0.0)), float(digits.max(initial=UNSEEN))
+
+
+def where_apart(log_p: Floats, log_q: Floats, loss: Floats) -> Any:
+    """Where losses, and differences of log masses, are not the same but for their digits."""
+    with np.errstate(invalid="ignore"):
+        return _apart(log_p, log_q, loss, SUMMANDS * EPS)[2]
+
+
+def _apart(log_p: Floats, log_q: Floats, loss: Floats, share: float) -> tuple[Floats, Any, Any]:
+    """How far both formulas are apart, where that counts, and where by a share of logs."""
+    apart = np.abs(log_p - log_q - loss)
+    size = 1.0 + np.abs(log_p) + np.abs(log_q)
+    held = np.isfinite(loss) & (np.maximum(log_p, log_q) > -MOST_LOG)
+    return apart, held, held & (apart > share * size)  # where a formula overflows logs are used
 
 
 def mirrored(lo: float, hi: float) -> tuple[float, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +13,14 @@ from mechc import protocol
 from mechc.errors import DeclarationError, InternalError, NumericError
 from mechc.loss import quadrature, unresolved
 from mechc.loss.atoms import (
+    SUMMANDS,
     Atoms,
     Nodes,
     formulas_apart,
     merge,
-    modes_beyond,
     spent,
     split_atoms,
+    where_apart,
 )
 from mechc.loss.infinite_mass import (
     CERTAIN,
@@ -48,6 +48,17 @@ from mechc.loss.running_error import (
     exact_losses,
     known_masses,
     known_weights,
+    log_mass_errors,
+)
+from mechc.loss.unlisted import (
+    Laws,
+    Listing,
+    Past,
+    Stop,
+    Wholes,
+    beyond,
+    searched,
+    tilts_between,
 )
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.logs import log_add
@@ -78,6 +89,7 @@ AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known be
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 SEEN = 1e-13  # relative rounding of weights beyond which it is counted
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
+MOST_FOLLOWED = 1024  # integers at which the rounding of log masses is followed
 SAME = 1e-3  # of logs: longer lists hold no more of what is left out
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
@@ -137,13 +149,14 @@ class KernelSource:
         self._most_points = MAX_LATTICE
         self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
         self._missing: dict[bool, float] = {}
+        self._wholes: Wholes = {}  # what is past the first lists, written when these are made
         # by branch: nodes, and what `branches` has found of the loss between and beyond them
         self.followed: dict[int, tuple[Floats, Course]] = {}
         self._held = False  # masses against one
         self._gaps = False  # integers of unknown mass
         self._faded = False  # integers left out of lists, masses being nothing
-        self._hidden = -math.inf, -math.inf  # logs of masses of P and Q in modes beyond lists
-        reaches: tuple[float, ...] = ()
+        self._hidden = -math.inf, -math.inf  # logs of masses of P and Q in modes of kept tails
+        listings: tuple[Listing, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
         self._at_poles = tuple(at_poles)  # logs of masses of P and Q
@@ -168,7 +181,7 @@ class KernelSource:
             found.append([self._by_formula(log, told)] if log > -math.inf else [])
         self._panels: quadrature.Quadrature | None = None
         if on_lattice:
-            x, reaches = self._lattice_points(-1.0, 0.0)
+            x, listings = self._lattice_points(-1.0, 0.0)
             atoms.append(self._lattice_atoms(x, first=True))
             for masses, log in zip(found, atoms[1][2:], strict=True):
                 masses.append(self._by_formula(log, math.nan))
@@ -181,7 +194,7 @@ class KernelSource:
                 elif kind == protocol.Q_ONLY:
                     found[1].append(self.mass_on(lo, hi, "q"))
         tilts = (-1.0, 0.0) if on_lattice else (-math.inf, math.inf)
-        self._atoms = (*_joined(atoms), tilts, reaches)
+        self._atoms = (*_joined(atoms), tilts, listings)
         shared = [i for i, kind in enumerate(kinds) if kind not in ONE_SIDED]
         branches = rows[shared] if on_lattice else self.rows
         if on_lattice and not self._gaps:  # of integers all listed atoms tell more than limits
@@ -493,8 +506,7 @@ class KernelSource:
     def _lattice_atoms(self, x: Floats, first: bool = False) -> Atoms:
         """Evaluate a lattice kernel on integers; the first time its errors are found, too."""
         spend(DENSITY * x.size)
-        (log_p, log_q), loss = log_densities(self.kernel, self.theta, x), np.empty(x.size)
-        self.kernel.loss_many(x, self.theta, loss)
+        log_p, log_q, loss = self._integers_at(x)
         if first:
             self._gaps = bool((np.isnan(log_p) | np.isnan(log_q)).any())
             apart, self.digits = formulas_apart(log_p, log_q, loss, self.label)
@@ -506,48 +518,59 @@ class KernelSource:
             loss = np.append(loss, tails[:, 0] - tails[:, 1])
         return split_atoms(log_p, log_q, loss)
 
+    def _integers_at(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """Log masses and losses at integers; differences of logs where these are known better.
+
+        Far out, where a loss is a difference of large numbers, its formula has lost its digits.
+        """
+        (log_p, log_q), loss = log_densities(self.kernel, self.theta, x), np.empty(x.size)
+        self.kernel.loss_many(x, self.theta, loss)
+        off = np.flatnonzero(where_apart(log_p, log_q, loss))[:MOST_FOLLOWED]
+        if off.size:
+            error = log_mass_errors(self.kernel, self.theta, x[off])
+            better = off[error <= SUMMANDS * EPS * (1.0 + np.abs(log_p) + np.abs(log_q))[off]]
+            loss[better] = log_p[better] - log_q[better]
+        return log_p, log_q, loss
+
     def _lattice_points(
-        self, lo: float, hi: float, reaches: tuple[float, ...] = ()
-    ) -> tuple[Floats, tuple[float, ...]]:
+        self, lo: float, hi: float, listings: tuple[Listing, ...] = ()
+    ) -> tuple[Floats, tuple[Listing, ...]]:
         """Return all integers that matter for tilts lo..hi, and how far they reach on each branch.
 
-        `reaches` is what was enough for fewer tilts.
+        `listings` are those that were enough for fewer tilts.
         """
         rows = self._lattice_rows.tolist()
+        first = [Listing(LEAST_REACH)] * len(rows)
         found = [
-            self._lattice_range(row, lo, hi, reach, first=not reaches)
-            for row, reach in zip(rows, reaches or [LEAST_REACH] * len(rows), strict=True)
+            self._lattice_range(row, lo, hi, listing.reach, first=not listings)
+            for row, listing in zip(rows, listings or first, strict=True)
         ]
-        return np.concatenate([x for x, _ in found]), tuple(reach for _, reach in found)
+        return np.concatenate([x for x, _ in found]), tuple(listing for _, listing in found)
 
-    def listed(self) -> list[tuple[float, float, float]]:
-        """Return where lists of integers stop that go on.
-
-        There the last integer, the limit of a monotone loss further out, else nan, and the length
-        of the list.
-        """
+    def listed(self) -> list[Stop]:
+        """Return where lists of integers stop that go on."""
         return self._stops(self._atoms[3])
 
     def log_unlisted(self, tilts: tuple[float, float], reverse: bool) -> float:
         """Return log of the mass of P, or Q, that lists made for these tilts do not hold."""
         if not self._lattice_rows.size:
             return -math.inf
-        reaches = self._atoms[3]
+        listings = self._atoms[3]
         if not np.allclose(tilts, self.tilts, rtol=1e-14, atol=0.0):  # they have grown since
-            reaches = self._lattice_points(*tilts)[1]
-        return self._left_out(self._stops(reaches), -math.inf, reverse)
+            listings = self._lattice_points(*tilts)[1]
+        return self._left_out(self._stops(listings), -math.inf, reverse)
 
-    def _stops(self, reaches: tuple[float, ...]) -> list[tuple[float, float, float]]:
-        """Where lists that reach so far stop, see `listed`."""
+    def _stops(self, listings: tuple[Listing, ...]) -> list[Stop]:
+        """Where lists stop that go on."""
         found = []
-        for row, reach in zip(self._lattice_rows.tolist(), reaches, strict=True):
+        for row, (reach, past, _) in zip(self._lattice_rows.tolist(), listings, strict=True):
             lo, hi, kind, left, right, _ = row
             if not hi - lo <= MAX_LATTICE and (lo, hi) not in self._tails:
                 anchor = _anchor(lo, hi)
                 if kind == protocol.UNSPLIT:  # nothing is known between the list and the limit
                     left = right = math.nan
-                ends = (anchor - reach, left, reach), (anchor + reach, right, reach)
-                found += [end for end in ends if lo < end[0] < hi]
+                ends = Stop(anchor - reach, left, past[0]), Stop(anchor + reach, right, past[1])
+                found += [end for end in ends if lo < end.last < hi]
         return found
 
     def atoms_above(self, epsilon: float, reverse: bool) -> tuple[Floats, Floats, float]:
@@ -557,7 +580,7 @@ class KernelSource:
         of losses above a large epsilon they may be something still.
         """
         source = self.fork()  # what only one epsilon needs is a burden for others
-        left_out = -math.inf
+        left_out, before, size = -math.inf, math.inf, 0
         for _ in range(WIDENINGS):
             loss, log_mass, ends = (
                 source.atom_loss,
@@ -570,8 +593,10 @@ class KernelSource:
             left_out = source._left_out(ends, epsilon, reverse)
             if left_out <= found + LOG_NEGLIGIBLE:
                 return loss, log_mass, -math.inf
-            if left_out <= self._hidden[reverse] + SAME:
+            grown, size = source.atom_loss.size > size, source.atom_loss.size
+            if grown and left_out >= before - SAME:  # longer lists hold no more of it
                 break
+            before = left_out
             if found == -math.inf and left_out < SMALLEST:
                 break  # nothing is above, and what may be is no double
             (low, high), strip = source.tilts, source.strip
@@ -585,25 +610,20 @@ class KernelSource:
                 break
         return loss, log_mass, left_out
 
-    def _left_out(
-        self, ends: list[tuple[float, float, float]], epsilon: float, reverse: bool
-    ) -> float:
-        """Log of the mass left out where losses may exceed epsilon: the last, times their reach."""
+    def _left_out(self, ends: list[Stop], epsilon: float, reverse: bool) -> float:
+        """Log of the mass left out where losses may exceed epsilon."""
         faded = FADED + math.log(MAX_LATTICE * len(self._lattice_rows))
         rest = [faded if self._faded else -math.inf, self._hidden[reverse]]
-        for x, limit, reach in ends:
+        for x, limit, log_masses in ends:
             loss = self.kernel.loss(x, self.theta)
             highest = -np.minimum(loss, limit) if reverse else np.maximum(loss, limit)
             if not highest <= epsilon:  # nan, which Python's max would drop: not known
-                mass = log_densities(
-                    self.kernel, self.theta, np.array([x]), "q" if reverse else "p"
-                )
-                rest.append(float(mass[0, 0]) + math.log(reach))
+                rest.append(log_masses[reverse])
         return float(np.logaddexp.reduce(rest))
 
     def _lattice_range(
         self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float, first: bool
-    ) -> tuple[Floats, float]:
+    ) -> tuple[Floats, Listing]:
         """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
         # Whether a tail is kept as an atom is decided at `first`, when masses are added up.
         lo, hi, kind = row[:3]
@@ -611,7 +631,7 @@ class KernelSource:
         if not abs(anchor) < FARTHEST:
             raise NumericError(f"{self.label}: integers near {anchor:g} are not told apart")
         if hi - lo <= MAX_LATTICE:
-            return np.arange(lo, hi + 1), reach
+            return np.arange(lo, hi + 1), Listing(reach)
         tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
 
         def logs(x: Floats) -> tuple[Floats, Floats]:
@@ -626,27 +646,15 @@ class KernelSource:
         while reach <= self._most_points:
             x = np.arange(ends(reach)[0], ends(reach)[1] + 1)
             log_p, log_q = logs(x)
-            known = not first and (lo, hi) in self._tails
-            if known or spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
-                ends_of_list = (x[0], lo), (x[-1], hi)
-                places = np.append(self.theta, -self.theta)
-                if first:
-                    least = 2.0 * LOG_NEGLIGIBLE
-                    modes = [modes_beyond(logs, *end, least, places) for end in ends_of_list]
-                elif max(self._hidden) > -math.inf:  # tilts may make them something
-                    modes = [
-                        modes_beyond(partial(_tilted, logs, t), *end, most, places)
-                        for t in tilts.tolist()
-                        for most in [_least(*_tilted(logs, t, x))]
-                        for end in ends_of_list
-                    ]
-                else:
-                    modes = []
-                if [math.inf] not in modes:
-                    for mode in modes if first else ():
-                        p, q = map(log_add, self._hidden, mode)
-                        self._hidden = p, q
-                    return x[self._counts(log_p, log_q, tilts)], reach
+            past = None
+            if not first and (lo, hi) in self._tails:
+                past = Listing(reach).past
+            elif spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
+                more, past = self._past(kind, tilts, x, (lo, hi), first)
+                x = np.concatenate([x, *more])
+                log_p, log_q = logs(x)
+            if past is not None:
+                return x[self._counts(log_p, log_q, tilts)], Listing(reach, past, x.size)
             if first and x.size >= HEAVY[-1][0]:
                 longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
                 a, b = ends(longest)
@@ -657,7 +665,7 @@ class KernelSource:
                 if not spent(far_p, far_q, tilts, a > lo, b < hi, math.log(longest)):
                     allowed = next(log for size, log in HEAVY if x.size >= size)
                     if self._tail_is_known(row, float(x[0]), float(x[-1]), allowed):
-                        return x, reach
+                        return x, Listing(reach)
             reach *= 4
         tried = self._most_points
         self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
@@ -665,6 +673,34 @@ class KernelSource:
             f"{self.label}: more than {tried} lattice points carry mass for tilts "
             f"[{tilt_lo:g}, {tilt_hi:g}]"
         )
+
+    def _past(
+        self, kind: float, tilts: Floats, x: Floats, ends: tuple[float, float], first: bool
+    ) -> tuple[list[Floats], Past | None]:
+        """Further integers that count, and logs of what P and Q have past a list besides.
+
+        Nothing where that is no matter of less.
+        """
+        alone = {protocol.P_ONLY: "p", protocol.Q_ONLY: "q"}.get(int(kind), "")
+        laws = Laws(self.kernel, self.theta, alone or "pq", tilts_between(tilts), self._wholes)
+        psi = laws.at(x)
+        least = np.where(np.isfinite(psi), psi, -np.inf).max(axis=1) + 2.0 * LOG_NEGLIGIBLE
+        more, past = [], []
+        for last, limit in zip((x[0], x[-1]), ends, strict=True):
+            found = beyond(laws, last, limit, least, self._most_points - x.size)
+            if found is None:
+                self.estimated = True
+                found = searched(laws, last, limit, least, self.theta)
+            if not (found.log_masses <= least).all():
+                return [], None
+            for a, b in found.islands:
+                more.append(np.arange(a, b + 1.0))
+                if not first and where_apart(*self._integers_at(more[-1])).any():
+                    raise NumericError(f"{self.label}: integers near {a:g} carry mass, and losses "
+                                       "have lost their digits there")  # fmt: skip
+            p, q = (float(found.log_masses[laws.tilts == t].max()) for t in (0.0, -1.0))
+            past.append((p if alone != "q" else -math.inf, q if alone != "p" else -math.inf))
+        return more, (past[0], past[1])
 
     def _counts(self, log_p: Floats, log_q: Floats, tilts: Floats) -> NDArray[np.bool_]:
         """Which integers have masses worth a list, at any of the tilts.
@@ -690,7 +726,7 @@ class KernelSource:
         is_open = kind == protocol.UNSPLIT
         if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU) and not is_open:
             return False
-        found = []
+        found, hidden = [], list[Floats]()
         for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):
             if end == outer:
                 continue
@@ -721,14 +757,20 @@ class KernelSource:
             if not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
                 return False
             found.append((*masses, gap))
+            laws = Laws(self.kernel, self.theta, "pq", np.array([0.0, -1.0]))
+            rest = beyond(laws, end, outer, np.full(2, np.inf))
+            self.estimated |= rest is None
+            hidden += [rest.risen] if rest is not None else []
+        for p, q in hidden:
+            self._hidden = log_add(self._hidden[0], float(p)), log_add(self._hidden[1], float(q))
         self._tails[lo, hi] = np.array(found)
         return True
 
     def _widen_lattice(self, lo: float, hi: float) -> None:
-        loss, masses, (low, high), reaches = self._atoms
+        loss, masses, (low, high), listings = self._atoms
         tilts = min(lo, low), max(hi, high)
-        x, wider = self._lattice_points(*tilts, reaches)
-        if wider != reaches or self._faded:
+        x, wider = self._lattice_points(*tilts, listings)
+        if wider != listings or self._faded:
             loss, masses = _joined(
                 [self._declared_atoms(self.kernel.atoms(self.theta)), self._lattice_atoms(x)]
             )
@@ -869,19 +911,6 @@ def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
     t = start + width * (np.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
     log_size = t.ravel() + np.log(np.tile(0.5 * width * WEIGHTS, panels))
     return end + math.copysign(1.0, outer - end) * np.exp(t.ravel()), log_size
-
-
-def _tilted(logs: Callable[[Floats], tuple[Floats, Floats]], t: float, x: Floats) -> tuple[Floats]:
-    """Log masses at a tilt."""
-    log_p, log_q = logs(x)
-    with np.errstate(invalid="ignore"):  # where both vanish there is no loss
-        psi = log_p + t * (log_p - log_q)
-    return (np.where(np.isnan(psi) & (log_p == log_q), -np.inf, psi),)
-
-
-def _least(log_mass: Floats) -> float:
-    """Log of a mass that is nothing beside these."""
-    return float(np.fmax.reduce(log_mass, initial=-np.inf)) + 2.0 * LOG_NEGLIGIBLE
 
 
 def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:

@@ -97,7 +97,7 @@ def _share(factor: float, size: float) -> float:
     return abs(factor * size) if math.isfinite(size) and factor else 0.0
 
 
-def _total(function: Any, *arguments: Any) -> float:
+def total(function: Any, *arguments: Any) -> float:
     """The value, where Python raises what machine code has it for: an infinity, or nan."""
     try:
         return float(function(*arguments))
@@ -117,7 +117,7 @@ def _operator(word: str) -> Any:
     def operated(*operands: Any) -> Computed:
         operands = operands[::-1] if word in REFLECTED else operands
         exact = [exact_value(operand) for operand in operands]
-        value = _total(plain, *map(float, operands))
+        value = total(plain, *map(float, operands))
         if plain in ERRORS and None not in exact and math.isfinite(value):
             known = plain(*exact)
             if known.denominator.bit_length() <= LONG:
@@ -193,7 +193,7 @@ def computing(function: Any) -> Any:
 
     def computed(*arguments: Any) -> Computed:
         plain = [_plain(argument) for argument in arguments]
-        value = _total(function, *plain)
+        value = total(function, *plain)
         of_theta = any(isinstance(argument, list) for argument in arguments)
         share = OF_SUM if of_theta else ROUNDINGS.get(name, OF_FUNCTION)
         least = float(name in ROUNDINGS and name != "gamma")
@@ -202,14 +202,14 @@ def computing(function: Any) -> Any:
         error = _share(share, max(abs(value), least))
         ways = [_may_be(name, argument) for argument in arguments] if value == value else []
         if math.prod(map(len, ways)) > 1:
-            there = [_total(function, *corner) for corner in product(*ways)]
+            there = [total(function, *corner) for corner in product(*ways)]
             moves = (
                 abs(t - value) + _share(share, max(abs(t), least)) for t in there if t != value
             )
             error += max(map(_nan_last, moves), default=0.0)
         for i, argument in enumerate(arguments if of_theta and value == value else ()):
             for ends, chosen in _moved(argument):
-                there = [_total(function, *plain[:i], end, *plain[i + 1 :]) for end in ends]
+                there = [total(function, *plain[:i], end, *plain[i + 1 :]) for end in ends]
                 error += chosen(_nan_last(0.0 if t == value else abs(t - value)) for t in there)
         made = Computed(value, _nan_last(GROWN * error) if value == value else math.inf)
         if function is math.log and isinstance(arguments[0], Known) and not arguments[0].is_rounded:
@@ -229,7 +229,7 @@ def _of_terms(term: Any, lo: float, hi: float, theta: Any) -> float:
 
     @cache
     def size(n: float) -> float:
-        return abs(_total(term, n, plain)) if 0.0 <= n - first <= count else -1.0
+        return abs(total(term, n, plain)) if 0.0 <= n - first <= count else -1.0
 
     apart = np.append(np.linspace(0.0, count, TERMS), np.geomspace(1.0, count + 1.0, TERMS))
     places = np.unique(first + np.floor(apart)).tolist()
@@ -340,6 +340,16 @@ def exact_losses(kernel: Kernel, theta: Floats, x: Floats) -> list[bool]:
         return [False] * x.size
     exact = [exact_value(loss) for loss in found]
     return [e is not None and e == float(loss) for e, loss in zip(exact, found, strict=True)]
+
+
+def log_mass_errors(kernel: Kernel, theta: Floats, x: Floats) -> Floats:
+    """Return how far logs of masses of P and of Q may be off at integers, together."""
+    try:
+        known, laws = _parameters(kernel, theta), (kernel.log_p, kernel.log_q)
+        found = [sum(error_of(_run(law, Known(at), known)) for law in laws) for at in x.tolist()]
+    except FAILING:
+        return np.full(x.size, np.inf)
+    return np.array(found)
 
 
 def known_masses(kernel: Kernel, theta: Floats) -> tuple[Floats, tuple[float, float]]:

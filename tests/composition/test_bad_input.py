@@ -77,6 +77,14 @@ def test_integers_that_are_no_doubles(gaussian, kind):
     assert number_of("9007199254740993") == 2**53 + 1
 
 
+@pytest.mark.parametrize("value", [Fraction(3 * 2**53 + 4, 3), Decimal("9007199254740993.5")])
+def test_fractions_beyond_all_fractions_of_doubles(gaussian, value):
+    """They are rounded like others, and were said to be integers that doubles do not have."""
+    assert gaussian(sigma=value).parameters["sigma"] == float(value)
+    with pytest.raises(DeclarationError, match=r"trials=.* is not an integer \(expected integer"):
+        mechc.load("binomial")(trials=value)
+
+
 def test_parameters_have_names(laplace):
     with pytest.raises(DeclarationError, match=r"2\.0 has no name \(expected keywords: scale, s"):
         laplace(2.0)

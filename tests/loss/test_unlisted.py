@@ -1,0 +1,112 @@
+"""Integers past a list: enclosures of emitted functions, and what is bounded by them."""
+
+import math
+import random
+from types import SimpleNamespace
+
+import mpmath
+import numpy as np
+import pytest
+
+import mechc
+from mechc.declare.text import declaration_from_text
+from mechc.kernel import prelude
+from mechc.loss import enclosure
+from mechc.loss.enclosure import on_boxes
+from mechc.loss.running_error import total
+
+# arguments that are no numbers: functions of x, and where x may be
+FORMS = {
+    "exp": ("math.exp(-x)", 0.0), "expm1": ("math.expm1(0.1*x)", -50.0),
+    "log": ("math.log(3.0*x)", 0.1), "log1p": ("math.log1p(x*x)", -40.0),
+    "sqrt": ("math.sqrt(x) - x", 0.0), "fabs": ("math.fabs(x - 2.5)", -20.0),
+    "cosh": ("math.cosh(0.1*x)", -30.0), "sinh": ("math.sinh(0.1*x)", -30.0),
+    "tanh": ("math.tanh(x - 1.0)", -30.0), "atan": ("math.atan(x/3.0)", -30.0),
+    "asinh": ("math.asinh(2.0*x)", -30.0), "erf": ("math.erf(x)", -5.0),
+    "erfc": ("math.erfc(x)", -5.0), "softplus": ("softplus(x)", -40.0),
+    "log1mexp": ("log1mexp(-x)", 0.01), "log_cosh": ("log_cosh(x - 3.0)", -40.0),
+    "log_sinh": ("log_sinh(x)", 0.01), "log_erfc": ("log_erfc(0.3*x - 2.0)", -40.0),
+    "log_half_erfc": ("log_half_erfc(0.3*x)", -40.0), "lgamma": ("math.lgamma(x)", 0.1),
+    "gamma": ("1.0/math.gamma(x)", 0.1), "pow": ("math.pow(1.0 + x, -2.5)", 0.0),
+    "log_add": ("log_add(-x, -0.5*(x - 9.0)*(x - 9.0))", -30.0),
+    "log_sum": ("log_sum(2.0, -x*x, -1.0, -2.0*x*x - 0.1)", -20.0),
+    "log_mix": ("log_mix(0.01, 3.0 - x)", -30.0),
+    "log_mix_rest": ("log_mix_rest(0.9, 0.1, x)", -30.0), "mix": ("mix(0.2, -x)", -9.0),
+    "log_ratio": ("log_ratio(x + 3.0, x + 1.0, 2.0)", 0.0),
+    "sum_of_three": ("sum_of_three(x, 3.0, -2.0*x)", -9.0),
+    "exp_difference": ("exp_difference(-x, -2.0*x, x)", 0.1),
+    "log_exp_difference": ("log_exp_difference(-x, -2.0*x, x)", 0.1),
+    "power_difference": ("power_difference(x + 2.0, x, 2.0, 1.5)", 0.1),
+    "power": ("power(x, 1.3, math.log(x))", 0.1),
+    "power_complement": ("power_complement(0.7, x, math.log(0.7))", 0.1),
+    "log_binomial": ("log_binomial(1000.0, x)", 0.0),
+    "lgamma_difference": ("lgamma_difference(x, -2.5) + lgamma_difference(x, 7.0)", 3.0),
+    "log_besseli_scaled": ("log_besseli_scaled(x - 4.0, 12.0)", -30.0),
+    "log_besselk_scaled": ("log_besselk_scaled(x, 3.0)", -30.0),
+    "log_erf_gap": ("log_erf_gap(x, 0.4)", -20.0),
+    "pieces": ("x/(1.0 + x*x) if x > 2.0 else 1.0 - x", -9.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_values_and_slopes_lie_in_enclosures(name):
+    """Of every function that emitted text may call, at random places of random boxes."""
+    text, least = FORMS[name]
+    space = {n: SimpleNamespace(py_func=p.function)
+             for n, p in prelude.PRIMITIVES.items()} | {"math": math}  # fmt: skip
+    made = eval(f"lambda x, theta: {text}", space)
+    plain = eval(f"lambda x: {text}", {n: p.function for n, p in prelude.PRIMITIVES.items()}
+                 | {"math": math})  # fmt: skip
+    draw = random.Random(name)
+    top = 100.0 if name == "gamma" else 300.0
+    starts = [draw.uniform(least, top) for _ in range(60)]
+    ends = [min(a + 10.0 ** draw.uniform(-8.0, 3.0), top) for a in starts]
+    found = on_boxes(SimpleNamespace(py_func=made), np.empty(0), np.array(starts), np.array(ends))
+    narrow = 0
+    for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
+        x = np.sort([a, b, *(draw.uniform(a, b) for _ in range(8))])
+        values = np.array([total(plain, at) for at in x.tolist()])
+        off = 1e-12 * (1.0 + np.abs(values))
+        assert (found.lo[i] - off <= values).all() and (values <= found.hi[i] + off).all()
+        steps, apart = np.diff(values), np.diff(x)
+        off = 1e-10 * (1.0 + np.abs(values[1:]))
+        if not (name == "pieces" and a <= 2.0 < b):
+            assert (found.least[i] * apart - off <= steps).all()
+            assert (steps <= found.most[i] * apart + off).all()
+        narrow += found.hi[i] - found.lo[i] <= 1e-3 * (1.0 + abs(values[0]))
+    assert narrow > 10  # they say something
+    known = {*enclosure.ONE, *enclosure.MANY}
+    assert known <= FORMS.keys()
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    """Noise with a narrow mode that is next to no parameter, and in no end of a branch."""
+    noise = "((1-w)*exp(-abs({0}))*tanh(1/2) + w*exp(-({0}-3*far+7)**2/(2*s**2))/(sqrt(2*pi)*s))"
+    return mechc.load(declaration_from_text(
+        "hidden", p=noise.format("(n-1)"), q=noise.format("n"), variable="n", lattice=True,
+        parameters=["integer far >= 1", "0 < w < 1", "s > 0"],
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("far", [3000, 200_000, 10**9, 10**14])
+def test_a_mode_that_no_place_is_next_to(hidden, far):
+    """Beyond a loss of 1 only the mode counts: e^-251 was said for e^-57."""
+    s, weights = 2.0, (1e-10, 1e-20)
+    for w, epsilon in ((w, e) for w in weights for e in (1.5, 3.0)):
+        with mpmath.workdps(40):
+            mode = [mpmath.npdf(k, 0, s) for k in range(-60, 62)]
+            terms = (b - mpmath.exp(epsilon) * a for a, b in zip(mode, [0, *mode], strict=False))
+            truth = float(mpmath.log(w * sum(max(t, 0) for t in terms)))
+        event = hidden(far=far, w=w, s=s)
+        one = event.log_delta(epsilon, direction="remove")
+        assert one.lower <= truth + 1e-9 and truth - 1e-9 <= one.upper < truth + 1e-6
+        assert one.status.startswith("proven for")
+        thirty = (30 * event).log_delta(epsilon + 32.0, direction="remove")
+        assert truth - 80.0 < thirty.upper < 0.0
+
+
+def test_a_mode_too_small_to_be_listed_counts(hidden):
+    """Whatever its losses are: its mass of 1e-80 is revealed."""
+    found = hidden(far=200_000, w=1e-80, s=2.0).log_delta(2.0, direction="remove")
+    assert -202.0 < found.upper <= math.log(1e-80) + 1e-9
