@@ -85,6 +85,10 @@ class Claim:
         """Return the claim in plain words, as it stands in kernels and in JSON."""
         return {k: v for k, v in asdict(self).items() if v or k not in ("group", "about")}
 
+    def under(self, adjacency: Adjacency) -> Claim:
+        """Return a claim that is right for any relation as the one for a given relation."""
+        return replace(self, adjacency=adjacency) if self.adjacency is Adjacency.ANY else self
+
     @property
     def heading(self) -> str:
         """Status, theorem and relation in one phrase."""

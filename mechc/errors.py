@@ -23,6 +23,15 @@ LONGEST_MESSAGE = 2000  # characters of an error: all lists of names fit, a list
 T = TypeVar("T", bound=Callable[..., Any])
 
 
+_LIST = re.compile(r"\[((?:[^\[\],]+,){8,}[^\[\],]+)\]")  # of more than eight, arrays too
+
+
+def _begun(found: re.Match[str]) -> str:
+    """The beginning and the end of a list, on one line."""
+    first, second, third, *_, last = map(str.strip, found[1].split(","))
+    return f"[{first}, {second}, {third}, ..., {last}]"
+
+
 class MechcError(Exception):
     """Base class of all errors that mechc raises on purpose.
 
@@ -31,7 +40,7 @@ class MechcError(Exception):
 
     def __str__(self) -> str:
         """Return the message, of `LONGEST_MESSAGE` characters at most."""
-        text = super().__str__()
+        text = _LIST.sub(_begun, super().__str__())
         if len(text) <= LONGEST_MESSAGE:
             return text
         return f"{text[: LONGEST_MESSAGE // 2]} ... {text[-LONGEST_MESSAGE // 2 :]}"

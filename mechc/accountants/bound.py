@@ -146,9 +146,7 @@ class Bound(Recorded):
 
     def under(self, adjacency: Adjacency) -> Bound:
         """Return an answer that is right for any relation as the one for a given relation."""
-        if self.claim is None or self.claim.adjacency is not Adjacency.ANY:
-            return self
-        return replace(self, claim=replace(self.claim, adjacency=adjacency))
+        return self if self.claim is None else replace(self, claim=self.claim.under(adjacency))
 
     def __float__(self) -> float:
         """Return the safe side.

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 from rich.console import Console, ConsoleRenderable
@@ -36,10 +36,13 @@ from mechc.hints import ARGUMENTS, COMMANDS, NOISE, OPTIONS, QUESTIONS, TRAINING
 
 if TYPE_CHECKING:
     from mechc.accountants.bound import Bound
+    from mechc.adjacency import Claim
     from mechc.composition.events import Composition
     from mechc.composition.mechanism import Mechanism
     from mechc.composition.queries.calibration import Calibration
     from mechc.individual.family import Family
+
+    Said = TypeVar("Said", Bound, Claim)
 
 
 def _shown(text: str) -> str:
@@ -426,11 +429,9 @@ def compare(
     if plot is not None:
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
         comparison.figure(found, word, f"{run} at {at}", plot)
-    claim = run.claim
-    if what.adjacency is not None:  # of any relation, it is for the one that was asked for
-        claim = replace(claim, adjacency=mechc.Adjacency.of(what.adjacency))
+    claim = _under(run.claim, what.adjacency)
     claimed = {"claim": claim.record(), "adjacency": claim.adjacency}
-    record = {"answers": comparison.record(found), "run": repr(run), **claimed}
+    record = {"answers": comparison.record(found, claim), "run": repr(run), **claimed}
     return Answer(record, lambda: comparison.table(found, word, claim))
 
 
@@ -741,9 +742,9 @@ def demo(
     demonstration.run(out, args.writable(folder / demonstration.KERNEL_FILE).parent)
 
 
-def _under(bound: Bound, adjacency: str | None) -> Bound:
-    """An answer of any relation is given for the one that was asked for, which `under` checked."""
-    return bound if adjacency is None else bound.under(mechc.Adjacency.of(adjacency))
+def _under(said: Said, adjacency: str | None) -> Said:
+    """What is said of any relation is for the one that was asked for, which `under` checked."""
+    return said if adjacency is None else said.under(mechc.Adjacency.of(adjacency))
 
 
 def _answers(

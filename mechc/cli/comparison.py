@@ -8,6 +8,7 @@ Variants that answer as another row does are left out (saddlepoint:moments, as r
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -69,13 +70,14 @@ def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> 
     return found
 
 
-def record(found: Answers) -> list[dict[str, Any]]:
-    """Return `answers` in plain numbers and words."""
-    return [
-        {"label": name, "seconds": seconds,
-         **({"refused": answer} if isinstance(answer, str) else answer.record())}
-        for name, (answer, seconds) in found.items()
-    ]  # fmt: skip
+def record(found: Answers, claim: Claim) -> list[dict[str, Any]]:
+    """Return `answers`, and what they stand for, in plain numbers and words."""
+    rows = []
+    for name, (answer, seconds) in found.items():
+        refused = {"refused": answer} if isinstance(answer, str) else {}
+        rows.append({"label": name, "seconds": seconds, **(
+            refused or replace(answer, claim=claim).record())})  # fmt: skip
+    return rows
 
 
 def figure(found: Answers, what: str, title: str, path: Path) -> None:

@@ -505,3 +505,10 @@ def test_questions_by_words_of_others(laplace):
     words = {"dataset_size": 10, "batch_size": 2, "steps": 1, "noise_multiplier": 1.0}
     with pytest.raises(DeclarationError, match="not known; the run that is returned"):
         mechc.dpsgd(**words, target_delta=0.1)
+
+
+def test_messages_show_the_beginning_of_long_values():
+    for count in (np.arange(900.0), [*range(900)]):
+        with pytest.raises(DeclarationError) as refused:
+            mechc.load("pure_dp")(epsilon=1.0) * count
+        assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
