@@ -294,14 +294,33 @@ class Bound(Recorded):
         return made
 
 
+LEFT = ' style="text-align:left"'  # notebooks put cells to the right
+
+
 def as_table(rows: Iterable[Sequence[Any]], head: Sequence[str]) -> str:
-    """Return rows as an HTML table for notebooks, everything escaped."""
-    lines = [("th", tuple(head)), *(("td", tuple(row)) for row in rows)]
-    body = "".join(
-        f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in row)}</tr>"
-        for tag, row in lines
+    """Return rows as an HTML table for notebooks, words to the left, everything escaped."""
+    cells = [tuple(map(str, row)) for row in rows]
+    left = [any(map(_is_words, column)) for column in zip(*cells, strict=True)] or [True] * len(
+        head
     )
+    lines = [("th", tuple(head)), *(("td", row) for row in cells)]
+    body = "".join(
+        "<tr>" + "".join(
+            f'<{tag}{LEFT if words else ""}>{html.escape(cell)}</{tag}>'
+            for cell, words in zip(row, left, strict=True)
+        ) + "</tr>"
+        for tag, row in lines
+    )  # fmt: skip
     return f"<table>{body}</table>"
+
+
+def _is_words(cell: str) -> bool:
+    """Whether a cell is neither empty nor a number."""
+    try:
+        float(cell.replace(",", "") or 0)
+    except ValueError:
+        return True
+    return False
 
 
 def folded(heading: str, lines: Sequence[str]) -> str:

@@ -74,9 +74,10 @@ def record(found: Answers, claim: Claim) -> list[dict[str, Any]]:
     """Return `answers`, and what they stand for, in plain numbers and words."""
     rows = []
     for name, (answer, seconds) in found.items():
-        refused = {"refused": answer} if isinstance(answer, str) else {}
-        rows.append({"label": name, "seconds": seconds, **(
-            refused or replace(answer, claim=claim).record())})  # fmt: skip
+        said: dict[str, Any] = {"refused": answer}
+        if not isinstance(answer, str):
+            said = replace(answer, claim=claim).record()
+        rows.append({"label": name, "seconds": seconds, **said})
     return rows
 
 

@@ -150,7 +150,7 @@ def bars(
         bare = np.isnan(table[:, [0, -1]]).all(axis=1)
         axes.plot(table[bare, 1], places[bare], "D", color=COLOURS[0], mfc="w", markersize=5)
     axes.set_yticks(places, names)
-    axes.set(xlabel=xlabel)
+    axes.set(xlabel=xlabel, ylim=(0.5 - len(names), 0.5))  # no row on the frame
     axes.grid(axis="y", alpha=0.15)
     if not joined:
         own = {"loc": "outside lower center"}  # names of rows may leave the axes less than it needs
