@@ -379,7 +379,7 @@ class Run:
         try:
             words = tomllib.loads(text_in(as_path(path)))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise DeclarationError(f"{path}: cannot be read ({error})") from error
+            raise DeclarationError(f"{path}: cannot be read ({in_words(error)})") from error
         missing, other = NEEDED - words.keys(), words.keys() - NEEDED - OPTIONAL
         if missing or other:
             raise DeclarationError(

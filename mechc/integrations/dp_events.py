@@ -78,7 +78,10 @@ def from_event(event: Any, neighboring_relation: Any = ADD_REMOVE) -> Compositio
         )
     kind = KINDS.get(type(event))
     if kind is None:
-        raise RefusedError(event, "no pair is known for this event")
+        known = (
+            "its Rényi divergences, if you bound them, are an event: mechc.rdp(orders, epsilons)"
+        )
+        raise RefusedError(event, f"no pair is known for this event; {known}")
     return kind(event, neighboring_relation).composition()
 
 
