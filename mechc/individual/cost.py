@@ -38,9 +38,10 @@ PERSON, NODE, ALIKE, BESIDE = 75_000.0, 300.0, 60.0, 220.0
 WIDE = 840  # columns of a product that is timed
 PLANNED = 2.8  # nodes taken, over those planned
 PRODUCT = 0.16  # seconds of a product over those of the same one by NumPy
-SMALL = 8  # members that are timed
+SMALL = 8  # members that are timed, at tilts that are enough for ...
+MOSTLY = 0.9  # ... so many of the people
 BUCKET = 3.0  # members in a bucket, two to four
-CONTOURS = 0.5  # times the tables at real tilts, that those on contours take
+CONTOURS = 0.8  # times the tables at real tilts, that those on contours take
 LOADED = 0.6  # seconds until what is compiled is loaded
 CHECKED = 100.0  # members that the check of their differences takes as long as
 ALONE = 0.6  # times a member, that a step takes in a composition, ...
@@ -145,7 +146,7 @@ def _members(family: Family, grid: Grid, typical: Floats) -> tuple[float, Floats
                 laws: list[PrivacyLoss | None] = [*family.losses(values, "remove")]
                 for reach in REACHES:
                     at_tilts(laws, rows, reach)
-                    if _suffice(rows, counts.mean(axis=0)):
+                    if _suffice(rows, counts):
                         break
         except UnsupportedError:
             cut = True
@@ -172,13 +173,12 @@ def _nodes(grid: Grid, rows: list[Floats], counts: Floats) -> Floats:
 
 
 def _suffice(rows: list[Floats], counts: Floats) -> bool:
-    """Whether Chernoff's bound is least well before the last tilts of members."""
-    k = np.full((len(rows), max(row.shape[1] for row in rows)), np.inf)
+    """Whether most Chernoff bounds are least well before the last tilts of members."""
+    k = np.full((len(rows), max(row.shape[1] for row in rows)), FORBIDDEN)
     for own, row in zip(k, rows, strict=True):
         own[: row.shape[1]] = row[0]
-    used = counts[: len(rows)] > 0.0
-    total = counts[: len(rows)][used] @ k[used]
-    return int(((total - QUERY.log_delta) / TILTS[: total.size]).argmin()) + ABOVE < total.size
+    bound = (counts[:, : len(rows)] @ k - QUERY.log_delta) / TILTS[: k.shape[1]]
+    return bool((bound.argmin(axis=1) + ABOVE < k.shape[1]).mean() >= MOSTLY)
 
 
 def _product(columns: int) -> float:
