@@ -129,6 +129,13 @@ def test_advantage_of_the_gaussian(gaussian):
     assert answer.lower <= 2 * norm.cdf(0.25) - 1 <= answer.upper
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [64.0, 100.0])
+def test_orders_that_no_quadrature_follows_have_the_closed_upper_side(gaussian, order):
+    answer, truth = gaussian(sigma=0.01).renyi(order), order / 2e-4
+    assert float(answer.lower) <= truth <= float(answer.upper) <= truth * (1 + 1e-13)
+
+
 def test_renyi_of_the_gaussian(gaussian):
     orders = np.array([0.5, 1.0, 2.0, 7.3, 64.0])
     answer = (3 * gaussian(sigma=2.0)).renyi(orders)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
@@ -78,25 +79,27 @@ FLAT = 16 * EPS  # rounding of 1 - f, with that of f
 def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
     """Return bounds on the Rényi divergence of one order, the larger of the directions.
 
-    Where no quadrature follows a large order: divergences grow with the order, up to the largest
-    loss, and D_alpha <= rho alpha where rho is known in closed form.
+    Where no quadrature follows an order: divergences grow with it, so that that of a smaller one is
+    a lower side (0 if none follows), up to the largest loss, and D_alpha <= rho alpha where rho is
+    known in closed form.
     """
     try:
         answers = [evaluation.renyi(direction, order) for direction in evaluation.directions]
         return max(answers, key=lambda b: float(b.upper))
     except (NumericError, OutOfWorkError):
-        if not FAR_ORDER < order < math.inf:
+        if not 2.0 < order < math.inf:
             raise
+        smaller = min(order / 2.0, FAR_ORDER)
         upper = math.fsum(
             n * _most(event, evaluation.directions, order) for event, n in composition.parts
         )
         if not upper < math.inf:
             raise
-        with spared():
-            known = renyi(composition, evaluation, FAR_ORDER)
-        return replace(known, estimate=math.nan, upper=upper, detail={
-            **known.detail, "wide": f"no quadrature for this order; lower side of {FAR_ORDER:g}"
-        })  # fmt: skip
+        known = Bound(0.0, math.nan, upper, "renyi", "proven")
+        with spared(), suppress(NumericError, OutOfWorkError):
+            known = renyi(composition, evaluation, smaller)
+        wide = f"no quadrature for this order; lower side of {smaller:g} at most"
+        return replace(known, estimate=math.nan, upper=upper, detail={**known.detail, "wide": wide})
 
 
 def _most(event: Use, directions: Iterable[str], order: float) -> float:
