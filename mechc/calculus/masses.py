@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sympy import Add, Expr, Mul, Rational, S, Sum, Symbol, postorder_traversal
+from sympy import Add, Expr, Integral, Mul, Rational, S, Sum, Symbol, postorder_traversal
 
 from mechc.calculus.cases import Case, Piece
 from mechc.calculus.terms import Term, total
@@ -263,7 +263,11 @@ class _CaseChecker:
         at = {self.declaration.variable: Rational(x)}
         known = {*at, *(p.symbol for p in self.parameters)}
         for part in postorder_traversal(expr):
-            if not isinstance(part, Expr) or part.has(Sum) or not part.free_symbols <= known:
+            if (
+                not isinstance(part, Expr)
+                or part.has(Sum, Integral)
+                or not part.free_symbols <= known
+            ):
                 continue
             if math.isnan(evaluate.value(part.subs(at), self.parameters, theta)):
                 return part

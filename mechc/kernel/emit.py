@@ -238,7 +238,7 @@ class Writer:
             )
             for inverse in self.module.inverses
         ]
-        arms.append((None, ["for i in range(ells.size):", "    out[i] = math.nan"]))
+        arms.append((None, ["out[:] = math.nan"]))
         head = "loss_inverse_many(branch, ells, theta, out)"
         doc = "Write the outputs of a branch that have these losses to out; nan without an inverse."
         yield self._define(SELECTED_ARRAY, head, doc, self.printer.chain(arms), plain=True)
@@ -289,8 +289,9 @@ class Writer:
             for i, row in enumerate(rows if table.columns else ()):
                 here = ", ".join(printed[i * table.columns :][: table.columns])
                 where = ", ".join(f"out[{i}, {j}]" for j in range(table.columns))
-                lines += textwrap.wrap(commentary(row.doc), WIDTH - 4, initial_indent="# ",
-                                       subsequent_indent="#   ")  # fmt: skip
+                if len(table.cases) > 1 or table.name != "branches":  # these are all of BRANCHES
+                    lines += textwrap.wrap(commentary(row.doc), WIDTH - 4, initial_indent="# ",
+                                           subsequent_indent="#   ")  # fmt: skip
                 if skipping:
                     lines.append(f"n = add_branch(out, n, {here})")
                 elif len(rows) > 1:

@@ -27,11 +27,8 @@ import sys
 import numba
 import numpy as np
 
-COMPILE = {
-    "error_model": "numpy",
-    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
-    "no_cfunc_wrapper": True,
-}"""
+COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
+           "cache": __name__ in sys.modules}  # numba finds machine code by the module's name"""
 
 DECORATOR = '''\
 class Compiled:

@@ -246,6 +246,8 @@ class _ArrayEvaluator(_Evaluator):
             far = np.log1p((1 - 4 * order**2) / (8 * z)) - 0.5 * np.log(2 * math.pi * z)
             near = np.log(scipy.special.ive(order, z))
             return np.where(z < _FAR_BESSEL * (1 + order**2), near, far) + np.abs(z)
+        if isinstance(expr, log) and isinstance(expr.args[0], sp.besselk):
+            return _log_besselk_array(*map(self.value, expr.args[0].args))
         tail = argument_of_erfc(expr.args[0]) if isinstance(expr, log) else None
         if tail is not None:
             u = self.value(tail)

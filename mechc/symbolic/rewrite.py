@@ -106,12 +106,14 @@ def expanded_log(expr: Expr) -> Expr:
 
 
 def log_of_product(expr: Expr, x: Symbol) -> Expr | None:
-    """Log of a product of powers and factorials in x, any of which may overflow; else None."""
+    """Log of a product of what is positive, any of which may overflow; else None."""
     logs, varying = S.Zero, 0
     for part in Mul.make_args(expr):
         base, exponent = (S.Exp1, part.args[0]) if isinstance(part, exp) else part.as_base_exp()
         varying += bool(part.free_symbols)
-        if not (base.is_positive or isinstance(base, (sp.gamma, sp.factorial, sp.binomial))):
+        bessel = isinstance(base, (sp.besseli, sp.besselk)) and base.argument.is_positive
+        positive = isinstance(base, (sp.gamma, sp.factorial, sp.binomial, sp.erfc))
+        if not (base.is_positive or bessel or positive):
             return None
         logs += exponent * _log_of_factorials(log(base, evaluate=False)).doit()
     return logs if varying > 1 and expr.has(x) else None

@@ -322,3 +322,15 @@ def test_integrals_stand_as_they_are_known():
 def test_errors_say_what_would_be_accepted(noise, options, words):
     with pytest.raises(DeclarationError, match=words):
         mechc.load(declared(noise, a, **options)).compile()
+
+
+def test_terms_of_a_constant_may_overflow_where_their_product_does_not():
+    """Hyperbolic laws that lean to one side: exp(x/b) times a Bessel function."""
+    noise = declared(shape(exp(x / b) * besselk(1, sqrt(a**2 + x**2))), a, b)
+    values = 1.8, 4.0
+    whole = integrate.quad(
+        lambda v: math.exp(v / 4 - math.hypot(1.8, v)) * special.kve(1, math.hypot(1.8, v)),
+        -60, 90, points=[0], limit=200, epsabs=1e-14,
+    )[0]  # fmt: skip
+    truth = math.log(special.k1(1.8)) - math.log(whole)
+    assert log_density(noise, [0.0], *values)[0] == pytest.approx(truth, abs=1e-12)

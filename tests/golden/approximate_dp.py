@@ -21,13 +21,10 @@ import sys
 import numba
 import numpy as np
 
-COMPILE = {
-    "error_model": "numpy",
-    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
-    "no_cfunc_wrapper": True,
-}
+COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
+           "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "49472ef9235d3eb3"
+DIGEST = "6021da158515bf9e"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -124,7 +121,7 @@ def log_q_many(xs, theta, out):
     c0 = math.log(delta)
     c1 = math.log1p(-delta) - softplus(epsilon)
     s0 = 1.0 / (1.0 - delta)
-    c2 = -log_sum(s0, -epsilon, s0, 0.0)
+    c2 = log_sum(s0, -epsilon, s0, 0.0)
     for i in range(xs.size):
         x = xs[i]
         if x == 0.0:
@@ -132,7 +129,7 @@ def log_q_many(xs, theta, out):
         elif x == 1.0:
             out[i] = c1
         elif x == 2.0:
-            out[i] = c2
+            out[i] = -c2
         elif x == 3.0:
             out[i] = c0
         else:
@@ -161,13 +158,13 @@ def log_p_many(xs, theta, out):
     c0 = math.log(delta)
     c1 = math.log1p(-delta) - softplus(epsilon)
     s0 = 1.0 / (1.0 - delta)
-    c2 = -log_sum(s0, -epsilon, s0, 0.0)
+    c2 = log_sum(s0, -epsilon, s0, 0.0)
     for i in range(xs.size):
         x = xs[i]
         if x == 0.0:
             out[i] = c0
         elif x == 1.0:
-            out[i] = c2
+            out[i] = -c2
         elif x == 2.0:
             out[i] = c1
         elif x == 3.0:
@@ -223,12 +220,11 @@ def cgf(z, theta):
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
     """Write the outputs of a branch that have these losses to out; nan without an inverse."""
-    for i in range(ells.size):
-        out[i] = math.nan
+    out[:] = math.nan
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
-    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    """Branches as in BRANCHES: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     return np.empty((0, 6))
 
 @compiled("float64[::1](float64[::1])", plain=True)
@@ -241,13 +237,14 @@ def atoms(theta):
     """Atoms: x, log mass under P, log mass under Q."""
     epsilon, delta = theta[0], theta[1]
     t0 = 1.0 / (1.0 - delta)
+    t1 = log_sum(t0, -epsilon, t0, 0.0)
     out = np.empty((4, 3))
     # at 0
     out[0, 0], out[0, 1], out[0, 2] = 0.0, math.log(delta), -math.inf
     # at 1
-    out[1, 0], out[1, 1], out[1, 2] = 1.0, -log_sum(t0, -epsilon, t0, 0.0), math.log1p(-delta) - softplus(epsilon)
+    out[1, 0], out[1, 1], out[1, 2] = 1.0, -t1, math.log1p(-delta) - softplus(epsilon)
     # at 2
-    out[2, 0], out[2, 1], out[2, 2] = 2.0, math.log1p(-delta) - softplus(epsilon), -log_sum(t0, -epsilon, t0, 0.0)
+    out[2, 0], out[2, 1], out[2, 2] = 2.0, math.log1p(-delta) - softplus(epsilon), -t1
     # at 3
     out[3, 0], out[3, 1], out[3, 2] = 3.0, -math.inf, math.log(delta)
     return out
@@ -291,4 +288,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 76f8f1342b2d523fc12e4be9e6b3e417c3ef2bbb8c86c417a2b06653e379f045
+# sha256 of the text above: 9375e3a412db1152a07cf6da6dc806694a9fd86e8ba9e0f3266a5849264e43f5

@@ -1,7 +1,7 @@
 """gaussian: Gaussian noise of standard deviation sigma on a real query.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 41.
+Operations in the scalar functions: 39.
 Parameters: theta = (sigma, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
@@ -19,13 +19,10 @@ import sys
 import numba
 import numpy as np
 
-COMPILE = {
-    "error_model": "numpy",
-    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
-    "no_cfunc_wrapper": True,
-}
+COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
+           "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "5267a37785345a35"
+DIGEST = "05a38ea36c667f3f"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -65,10 +62,9 @@ def log_q(x, theta):
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     sigma = theta[0]
-    c0 = sigma * sigma
-    c1 = -0.9189385332046728 - math.log(sigma)
+    c0 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        out[i] = c1 - 0.5 * (xs[i] * xs[i]) / c0
+        out[i] = c0 - 0.5 * (xs[i] * xs[i]) / (sigma * sigma)
 
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
@@ -93,10 +89,8 @@ def loss(x, theta):
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     sigma, sensitivity = theta[0], theta[1]
-    c0 = sigma * sigma
-    c1 = -0.5 * sensitivity
     for i in range(xs.size):
-        out[i] = sensitivity * (c1 + xs[i]) / c0
+        out[i] = sensitivity * (xs[i] - 0.5 * sensitivity) / (sigma * sigma)
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
@@ -118,8 +112,7 @@ def cdf_q(x, theta):
 @compiled("float64(float64, float64[::1])")
 def sf_q(x, theta):
     """Probability of (x, inf) under Q."""
-    sigma = theta[0]
-    return 0.5 * math.erfc(0.7071067811865476 * x / sigma)
+    return cdf_q(-x, theta)
 
 @compiled("float64(float64, float64[::1])")
 def cdf_p(x, theta):
@@ -135,7 +128,7 @@ def sf_p(x, theta):
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
-    """x in (-oo, oo) with loss(x) = ell."""
+    """x of loss ell in (-oo, oo)."""
     sigma, sensitivity = theta[0], theta[1]
     return 0.5 * sensitivity + ell * (sigma * sigma) / sensitivity
 
@@ -143,10 +136,8 @@ def loss_inverse_0(ell, theta):
 def loss_inverse_0_many(ells, theta, out):
     """Write loss_inverse_0 of each element to out."""
     sigma, sensitivity = theta[0], theta[1]
-    c0 = sigma * sigma
-    c1 = 0.5 * sensitivity
     for i in range(ells.size):
-        out[i] = c1 + ells[i] * c0 / sensitivity
+        out[i] = 0.5 * sensitivity + ells[i] * (sigma * sigma) / sensitivity
 
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
@@ -154,13 +145,11 @@ def loss_inverse_many(branch, ells, theta, out):
     if branch == 0:
         loss_inverse_0_many(ells, theta, out)
     else:
-        for i in range(ells.size):
-            out[i] = math.nan
+        out[:] = math.nan
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
-    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
-    # increasing on (-oo, oo)
+    """Branches as in BRANCHES: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     return np.array([[-math.inf, math.inf, 1.0, -math.inf, math.inf, 0.0]])
 
 @compiled("float64[::1](float64[::1])", plain=True)
@@ -211,4 +200,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: a08a535c3a86dd79198a20a8b25d9b5e6dc0247371a74b184a4d398c9c4a1b86
+# sha256 of the text above: 382fcf2e3484dde93e7d92cee5ed56b5cc72f70a2f39fbbbbf8a609466412fc3

@@ -1,7 +1,7 @@
 """poisson(gaussian): Gaussian noise of standard deviation sigma on a real query. On a Poisson sample.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 42.
+Operations in the scalar functions: 43.
 Parameters: theta = (sigma, sensitivity, sampling_rate), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
@@ -20,13 +20,10 @@ import sys
 import numba
 import numpy as np
 
-COMPILE = {
-    "error_model": "numpy",
-    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
-    "no_cfunc_wrapper": True,
-}
+COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
+           "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "be80b98e44e12c55"
+DIGEST = "36ee06f2790fb742"
 PROTOCOL = 2
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -117,10 +114,9 @@ def log_q(x, theta):
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     sigma = theta[0]
-    c0 = sigma * sigma
-    c1 = -0.9189385332046728 - math.log(sigma)
+    c0 = -0.9189385332046728 - math.log(sigma)
     for i in range(xs.size):
-        out[i] = c1 - 0.5 * (xs[i] * xs[i]) / c0
+        out[i] = c0 - 0.5 * (xs[i] * xs[i]) / (sigma * sigma)
 
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
@@ -128,23 +124,23 @@ def log_p(x, theta):
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
     t0 = x - sensitivity
     t1 = sigma * sigma
-    t2 = -math.log(sigma)
-    t3 = -0.9189385332046728 - 0.5 * (t0 * t0) / t1 + math.log(sampling_rate) + t2
-    t4 = -0.9189385332046728 - 0.5 * (x * x) / t1 + t2 + math.log1p(-sampling_rate)
+    t2 = math.log(sigma)
+    t3 = -0.9189385332046728 - 0.5 * (t0 * t0) / t1 + math.log(sampling_rate) - t2
+    t4 = -0.9189385332046728 - 0.5 * (x * x) / t1 - t2 + math.log1p(-sampling_rate)
     return log_add(t3, t4)
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
-    c0 = sigma * sigma
-    s0 = -math.log(sigma)
-    c1 = -0.9189385332046728 + math.log(sampling_rate) + s0
-    c2 = -0.9189385332046728 + s0 + math.log1p(-sampling_rate)
+    s0 = math.log(sigma)
+    c0 = -0.9189385332046728 + math.log(sampling_rate) - s0
+    c1 = -0.9189385332046728 - s0 + math.log1p(-sampling_rate)
     for i in range(xs.size):
         x = xs[i]
         t0 = x - sensitivity
-        out[i] = log_add(c1 - 0.5 * (t0 * t0) / c0, c2 - 0.5 * (x * x) / c0)
+        t1 = sigma * sigma
+        out[i] = log_add(c0 - 0.5 * (t0 * t0) / t1, c1 - 0.5 * (x * x) / t1)
 
 @compiled("float64(float64, float64[::1])")
 def loss(x, theta):
@@ -156,10 +152,8 @@ def loss(x, theta):
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
-    c0 = sigma * sigma
-    c1 = -0.5 * sensitivity
     for i in range(xs.size):
-        out[i] = log_mix(sampling_rate, sensitivity * (c1 + xs[i]) / c0)
+        out[i] = log_mix(sampling_rate, sensitivity * (xs[i] - 0.5 * sensitivity) / (sigma * sigma))
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
@@ -168,7 +162,7 @@ def log_infinite_mass(theta):
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
-    """x in (-oo, oo) with loss(x) = ell."""
+    """x of loss ell in (-oo, oo)."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
     return 0.5 * sensitivity + sigma * sigma * log_mix(1.0 / sampling_rate, ell) / sensitivity
 
@@ -176,11 +170,8 @@ def loss_inverse_0(ell, theta):
 def loss_inverse_0_many(ells, theta, out):
     """Write loss_inverse_0 of each element to out."""
     sigma, sensitivity, sampling_rate = theta[0], theta[1], theta[2]
-    c0 = sigma * sigma
-    c1 = 0.5 * sensitivity
-    c2 = 1.0 / sampling_rate
     for i in range(ells.size):
-        out[i] = c1 + c0 * log_mix(c2, ells[i]) / sensitivity
+        out[i] = 0.5 * sensitivity + sigma * sigma * log_mix(1.0 / sampling_rate, ells[i]) / sensitivity
 
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
@@ -188,14 +179,12 @@ def loss_inverse_many(branch, ells, theta, out):
     if branch == 0:
         loss_inverse_0_many(ells, theta, out)
     else:
-        for i in range(ells.size):
-            out[i] = math.nan
+        out[:] = math.nan
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
-    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    """Branches as in BRANCHES: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     sampling_rate = theta[2]
-    # increasing on (-oo, oo)
     return np.array([[-math.inf, math.inf, 1.0, math.log1p(-sampling_rate), math.inf, 0.0]])
 
 @compiled("float64[::1](float64[::1])", plain=True)
@@ -246,4 +235,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: e1cd02ffc4d56277a03a58da92545dd03b40614662c5c7a73bf482f9b2bc5cbd
+# sha256 of the text above: 3f0609eb4f91280fb2a0bbc743264a8a5fe07b34d4f060c37bd64feb4a9eec12

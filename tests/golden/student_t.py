@@ -36,13 +36,10 @@ import sys
 import numba
 import numpy as np
 
-COMPILE = {
-    "error_model": "numpy",
-    "cache": __name__ in sys.modules,  # numba finds machine code by the name of the module
-    "no_cfunc_wrapper": True,
-}
+COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
+           "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "cc24f7c91e9e7754"
+DIGEST = "5767b1725b34b2ff"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -117,12 +114,10 @@ def log_q(x, theta):
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
     nu, scale = theta[0], theta[1]
-    c0 = nu * (scale * scale)
-    s0 = 0.5 * nu
-    c1 = -s0 - 0.5
-    c2 = -lgamma_difference(s0 + 0.5, -0.5) - 0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
+    c0 = -lgamma_difference(0.5 * nu + 0.5, -0.5) - 0.5723649429247001 - 0.5 * math.log(nu) - math.log(scale)
     for i in range(xs.size):
-        out[i] = c1 * math.log1p(xs[i] * xs[i] / c0) + c2
+        t0 = (-0.5 * nu - 0.5) * math.log1p(xs[i] * xs[i] / (nu * (scale * scale)))
+        out[i] = t0 + c0
 
 @compiled("float64(float64, float64[::1])")
 def log_p(x, theta):
@@ -150,13 +145,12 @@ def loss(x, theta):
 def loss_many(xs, theta, out):
     """Write loss of each element to out."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
-    c0 = nu * (scale * scale)
-    c1 = 0.5 * (nu + 1.0)
     for i in range(xs.size):
         x = xs[i]
-        t0 = x - sensitivity
-        t1 = log_ratio(x * x + c0, c0 + t0 * t0, sensitivity * (2.0 * x - sensitivity))
-        out[i] = c1 * t1
+        t0 = nu * (scale * scale)
+        t1 = x - sensitivity
+        t2 = log_ratio(x * x + t0, t0 + t1 * t1, sensitivity * (2.0 * x - sensitivity))
+        out[i] = 0.5 * (nu + 1.0) * t2
 
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
@@ -165,7 +159,7 @@ def log_infinite_mass(theta):
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_0(ell, theta):
-    """x in (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2) with loss(x) = ell."""
+    """x of loss ell in (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2)."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
     t0 = nu + 1.0
     t1 = 2.0 * ell / t0
@@ -173,28 +167,28 @@ def loss_inverse_0(ell, theta):
     t3 = sensitivity * sensitivity
     t4 = math.expm1(t1)
     t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
-    t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
-    return (t6 - sensitivity * t2) / -t4
+    t6 = -sensitivity * t2 - math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
+    return t6 / -t4
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_inverse_0_many(ells, theta, out):
     """Write loss_inverse_0 of each element to out."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
-    c0 = sensitivity * sensitivity
-    c1 = nu + 1.0
-    c2 = nu * (scale * scale)
     for i in range(ells.size):
         ell = ells[i]
-        t0 = 2.0 * ell / c1
-        t1 = math.exp(t0)
-        t2 = math.expm1(t0)
-        t3 = c0 * math.exp(4.0 * ell / c1) + t2 * (-c2 * t2 - c0 * t1)
-        out[i] = (-sensitivity * t1 - math.sqrt(t3)) / -t2
+        t0 = nu + 1.0
+        t1 = 2.0 * ell / t0
+        t2 = math.exp(t1)
+        t3 = sensitivity * sensitivity
+        t4 = math.expm1(t1)
+        t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
+        t6 = -sensitivity * t2 - math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
+        out[i] = t6 / -t4
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_1(ell, theta):
-    """x in (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 +
-    sqrt(4*nu*scale**2 + sensitivity**2)/2) with loss(x) = ell."""
+    """x of loss ell in (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2
+    + sqrt(4*nu*scale**2 + sensitivity**2)/2)."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
     t0 = nu + 1.0
     t1 = 2.0 * ell / t0
@@ -209,20 +203,20 @@ def loss_inverse_1(ell, theta):
 def loss_inverse_1_many(ells, theta, out):
     """Write loss_inverse_1 of each element to out."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
-    c0 = sensitivity * sensitivity
-    c1 = nu + 1.0
-    c2 = nu * (scale * scale)
     for i in range(ells.size):
         ell = ells[i]
-        t0 = 2.0 * ell / c1
-        t1 = math.exp(t0)
-        t2 = math.expm1(t0)
-        t3 = c0 * math.exp(4.0 * ell / c1) + t2 * (-c2 * t2 - c0 * t1)
-        out[i] = (math.sqrt(t3) - sensitivity * t1) / -t2
+        t0 = nu + 1.0
+        t1 = 2.0 * ell / t0
+        t2 = math.exp(t1)
+        t3 = sensitivity * sensitivity
+        t4 = math.expm1(t1)
+        t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
+        t6 = math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5) - sensitivity * t2
+        out[i] = t6 / -t4
 
 @compiled("float64(float64, float64[::1])")
 def loss_inverse_2(ell, theta):
-    """x in (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo) with loss(x) = ell."""
+    """x of loss ell in (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo)."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
     t0 = nu + 1.0
     t1 = 2.0 * ell / t0
@@ -230,23 +224,23 @@ def loss_inverse_2(ell, theta):
     t3 = sensitivity * sensitivity
     t4 = math.expm1(t1)
     t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
-    t6 = -math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
-    return (t6 - sensitivity * t2) / -t4
+    t6 = -sensitivity * t2 - math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
+    return t6 / -t4
 
 @compiled("void(float64[::1], float64[::1], float64[::1])")
 def loss_inverse_2_many(ells, theta, out):
     """Write loss_inverse_2 of each element to out."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
-    c0 = sensitivity * sensitivity
-    c1 = nu + 1.0
-    c2 = nu * (scale * scale)
     for i in range(ells.size):
         ell = ells[i]
-        t0 = 2.0 * ell / c1
-        t1 = math.exp(t0)
-        t2 = math.expm1(t0)
-        t3 = c0 * math.exp(4.0 * ell / c1) + t2 * (-c2 * t2 - c0 * t1)
-        out[i] = (-sensitivity * t1 - math.sqrt(t3)) / -t2
+        t0 = nu + 1.0
+        t1 = 2.0 * ell / t0
+        t2 = math.exp(t1)
+        t3 = sensitivity * sensitivity
+        t4 = math.expm1(t1)
+        t5 = t4 * (-nu * (scale * scale) * t4 - t3 * t2)
+        t6 = -sensitivity * t2 - math.sqrt(t3 * math.exp(4.0 * ell / t0) + t5)
+        out[i] = t6 / -t4
 
 @compiled("void(int64, float64[::1], float64[::1], float64[::1])", plain=True)
 def loss_inverse_many(branch, ells, theta, out):
@@ -258,8 +252,7 @@ def loss_inverse_many(branch, ells, theta, out):
     elif branch == 2:
         loss_inverse_2_many(ells, theta, out)
     else:
-        for i in range(ells.size):
-            out[i] = math.nan
+        out[:] = math.nan
 
 @compiled("int64(float64[:, ::1], int64, float64, float64, float64, float64, float64, float64)", plain=True)
 def add_branch(out, n, lo, hi, kind, left, right, index):
@@ -272,28 +265,23 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
 
 @compiled("float64[:, ::1](float64[::1])", plain=True)
 def branches(theta):
-    """Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
+    """Branches as in BRANCHES: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."""
     nu, scale, sensitivity = theta[0], theta[1], theta[2]
     t0 = 0.5 * sensitivity
     t1 = 4.0 * nu * (scale * scale)
     t2 = math.sqrt(sensitivity * sensitivity + t1)
     t3 = 0.5 * t2
     t4 = nu + 1.0
-    t5 = -t2
-    t6 = sensitivity + t5
-    t7 = t5 - sensitivity
-    t8 = 4.0 * sensitivity * t2
-    t9 = sensitivity + t2
-    t10 = t2 - sensitivity
+    t5 = sensitivity - t2
+    t6 = -sensitivity - t2
+    t7 = 4.0 * sensitivity * t2
+    t8 = sensitivity + t2
+    t9 = t2 - sensitivity
     out = np.empty((3, 6))
     n = 0
-    # decreasing on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2)
-    n = add_branch(out, n, -math.inf, t0 - t3, -1.0, 0.0, 0.5 * t4 * log_ratio(t1 + t6 * t6, t1 + t7 * t7, -t8), 0.0)
-    # increasing on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 +
-    #   sqrt(4*nu*scale**2 + sensitivity**2)/2)
-    n = add_branch(out, n, t0 - t3, t0 + t3, 1.0, 0.5 * t4 * log_ratio(t1 + t6 * t6, t1 + t7 * t7, -t8), 0.5 * t4 * log_ratio(t1 + t9 * t9, t1 + t10 * t10, t8), 1.0)
-    # decreasing on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo)
-    n = add_branch(out, n, t0 + t3, math.inf, -1.0, 0.5 * t4 * log_ratio(t1 + t9 * t9, t1 + t10 * t10, t8), 0.0, 2.0)
+    n = add_branch(out, n, -math.inf, t0 - t3, -1.0, 0.0, 0.5 * t4 * log_ratio(t1 + t5 * t5, t1 + t6 * t6, -t7), 0.0)
+    n = add_branch(out, n, t0 - t3, t0 + t3, 1.0, 0.5 * t4 * log_ratio(t1 + t5 * t5, t1 + t6 * t6, -t7), 0.5 * t4 * log_ratio(t1 + t8 * t8, t1 + t9 * t9, t7), 1.0)
+    n = add_branch(out, n, t0 + t3, math.inf, -1.0, 0.5 * t4 * log_ratio(t1 + t8 * t8, t1 + t9 * t9, t7), 0.0, 2.0)
     return out[:n]
 
 @compiled("float64[::1](float64[::1])", plain=True)
@@ -354,4 +342,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 281f7d3aca1c5b190d75a007a36e8bbf0e19fe3bea749cbb2a5c2b377d12039e
+# sha256 of the text above: 7d5e582c8810a449665f3ce43ce9952a4082f6897bc3aee36a78770f78bfa5d0

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import mpmath
 from mpmath import mp
 from sympy import And, Basic, Expr, Not, Piecewise, Symbol, erf, erfc, exp, expand, log, oo, true
 
-from mechc.calculus.cases import Case
+from mechc.calculus.cases import Case, Pair
 from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
@@ -186,7 +186,7 @@ def _inverse(index: int, region: Region, case: CalculusCase, chooser: Chooser) -
     context, place = chooser.context, f"inverse on ({region.lo}, {region.hi})"
     freeze = context.constant.at(f"{context.calculus.pair.name}: {place}")
     lo, hi = (finish(ir.Block((), freeze(end))) for end in (region.lo, region.hi))
-    body, doc = None, f"x in ({region.lo}, {region.hi}) with loss(x) = ell"
+    body, doc = None, f"x of loss ell in ({region.lo}, {region.hi})"
     if isinstance(region.inverse, Closed):
         form = chooser.inverse(index, region, case)
         if form is None:
@@ -239,6 +239,9 @@ def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
     doc = f"Probability of {word} under {side.upper()}."
     if side == "p" and move is not None:
         return Function(f"{name}_p", "x", doc, _moved(f"{name}_q", move, chooser))
+    if above and _is_even(chooser.context.calculus.pair, side):
+        mirrored = ir.call(f"cdf_{side}", ir.negate(X), ir.Local("theta"))
+        return Function(f"sf_{side}", "x", doc, finish(ir.Block((), mirrored)))
     for case in chooser.context.calculus.cases:
 
         def arm(expr: Expr, condition: Basic, case: CalculusCase = case) -> ir.Expr:
@@ -249,6 +252,19 @@ def _distribution(chooser: Chooser, side: str, above: bool) -> Function:
         entry = case.cdf_p if side == "p" else case.cdf_q
         blocks.append((case.condition, _by_arms(entry, chooser.context.at_x, arm)))
     return Function(f"{name}_{side}", "x", doc, chooser.context.by_case(blocks))
+
+
+def _is_even(pair: Pair, side: str) -> bool:
+    """Whether a density is the same at -x, formula by formula."""
+    x = pair.variable
+    for case in pair.cases:
+        sides = [(p.lo, p.hi, p.p) if side == "p" else (p.lo, p.hi, p.q) for p in case.pieces]
+        runs = [list(run) for _, run in groupby(sides, key=lambda one: one[2])]
+        whole = [(run[0][0], run[-1][1], run[0][2]) for run in runs if run[0][2]]
+        mirrored = [(-hi, -lo, tuple(t.subs(x, -x) for t in terms)) for lo, hi, terms in whole]
+        if case.atoms or whole != mirrored[::-1]:
+            return False
+    return pair.measure is Measure.DENSITY
 
 
 def _without_complements(expr: Expr) -> Expr:

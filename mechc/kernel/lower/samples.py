@@ -288,7 +288,7 @@ def checks(calculus: Calculus, inverse_of: dict[int, int]) -> tuple[Check, ...]:
 
 
 def _in_region(sample: Sample, index: int, region: Region) -> Iterator[Check]:
-    for x in sample.points(region)[::2]:
+    for x in sample.points(region)[:: 2 if region.kind.moves else 4]:
         p, q = sample.log(region.p, x), sample.log(region.q, x)
         root = sample.solved(region, float(p - q), x) if region.kind.moves else None
         yield _check(sample, x, p, q, None if root is None else (index, float(root)))

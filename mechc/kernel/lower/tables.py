@@ -81,7 +81,7 @@ def _branches(chooser: Chooser, inverse_of: dict[int, int]) -> Table:
             found.append(_branch(region, inverse_of.get(index, index), case, chooser))
             index += 1
         rows.append(tuple(found))
-    doc = "Branches of the loss: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."
+    doc = "Branches as in BRANCHES: lo, hi, kind, loss at lo+, loss at hi-, index of the inverse."
     return _table(context, "branches", doc, 6, rows)
 
 

@@ -38,7 +38,9 @@ def share(block: Block, ends: int = 0) -> Block:
         if isinstance(node, ir.Select) and not any(isinstance(n, ir.Var) for n in ir.walk(node))
     }
     names: dict[Expr, ir.Local] = {}
-    for value in sorted(choices, key=lambda value: (_size(value), repr(value))):
+    for value in sorted(
+        choices | _common(block.tail), key=lambda value: (_size(value), repr(value))
+    ):
         names[ir.replaced(value, names)] = ir.Local(f"u{ends + len(names)}")
     arms = tuple(
         (
@@ -49,6 +51,23 @@ def share(block: Block, ends: int = 0) -> Block:
     )
     lets = tuple((name, value) for value, name in names.items())
     return Block((*block.lets, *lets), ir.Chain(arms))
+
+
+def _common(chain: ir.Chain) -> set[Expr]:
+    """The largest operations that all arms of a chain are certain to evaluate."""
+    blocks = [arm for _, arm in chain.arms if not arm.lets]
+    values = [block.tail for block in blocks if not isinstance(block.tail, ir.Chain)]
+    if chain.arms[-1][0] is not None or not 1 < len(values) == len(chain.arms):
+        return set()
+    found = [set[Expr]() for _ in values]
+    for value, certain in zip(values, found, strict=True):
+        _count(value, Counter(), certain)
+    kept: dict[Expr, ir.Local] = {}
+    for node in sorted(set.intersection(*found), key=lambda node: (-_size(node), repr(node))):
+        if any(node in ir.walk(value) for value in values):
+            kept[node] = ir.Local(f"kept{len(kept)}")
+            values = [ir.replaced(value, {node: kept[node]}) for value in values]
+    return set(kept)
 
 
 @lru_cache(maxsize=2**16)
@@ -113,7 +132,7 @@ def _count(expr: Expr, uses: Counter[Expr], certain: set[Expr], sure: bool = Tru
     """Count operations; `certain` are those evaluated whatever a `Select` decides."""
     if isinstance(expr, LEAVES):
         return
-    if not _is_plain(expr):
+    if not isinstance(expr, ir.Neg):
         uses[expr] += 1
         seen = uses[expr] > 1 and (expr in certain or not sure)
         if sure:
@@ -132,11 +151,15 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
         """The expression with its largest operations free of the variable named."""
         if _is_plain(expr):
             return expr
+        if isinstance(expr, ir.Neg):
+            return ir.Neg(named(expr.arg))
         if not ir.depends_on(expr, moving):
+            if not _calls(expr):  # which compilers take out of loops themselves
+                return expr
             return names.setdefault(expr, ir.Local(f"c{len(names)}"))
         args = ir.children(expr)
         free = [arg for arg in args if not ir.depends_on(arg, moving)]
-        if isinstance(expr, (ir.Add, ir.Mul)) and len(free) > 1:
+        if isinstance(expr, (ir.Add, ir.Mul)) and len(free) > 1 and any(map(_calls, free)):
             bound, one = tuple(arg for arg in args if arg not in free), type(expr)(tuple(free))
             args = (*bound, one) if isinstance(expr, ir.Add) else (one, *bound)
         return ir.rebuild(expr, tuple(map(named, args)))
@@ -154,6 +177,11 @@ def hoist(block: Block, variable: str) -> tuple[Lets, Block]:
         before.extend([*sharer.take(), (name, renewed)])
         sharer.names[value] = name
     return tuple(before), share(body)
+
+
+def _calls(expr: Expr) -> bool:
+    """Whether it is more than arithmetic."""
+    return any(isinstance(node, (ir.Call, ir.Helper, ir.Pow, ir.Select)) for node in ir.walk(expr))
 
 
 def _is_plain(expr: Expr) -> bool:
