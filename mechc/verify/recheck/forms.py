@@ -24,7 +24,7 @@ EXACT: dict[type, Callable[[int, int], int]] = {
     ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: lambda a, b: a * pow(b, -1, PRIME),
 }  # fmt: skip
 BRANCH = r"(el)?if branch == (?P<n>\d+):\s+loss_inverse_(?P=n)_many\(ells, theta, out\)\s+"
-SELECTED = rf"({BRANCH})*(else:\s+)?for i in range\(ells\.size\):\s+out\[i\] = math\.nan"
+SELECTED = rf"({BRANCH})*(else:\s+)?out\[:\] = math\.nan"
 
 
 def is_selection(function: ast.FunctionDef) -> bool:
