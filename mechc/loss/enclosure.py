@@ -202,8 +202,9 @@ def _outward(lo: Any, hi: Any, off: float) -> tuple[Any, Any]:
     """Ends moved outward by a share of them, and by what is too small for doubles."""
     if off:  # numbers beyond doubles are none of them infinite, but logs of nothing are
         lo = np.minimum(lo, MOST)
-        lo = lo - (off * np.abs(lo) + LEAST)
-        hi = np.where(hi == -np.inf, hi, hi + (off * np.abs(hi) + LEAST))
+        low, high = lo - (off * np.abs(lo) + LEAST), hi + (off * np.abs(hi) + LEAST)
+        lo = np.where(lo >= 0.0, np.maximum(low, 0.0), low)  # rounding keeps signs
+        hi = np.where(hi <= 0.0, np.where(hi == -np.inf, hi, np.minimum(high, 0.0)), high)
     return np.where(np.isnan(lo), -np.inf, lo), np.where(np.isnan(hi), np.inf, hi)
 
 

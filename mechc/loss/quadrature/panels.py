@@ -5,8 +5,9 @@ quadrature is one of references. What panels lack is found in `resolution`.
 
 The first edges (`first_edges`) lie around the places and scales at which P and Q have their mass,
 found at points in geometric distance from the ends of a branch and by climbing to modes that lie
-between two of them. Adaptation cannot refine towards a mode that no node has seen: a density of
-width 1 around 1e6, or next to the end of an interval of length 1e24.
+between two of them; others by slopes on whole intervals. Adaptation cannot refine towards a mode
+that no node has seen: a density of width 1 around 1e6, or next to the end of an interval of length
+1e24.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from itertools import accumulate
 import numpy as np
 
 from mechc.errors import NumericError
+from mechc.loss.enclosure import on_boxes
 from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
+from mechc.loss.running_error import FAILING
 from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
@@ -100,6 +103,10 @@ CLEAR = 64.0 * FINEST  # share of an end that distances from it are at least: th
 COUNTED = 40.0  # nats below the largest mass of a scale down to which others count
 CLIMB = np.linspace(0.0, 1.0, 17)  # places in a bracket, which is an eighth as wide then
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
+LEAST_MODE = -750.0  # log of a mass that no answer tells from nothing
+HALVINGS, MOST_INTERVALS = 200, 4096  # of intervals, and of them at once
+WIDER = 8.0  # times a mode, than which an interval between edges is no longer
+FARTHEST = 2.0 ** np.array([1000.0, 500.0, 250.0, 125.0, 62.0])  # the first where logs are doubles
 CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
@@ -127,14 +134,16 @@ def first_edges(kernel: Kernel, thetas: Floats, lo: float, hi: float) -> list[Fl
     size = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:]) + LOG_DISTANCES
     outside = ~((lo < x) & (x < hi))
     size[:, 0][outside] = size[:, 1][outside] = -np.inf
-    found = []
-    for theta, known, more in zip(thetas, edges, _beside(places, size, edges), strict=True):
+    hidden = [_hidden(kernel, *one, lo, hi) for one in zip(thetas, edges, strict=True)]
+    found = list[Floats]()
+    for known, more, modes in zip(edges, _beside(places, size, edges), hidden, strict=True):
+        more += modes
         some = np.concatenate([known, *more]) if more else known
         some = _distinct(some[(lo <= some) & (some <= hi)])
         if some.size < 2:
             raise NumericError(
                 f"{kernel.NAME}: no mass of P or Q was found between {lo:g} and {hi:g} at "
-                f"parameters {theta.tolist()}"
+                f"parameters {thetas[len(found)].tolist()}"
             )
         found.append(_graded(some) if more else some)
     return found
@@ -232,6 +241,57 @@ def _beside(places: Floats, size: Floats, edges: list[Floats]) -> list[list[Floa
         some = {*zip(middle[a:b][missed].tolist(), width[a:b][missed].tolist(), strict=True)}
         found.append([p + w * AROUND for p, w in sorted(some)])
     return found
+
+
+@np.errstate(all="ignore")
+def _hidden(kernel: Kernel, theta: Floats, edges: Floats, lo: float, hi: float) -> list[Floats]:
+    """Edges around modes that no point has seen, by densities and their slopes on whole intervals.
+
+    An interval is halved until a density rises or falls on all of it, has nothing there, or is
+    level: there is a mode, or what looks like one.
+    """
+    if edges.size < 2:
+        return []
+    modes = list[Floats]()
+    for law in "pq":
+        density, found = _density(kernel, theta, law), list[tuple[float, float]]()
+        ends = edges
+        for end, edge, side in ((lo, edges[0], -1.0), (hi, edges[-1], 1.0)):
+            at = np.clip(edge + side * FARTHEST, lo, hi)
+            known = np.append(np.isfinite(density(at[:-1])), True)
+            ends = np.append(ends, at[known.argmax()]) if end != edge else ends
+        ends = _distinct(ends)
+        a, b = ends[:-1], ends[1:]
+        for _ in range(HALVINGS):
+            try:
+                on = on_boxes(getattr(kernel, f"log_{law}"), theta, a, b)
+            except FAILING:  # the text is none that was emitted, or no interval is known
+                break
+            size = b - a
+            some = (on.least < 0.0) & (on.most > 0.0) & (on.hi + np.log(size) > LEAST_MODE)
+            level = some & (np.maximum(-on.least, on.most) * size < FLAT)
+            found += zip((0.5 * (a + b))[level].tolist(), size[level].tolist(), strict=True)
+            some &= ~level & (size > FINEST * (np.abs(a) + np.abs(b)))
+            if not some.any() or a.size > MOST_INTERVALS:
+                break
+            a, b = a[some], b[some]
+            middle = _middle(a, b)
+            a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+        around = np.concatenate([[-np.inf], edges, [np.inf]])
+        for place, width in found:
+            panel = int(edges.searchsorted(place))
+            if around[panel + 1] - around[panel] > WIDER * width:
+                modes.append(place + width * AROUND)
+    return modes
+
+
+def _middle(a: Floats, b: Floats) -> Floats:
+    """Places between ends, by ratios of distances from 0 where these are far apart."""
+    big, small = np.where(np.abs(a) > np.abs(b), (a, b), (b, a))
+    small = np.where(small * big > 0.0, small, np.copysign(np.minimum(1.0, np.abs(big)), big))
+    far = np.abs(big) > 16.0 * np.abs(small)
+    return np.where(far, np.copysign(np.sqrt(np.abs(big)) * np.sqrt(np.abs(small)), big),
+                    0.5 * (a + b))  # fmt: skip
 
 
 @np.errstate(over="ignore")  # a panel as long as doubles reach
