@@ -312,7 +312,7 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: no such method.
         """
-        query = Query(log_target(delta), math.nan, self._tolerance(rtol))
+        query = Query(log_target(delta), math.nan, self.rtol if rtol is None else as_rtol(rtol))
         return self._answer(query, method, rows, progress, Quantity.EPSILON)
 
     @in_turn
@@ -343,7 +343,7 @@ class IndividualAccountant(TakesTurns):
         """
         if not 0.0 <= number("epsilon", epsilon) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        query = Query(math.nan, float(epsilon), self._tolerance(rtol))
+        query = Query(math.nan, float(epsilon), self.rtol if rtol is None else as_rtol(rtol))
         return self._answer(query, method, rows, progress, Quantity.DELTA)
 
     @in_turn
@@ -395,9 +395,6 @@ class IndividualAccountant(TakesTurns):
                 unchanged then.
         """
         self._journal.read(self._ledger.restore(path, _KIND, self._identity()))
-
-    def _tolerance(self, rtol: float | None) -> float:
-        return self.rtol if rtol is None else as_rtol(rtol)
 
     def _identity(self) -> dict[str, Any]:
         about = {"family": self.family.identity, "parameter": self.family.parameter}

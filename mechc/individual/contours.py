@@ -299,12 +299,6 @@ class Answers:
     numeric: Floats  # share of delta lost to images, truncation and rounding
     compression: Floats  # and to the tables' error between knots
 
-    @classmethod
-    def none(cls, people: int) -> Answers:
-        """Return what is known before anything is."""
-        nan, inf = (np.full((2, people), v) for v in (np.nan, np.inf))
-        return cls(np.zeros(people), nan[0], inf[0], inf[1], np.zeros(people))
-
     def at(self, rows: Integers) -> Answers:
         """Return the answers at some places, which may be given more than once."""
         return Answers(*(getattr(self, field.name)[rows] for field in fields(self)))
