@@ -25,9 +25,9 @@ import numpy as np
 from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.atoms import LEAST_SHARE, BesideAtoms, composed_atoms
-from mechc.accountants.contours.characteristic import BLOCK, Tilted
+from mechc.accountants.contours.characteristic import BLOCK, PROVEN, Tilted
 from mechc.accountants.contours.columns import SEVERAL, Columns, targets
-from mechc.accountants.contours.decay import truncation
+from mechc.accountants.contours.decay import FARTHER, truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
 from mechc.accountants.registry import ALIKE, KEPT, Accountant
@@ -54,7 +54,7 @@ BLURRED = 300_000_000  # the same for a smoothed payoff
 MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 CLOSE_EPSILONS = 1e-3  # relative distance of epsilons at which it does so however wide
-FIRST = 64  # nodes to begin with
+FIRST = 32  # nodes to begin with
 BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
 BEYOND_SEVERAL = 2.0  # ... and for so many distinct steps, which are dear to resolve again
 FEW_NODES = 160  # nodes that are cheaper than anything else
@@ -234,8 +234,12 @@ class Side(Columns):
                 lean = (Step(s.loss.lean(-1.0 - where.c, where.c), s.count) for s in self._coarse)
                 with suppress(NumericError):  # no nodes resolve frequencies
                     return BesideAtoms(sums, tuple(lean), self.law, self._payoff, where)
-        self._cover(float(where.grid[-1]), where.c, self._reach(where))
-        return Contour(self.law, self._payoff, where)
+        reach = self._reach(where)
+        # where few frequencies are needed, what lies beyond them is seen on the same nodes
+        quick = self._total > PROVEN and reach * where.period < 2.0 * math.pi * FEW_NODES
+        farther = FARTHER if quick else 1.0
+        self._cover(float(where.grid[-1]), where.c, reach, farther)
+        return Contour(self.law, self._payoff, where, farther)
 
     def run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
@@ -289,9 +293,9 @@ class Side(Columns):
                     return False  # it is there for whoever asks
             values, _ = contour.terms(epsilon)
             enough = max(SHARE, PLENTY * self._rtol)
-            quiet = float(np.maximum.reduce(np.abs(values[-32:]))) < 0.1 * enough
+            quiet = float(np.maximum.reduce(np.abs(values[-min(nodes // 4, 32) :]))) < 0.1 * enough
             work = nodes * contour.cost
-            wanted = 4.0 * enough if work < EASY else 1e-3 * self._rtol
+            wanted = 0.3 * enough if work < EASY else 1e-3 * self._rtol
             if (quiet and not only_atoms) or work > EASY:
                 factor = contour.factor(epsilon, values)
                 crowd = CROWD * len(self._steps)

@@ -155,7 +155,7 @@ class Contour:
         needed, far = np.flatnonzero(wanted | fades).tolist(), 1.01 * self.frequency
         for begin in range(0, len(needed), TOGETHER):
             some = needed[begin : begin + TOGETHER]
-            losses = covered(members.losses(some), -1.0, self.c, self.c, far, FLOOR)
+            losses = covered(members.losses(some), -1.0, self.c, self.c, ((far, FLOOR),))
             for i, loss in zip(some, losses, strict=True):
                 if loss is None:  # then there is no answer for those who used the member
                     continue

@@ -239,7 +239,7 @@ class Tilts:
         return np.concatenate([error[:, ::stride], k, bend[:, ::stride]], axis=1)
 
 
-def covered(laws: list[PrivacyLoss], *about: float) -> list[PrivacyLoss | None]:
+def covered(laws: list[PrivacyLoss], *about: Any) -> list[PrivacyLoss | None]:
     """Return what `covering` makes of many laws; None of those for which the quadrature gives up.
 
     Each is what it would be alone.

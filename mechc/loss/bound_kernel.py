@@ -33,7 +33,7 @@ from mechc.loss.infinite_mass import (
     total,
 )
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature.panels import NONE
+from mechc.loss.quadrature.panels import NONE, Waves
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE, SILENT
 from mechc.loss.quadrature.rule import (
     NODES,
@@ -370,11 +370,9 @@ class KernelSource:
         self._panels = panels = self.panels.covering(tilt_lo, tilt_hi, *points)
         return panels
 
-    def nodes(
-        self, lo: float, hi: float, contour: float = 0.0, frequency: float = 0.0, floor: float = 0.0
-    ) -> Nodes:
-        """Return nodes accurate for real tilts lo..hi and for `frequency` at Re z = contour."""
-        return nodes([self], lo, hi, contour, frequency, floor)[0]
+    def nodes(self, lo: float, hi: float) -> Nodes:
+        """Return nodes accurate for real tilts lo..hi."""
+        return nodes([self], lo, hi)[0]
 
     def _nodes_of_atoms(self, lo: float, hi: float) -> Nodes:
         """Nodes of a law without a density."""
@@ -839,10 +837,9 @@ class KernelSource:
 
 
 def nodes(
-    sources: Sequence[KernelSource], lo: float, hi: float, contour: float = 0.0,
-    frequency: float = 0.0, floor: float = 0.0,
-) -> list[Nodes]:  # fmt: skip
-    """Return what `KernelSource.nodes` does for each of many, whose panels are made together.
+    sources: Sequence[KernelSource], lo: float, hi: float, contour: float = 0.0, waves: Waves = ()
+) -> list[Nodes]:
+    """Return nodes of many laws, accurate for real tilts lo..hi and for waves at Re z = contour.
 
     Raises:
         NumericError: some did not settle; panels of before are kept.
@@ -853,12 +850,12 @@ def nodes(
             smooth.append(source)
             panels.append(source._panels)
     # for waves not kept, so that later questions do not pay for this one's
-    points = (contour,) if frequency > 0 else ()
+    points = (contour,) if waves else ()
     panels = quadrature.covering(panels, lo, hi, *points)
     for source, kept in zip(smooth, panels, strict=True):
         source._panels = kept
-    if frequency > 0:
-        panels = quadrature.with_waves(panels, contour, frequency, floor)
+    if waves:
+        panels = quadrature.with_waves(panels, contour, waves)
     found, made = [], iter(panels)
     for source in sources:
         smooth_one = source._panels is not None

@@ -26,6 +26,7 @@ from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bound_kernel import nodes as nodes_of
 from mechc.loss.bounded_part import within
 from mechc.loss.infinite_mass import log_complement, rounded
+from mechc.loss.quadrature.panels import Waves
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, is_closed
 
@@ -248,7 +249,8 @@ class PrivacyLoss:
             UnsupportedError: a tilt is outside the strip of convergence.
             NumericError: the quadrature does not settle.
         """
-        return covering([self], tilt_lo, tilt_hi, contour, frequency, floor)[0]
+        waves = ((frequency, floor),) if frequency > 0.0 else ()
+        return covering([self], tilt_lo, tilt_hi, contour, waves)[0]
 
     @property
     def has_moments(self) -> bool:
@@ -555,20 +557,20 @@ def reversals(laws: Sequence[PrivacyLoss]) -> list[PrivacyLoss]:
 
 def covering(
     laws: Sequence[PrivacyLoss], tilt_lo: float, tilt_hi: float, contour: float | None = None,
-    frequency: float = 0.0, floor: float = 0.0,
+    waves: Waves = (),
 ) -> list[PrivacyLoss]:  # fmt: skip
     """Return what `PrivacyLoss.covering` does for each of many laws, whose nodes are made together.
 
-    Raises what that does.
+    The first of the `waves` is that which a law has as its frequency. Raises what that does.
     """
-    contour = tilt_hi if contour is None else contour
+    contour, frequency = tilt_hi if contour is None else contour, waves[0][0] if waves else 0.0
     found = list(laws)
     groups: dict[tuple[Any, ...], tuple[list[int], list[KernelSource]]] = {}
     for i, law in enumerate(laws):
         source, (lo, hi), (least, most) = law.source, law.tilts, law.strip
-        waves = frequency <= 0 or math.isinf(law.frequency)
-        waves = waves or (frequency <= law.frequency and contour == law.contour)
-        if source is None or (lo <= tilt_lo and tilt_hi <= hi and waves):
+        resolved = not waves or math.isinf(law.frequency)
+        resolved = resolved or (frequency <= law.frequency and contour == law.contour)
+        if source is None or (lo <= tilt_lo and tilt_hi <= hi and resolved):
             continue
         for t in (tilt_lo, tilt_hi):
             if t not in (-1.0, 0.0) and not least < t < most:
@@ -581,7 +583,7 @@ def covering(
         places.append(i)
         sources.append(source)
     for (reverse, lo, hi, _), (places, sources) in groups.items():
-        made = _of_sources(sources, reverse, lo, hi, contour, frequency, floor)
+        made = _of_sources(sources, reverse, lo, hi, contour, waves)
         for i, law in zip(places, made, strict=True):
             found[i] = law
     return found
@@ -589,12 +591,13 @@ def covering(
 
 def _of_sources(
     sources: list[KernelSource], reverse: bool, lo: float, hi: float, contour: float = 0.0,
-    frequency: float = 0.0, floor: float = 0.0,
+    waves: Waves = (),
 ) -> list[PrivacyLoss]:  # fmt: skip
     """The laws of kernels that are bound already, all in the same direction."""
+    frequency = waves[0][0] if waves else 0.0
     own, at = (mirrored(lo, hi), -1.0 - contour) if reverse else ((lo, hi), contour)
     found = []
-    for source, nodes in zip(sources, nodes_of(sources, *own, at, frequency, floor), strict=True):
+    for source, nodes in zip(sources, nodes_of(sources, *own, at, waves), strict=True):
         infinite, early, strip = source.infinite, source.early, source.strip
         if reverse:
             nodes = nodes.reversed(source.atom_log_masses(True))

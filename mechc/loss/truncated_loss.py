@@ -104,7 +104,7 @@ class Band:
         if self._panels is None:
             return self
         at = -1.0 - contour if self._reverse else contour
-        return self._with(with_waves([self._panels], at, frequency, floor)[0])
+        return self._with(with_waves([self._panels], at, [(frequency, floor)])[0])
 
     @property
     def monotone(self) -> bool:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError
 from mechc.loss.moments import GeneratingFunction, exponentials, sum_tilted, waves
 from mechc.loss.privacy_loss import Step
+from mechc.loss.quadrature import TURN
 from mechc.loss.quadrature.rule import DERIVATIVE, ENDS, ORDER, TOP
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
@@ -177,8 +178,9 @@ def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
-LEVELS = 16  # clipping levels tried in the total-variation bound
-STRIDE = 2.5  # from one level to the next
+LEVELS = 28  # clipping levels tried in the total-variation bound, ...
+LOWEST = 0.25  # ... the first, of one step, in mean densities: of many a small part is enough, ...
+STRIDE = 2.5  # ... and from one to the next
 HALVINGS = 0.5 ** np.arange(8.0)  # widths of a cell on which phi is bounded, in its beginnings
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
@@ -191,6 +193,7 @@ ROUNDED = 4e-15  # of the square of phi, for every standard deviation times freq
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
 DYADIC = 2.0 ** np.arange(201.0)  # beginnings of far cells, of the first; the last has no end
 LEVELLED = np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0  # octaves, then to a percent
+OFTEN = 2.0 * TURN  # radians that a wave may turn in a panel: parts of one differ in losses
 DROPPED = 1e-24  # tilted weight below which a node is left out of phi, and accounted for
 
 
@@ -524,7 +527,9 @@ class Tilted:
         spend(FREQUENCY * self.weight.size * (end - begin))
         return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
 
-    def decay(self, start: float, reach: float, edge: float, goal: float) -> tuple[float, float]:
+    def decay(
+        self, start: float, reach: float, edge: float, goal: float, lost: float | Floats = 0.0
+    ) -> tuple[float, float]:
         """Bound the integral of sup |phi(y')| / y^2 over start < y < edge, y' between y and edge.
 
         The supremum makes the bound valid for the trapezoid sum as well.
@@ -534,6 +539,7 @@ class Tilted:
             reach: the frequency that the nodes resolve.
             edge: the end of a periodic integrand's half period, or infinity.
             goal: log of |phi| that is small enough.
+            lost: share of the mass of every step that they do not resolve there.
 
         Returns:
             The bound, and what it would be if only frequencies that total variation has to account
@@ -545,8 +551,8 @@ class Tilted:
         logs: list[float] = []
         # far out total variation shows more; most of the time it is all that is needed
         far = float(self._log_variations(np.array([start]))[0])
-        while cells[-1] < min(reach, edge) and len(logs) < most and not far < goal:
-            value, width = self._cell(cells[-1], goal)
+        while cells[-1] <= min(reach, edge) and len(logs) < most and not far < goal:
+            value, width = self._cell(cells[-1], goal, lost)
             logs.append(min(value, far))
             cells.append(cells[-1] + width)
             far = float(self._log_variations(np.array(cells[-1:]))[0])
@@ -565,7 +571,7 @@ class Tilted:
         shares = 1.0 / left[:-1] - 1.0 / left[1:]
         return total + float(np.add.reduce(np.exp(suprema) * shares)), beyond
 
-    def _cell(self, y: float, goal: float) -> tuple[float, float]:
+    def _cell(self, y: float, goal: float, lost: float | Floats) -> tuple[float, float]:
         """A bound on log |phi| in the widest cell from y that meets the goal, and its width.
 
         Where no cell does, it is of one in which phi changes little.
@@ -574,7 +580,7 @@ class Tilted:
         for i, (a, b) in enumerate(itertools.pairwise(self.offsets.tolist())):
             real, imaginary = turned(self.centred[a:b], self.weight[a:b], y, work)
             roots[i] = 2.0 * real - real * real - imaginary * imaginary
-        roots -= self.slack + ROUNDED * y * self.spread
+        roots -= self.slack + 8.0 * lost + ROUNDED * y * self.spread
         widths = y * HALVINGS
         least = np.sqrt(np.maximum(roots, 0.0)) - np.multiply.outer(widths, self.spread)
         values = 0.5 * (np.log1p(-(np.maximum(least, 0.0) ** 2)) @ self.counts)
@@ -583,9 +589,15 @@ class Tilted:
             return float(values[met[0]]), float(widths[met[0]])
         return float(values[-1]), 0.5 * float(widths[-1])
 
-    def fades(self, y: float, goal: float) -> bool:
-        """Whether total variation alone keeps log |phi| below `goal` from a frequency on."""
-        return bool(self._log_variations(np.array([y]))[0] < goal)
+    def unresolved(self, frequency: float) -> Floats:
+        """Return the share of the mass of every step in panels in which a wave turns too often."""
+        shares = np.zeros(self.counts.size)
+        for i, (step, weights) in enumerate(zip(self._law.steps, self.weights, strict=True)):
+            if step.loss.spacing.size:
+                loss = step.loss.loss.reshape(-1, ORDER)
+                long = (loss.max(axis=1) - loss.min(axis=1)) * frequency > OFTEN
+                shares[i] = weights[: loss.size].reshape(-1, ORDER)[long].sum()
+        return shares
 
     def _log_variations(self, y: Floats) -> Floats:
         """Log of bounds on |phi| beyond every y, by total variation."""
@@ -640,7 +652,7 @@ class Tilted:
                 tables.append(np.tile([0.0, float(w[:n].sum())], (rows, 1)))
                 continue
             density = w[:n].copy(), s.loss.spacing, s.loss.region
-            tables.append(variation(*density))
+            tables.append(variation(*density, float(np.add.reduce(self.counts))))
             if few:
                 tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
         return np.array(tables)
@@ -676,37 +688,48 @@ def smoothness(loss: Floats, weight: Floats, spacing: Floats, branch: NDArray[np
     return found
 
 
-def variation(weight: Floats, spacing: Floats, branch: NDArray[np.int64]) -> Floats:
-    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e."""
-    # of tilted weights of nodes, their lengths, and the branch of every node, or of every panel
-    table = np.empty((LEVELS, 2))
-    _variation(weight.ravel(), spacing.ravel(), branch, table)
+def variation(
+    weight: Floats, spacing: Floats, branch: NDArray[np.int64], count: float = 1.0
+) -> Floats:
+    """Bound the transform of a density: every row (v, e) says |C(y)| <= v / y + e.
+
+    Args:
+        weight: tilted weights of nodes.
+        spacing: their lengths.
+        branch: of every node, or of every panel.
+        count: of how many steps all have to fade together, which levels are chosen for.
+    """
+    table, density = np.empty((LEVELS, 2)), np.empty(weight.size)
+    _variation(weight.ravel(), spacing.ravel(), branch, LOWEST / max(count, 1.0), density, table)
     return table
 
 
-@compiled("void(float64[::1], float64[::1], int64[::1], float64[:,::1])")
-def _variation(weight, spacing, branch, table):  # type: ignore[no-untyped-def]
+@compiled("void(float64[::1], float64[::1], int64[::1], float64, float64[::1], float64[:,::1])")
+def _variation(weight, spacing, branch, lowest, density, table):  # type: ignore[no-untyped-def]
     """See `variation`: of densities cut off at levels, and of what lies above these."""
-    total = squares = 0.0
+    total = squares = highest = 0.0
     for j in range(weight.size):
-        total += weight[j]
-        if spacing[j] > 0.0:
-            squares += weight[j] * (weight[j] / spacing[j])
-    level, nodes = 0.25 * squares / max(total, 1e-300), weight.size // max(branch.size, 1)
+        w, space = weight[j], spacing[j]
+        # the most where there is mass on no length
+        density[j] = w / space if space > 0.0 else math.inf if w > 0.0 else 0.0
+        total += w
+        if space > 0.0:
+            squares += w * density[j]
+        highest = max(highest, density[j])
+    level, nodes = lowest * squares / max(total, 1e-300), weight.size // max(branch.size, 1)
     for g in range(LEVELS):
-        turned = above = before = highest = 0.0
-        for j in range(weight.size):
-            w, space = weight[j], spacing[j]
-            # the most where there is mass on no length
-            density = w / space if space > 0.0 else math.inf if w > 0.0 else 0.0
-            highest = max(highest, density)
-            cut = min(density, level)
-            # down to zero at the end of a branch, up from it at the next
-            if j > 0 and j % nodes == 0 and branch[j // nodes] != branch[j // nodes - 1]:
+        turned = above = before = 0.0
+        for i in range(branch.size):
+            if i > 0 and branch[i] != branch[i - 1]:
+                # down to zero at the end of a branch, up from it at the next
                 turned, before = turned + before, 0.0
-            turned, before = turned + abs(cut - before), cut
-            above += max(w - level * space, 0.0)
-        table[g, 0], table[g, 1] = SAMPLED * (turned + before), SAMPLED * above
+            for j in range(i * nodes, (i + 1) * nodes):
+                cut = min(density[j], level)
+                turned, before = turned + abs(cut - before), cut
+                above += max(weight[j] - level * spacing[j], 0.0)
+        # of what lies above and what does not, the smaller one is off by what is allowed for
+        above = min(SAMPLED * above, total - (total - above) / SAMPLED)
+        table[g, 0], table[g, 1] = SAMPLED * (turned + before), above
         if level > highest:  # from there on nothing changes
             for m in range(g + 1, LEVELS):
                 table[m, 0], table[m, 1] = table[g, 0], table[g, 1]

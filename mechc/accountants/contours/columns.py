@@ -12,15 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.decay import FLOOR
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step, covering
+from mechc.loss.quadrature.panels import Waves
 from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 ROOM = 1.2  # factor by which more tilts are covered than asked for: the next one is near
 SEVERAL, MORE_ROOM = 16, 1.6  # with so many distinct steps: to extend them all costs more
+RESOLVED = 1e-18  # share of the composition's mass that a panel need not resolve
 MIRRORED = 64.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
 SLACK = 1.5 * EPS  # rounding of exp and log between delta and its logarithm
@@ -179,15 +182,24 @@ class Columns:
         rounding += 8.0 * EPS * (np.abs(k) + INSIDE * epsilon)
         return float((k + INSIDE * epsilon + rounding).min()) - mass
 
-    def _cover(self, tilt: float, contour: float = 0.0, frequency: float = 0.0) -> None:
-        """Make all steps accurate for real tilts up to `tilt` and for one frequency."""
-        floor = 1e-18 / self._total
+    def _cover(
+        self, tilt: float, contour: float = 0.0, frequency: float = 0.0, farther: float = 1.0
+    ) -> None:
+        """Make all steps accurate for real tilts up to `tilt` and for one frequency.
+
+        And, as far as proofs of decay need it, for one that is `farther` by a factor.
+        """
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
         if not tilt <= self.covered and not tilt <= self._settled_tilt():
             room = ROOM if len(self._steps) < SEVERAL else MORE_ROOM
             tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
-        laws = covering(self._laws, low, tilt, contour, frequency, floor)
+        waves: Waves = ()
+        if frequency > 0.0:
+            waves = ((frequency, RESOLVED / self._total),)
+            if farther > 1.0:
+                waves += ((farther * frequency, FLOOR / self._total),)
+        laws = covering(self._laws, low, tilt, contour, waves)
         if laws != self._laws:
             self._laws = laws
             self._keep(tuple(map(Step, laws, self._counts)))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mechc.accountants.contours.characteristic import (
+    PROVEN,
     ROUNDED,
     TILE,
     Law,
@@ -85,7 +86,7 @@ FARTHEST_NODES = 64.0  # times that, up to which nodes go to where it has taken 
 BEYOND_ROOM = 1.05  # ... and somewhat farther
 LIFTED = 0.3  # share of a bound that is due to what lies beyond, for nodes there to help
 FARTHER, ROUNDS = 3.0, 6  # from one frequency to the next, and how many are tried
-FLOOR = 1e-3  # share of the composition's mass that need not be resolved
+FLOOR = 1e-3  # share of the composition's mass that a panel need not resolve there
 LARGEST_LAW = 50_000  # nodes beyond which no higher frequency is asked for
 
 
@@ -103,14 +104,13 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
     near, resolved, edge = contour.tilted, contour.reach, contour.payoff.edge
     start = contour.h * contour.nodes
     goal = min(math.log(wanted * start), -1.0)
-    # what lies beyond the frequencies of these nodes lifts their bound by more than what is wanted
-    shows = near.fades(min(resolved, edge), goal)
-    best = math.inf
-    if shows:
-        best, behind = near.decay(start, resolved, edge, goal)
-        if best < wanted or not behind > LIFTED * best:
-            return best
     count = float(np.add.reduce(near.counts))
+    seen_to = contour.farther * resolved
+    lost = near.unresolved(seen_to) if contour.farther > 1.0 else 0.0
+    best, behind = near.decay(start, seen_to, edge, goal, lost)
+    if best < wanted or not behind > LIFTED * best:
+        return best
+    # what lies beyond the frequencies of these nodes lifts their bound by more than what is wanted
     variance = float(near.counts @ near.spread**2)
     reach = max(2.0 * start, SIGHT * math.sqrt(count / max(variance, 1e-300)))
     levelled = BEYOND_ROOM * near.levelled(goal)
@@ -118,12 +118,13 @@ def truncation(steps: tuple[Step, ...], contour: Contour, wanted: float) -> floa
     floor = FLOOR / count
 
     def seen(reach: float) -> Tilted:
-        return Tilted(far_law(near.c, reach, floor, steps), near.c, floor)
+        far = Tilted(far_law(near.c, reach, floor, steps), near.c, floor)
+        if count > PROVEN:
+            far.variations = near.variations  # which derivatives on other panels are not
+        far.slack += 8.0 * far.unresolved(reach)
+        return far
 
-    found = by_farther_nodes(seen, reach, edge, start, goal, best, wanted)
-    if shows or found < wanted:
-        return found
-    return min(found, near.decay(start, resolved, edge, goal)[0])
+    return by_farther_nodes(seen, reach, edge, start, goal, best, wanted)
 
 
 def by_farther_nodes(
@@ -151,4 +152,4 @@ def by_farther_nodes(
 def far_law(c: float, reach: float, floor: float, steps: tuple[Step, ...]) -> Law:
     """Return steps with nodes for high frequencies, which nobody keeps."""
     laws, counts = zip(*steps, strict=True)
-    return Law(tuple(map(Step, covering(laws, -1.0, c, c, reach, floor), counts)))
+    return Law(tuple(map(Step, covering(laws, -1.0, c, c, [(reach, floor)]), counts)))

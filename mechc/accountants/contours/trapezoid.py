@@ -205,9 +205,12 @@ class Contour:
         nodes: number of frequencies evaluated so far.
         cost: work of one more, in node evaluations.
         decay: bound on the integral of sup |phi| / y^2 beyond the last node.
+        farther: factor to frequencies that the law resolves as far as proofs of decay need it.
     """
 
-    def __init__(self, law: Law, payoff: Smooth | Lattice, where: Placement) -> None:
+    def __init__(
+        self, law: Law, payoff: Smooth | Lattice, where: Placement, farther: float = 1.0
+    ) -> None:
         """Fix the contour, of a law resolved as far as the first nodes need, which follow."""
         self.c, self.period = where.c, payoff.period(where.period)
         self.payoff = payoff
@@ -224,10 +227,11 @@ class Contour:
         self.blurred: Blurred | None = None  # a smoothed payoff, where its answers are narrower
         later = where.grid > where.c
         self._images = images_beyond(self.c, self.period, where.grid[later], where.log_b[later])
-        self.resolve(law)
+        self.resolve(law, farther)
 
-    def resolve(self, law: Law) -> None:
+    def resolve(self, law: Law, farther: float = 1.0) -> None:
         """Take a law whose nodes resolve higher frequencies; known values stay."""
+        self.farther = farther
         self._terms = math.nan, 0, np.empty(0), 0.0
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)

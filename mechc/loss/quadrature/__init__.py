@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.quadrature import panels, resolution
-from mechc.loss.quadrature.panels import first_edges
+from mechc.loss.quadrature.panels import Waves, first_edges
 from mechc.loss.quadrature.resolution import SILENT, Edges, Far, Near, Panels, joined
 from mechc.loss.quadrature.rule import (
     DERIVATIVE,
@@ -238,17 +238,15 @@ def covering(
 
 
 @SILENT
-def with_waves(
-    members: Sequence[Quadrature], contour: float, frequency: float, floor: float
-) -> list[Quadrature]:
+def with_waves(members: Sequence[Quadrature], contour: float, waves: Waves) -> list[Quadrature]:
     """Return copies that resolve exp(iyL), |y| <= frequency, in the laws tilted at `contour`.
 
     That is a point that was covered, if panels are to be fine enough for the amplitude.
     Panels in which the wave would turn by more than `TURN` are cut, except where the tilted law has
-    less than `floor` of its mass. The amplitude is resolved already, and 16 nodes integrate a wave
-    of TURN radians to 1e-17.
+    less than a share of its mass; `waves` are pairs of a frequency and that share. The amplitude is
+    resolved already, and 16 nodes integrate a wave of TURN radians to 1e-17.
     """
-    found, turns = [], frequency / TURN
+    found, wanted = [], [(frequency / TURN, floor) for frequency, floor in waves]
     for i in range(0, len(members), TOGETHER):
         batch = _Batch(members[i : i + TOGETHER])
         known = [q.logs[contour] for q in batch.members if contour in q.logs]
@@ -257,7 +255,7 @@ def with_waves(
         else:  # of panels that are a part of those that were tested
             totals = batch.log_totals(np.array([contour]))[:, 0]
         totals = totals.repeat(batch.first[1:] - batch.first[:-1])
-        found += batch.cut(panels.waved(batch.now, contour, totals, turns, floor))
+        found += batch.cut(panels.waved(batch.now, contour, totals, wanted))
     for q in found:
         q.error = q.latest
     return found

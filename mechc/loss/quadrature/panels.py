@@ -13,7 +13,7 @@ that no node has seen: a density of width 1 around 1e6, or next to the end of an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -28,6 +28,8 @@ from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
 Density = Callable[[Floats], Floats]
+Waves = Sequence[tuple[float, float]]
+"""Frequencies with the share of the tilted mass of a panel below which it need not resolve them."""
 Climb = tuple[Floats, Floats, tuple[int, int, int]]
 
 OUTWARD = 1.12 ** np.arange(-40.0, 60.0)  # where far modes are looked for, in lengths of a branch
@@ -68,22 +70,23 @@ def inside(reached: Floats, rows: Floats) -> tuple[Integers, Floats, Floats]:
     return offsets, np.concatenate(points), np.concatenate(gaps)
 
 
-def waved(panels: Panels, contour: float, total: Floats, turns: float, floor: float) -> Integers:
+def waved(panels: Panels, contour: float, total: Floats, wanted: Waves) -> Integers:
     """Return into how many parts panels have to be cut so that exp(iyL) turns little in each.
 
     Args:
         panels: with values.
         contour: real part of the contour.
         total: log of the tilted mass, for every panel.
-        turns: parts per unit of loss.
-        floor: share of the tilted mass below which a panel need not be cut.
+        wanted: as waves, parts per unit of loss in place of a frequency.
     """
     _, lo, hi, _, log_p, loss = panels
-    wanted = (np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)) * turns
+    length = np.maximum.reduce(loss, axis=1) - np.minimum.reduce(loss, axis=1)
     mass = np.exp(np.minimum(log_p + contour * loss - total[:, None], 300.0)) @ WEIGHTS
-    cut = (wanted > 1.0) & (0.5 * (hi - lo) * mass > floor)
-    parts = np.ones(cut.size, np.int64)
-    parts[cut] = np.ceil(np.minimum(wanted[cut], 1e6))
+    mass *= 0.5 * (hi - lo)
+    parts = np.ones(mass.size, np.int64)
+    for turns, floor in wanted:
+        each = np.where(mass > floor, np.minimum(length * turns, 1e6), 1.0)
+        parts = np.maximum(parts, np.ceil(each).astype(np.int64))
     return parts
 
 
