@@ -26,7 +26,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.atoms import LEAST_SHARE, BesideAtoms, composed_atoms
 from mechc.accountants.contours.characteristic import BLOCK, PROVEN, Tilted
-from mechc.accountants.contours.columns import SEVERAL, Columns, targets
+from mechc.accountants.contours.columns import Columns, targets
 from mechc.accountants.contours.decay import FARTHER, truncation
 from mechc.accountants.contours.placement import Placement, place
 from mechc.accountants.contours.trapezoid import Answer, Blurred, Contour, Lattice, Smooth
@@ -55,8 +55,7 @@ MOST_NODES = 2**23  # frequencies of a smoothed payoff: some 1.6 GB
 REUSED = 1e-10  # width with which a contour answers for another epsilon
 CLOSE_EPSILONS = 1e-3  # relative distance of epsilons at which it does so however wide
 FIRST = 32  # nodes to begin with
-BEYOND = 1.2  # times the frequency at which phi is thought to have faded, ...
-BEYOND_SEVERAL = 2.0  # ... and for so many distinct steps, which are dear to resolve again
+BEYOND = 1.2  # times the frequency at which phi is thought to have faded, to which it is resolved
 FEW_NODES = 160  # nodes that are cheaper than anything else
 CROWDED = 1600  # nodes beyond which small and large losses are taken apart at once
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
@@ -222,8 +221,7 @@ class Side(Columns):
     def _reach(self, where: Placement) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
         h = 2.0 * math.pi / self._payoff.period(where.period)
-        beyond = BEYOND if len(self._steps) < SEVERAL else BEYOND_SEVERAL
-        return h * max(FIRST, BLOCK * math.ceil(min(beyond * where.frequency / h, 1e15) / BLOCK))
+        return h * max(FIRST, BLOCK * math.ceil(min(BEYOND * where.frequency / h, 1e15) / BLOCK))
 
     def laid(self, where: Placement, one_scale: bool) -> Contour:
         """The contour chosen, beside sums of atoms in closed form where these matter."""

@@ -47,8 +47,11 @@ def test_laws_alone_and_beside_others(run, reverse):
         laws, alone = ([law.reversed() for law in some] for some in (laws, alone))
     assert all(map(same, laws, alone))
     top = 0.5 * min(8.0, *(min(law.strip[1], -1.0 - law.strip[0]) for law in laws))
-    for question in (-1.0, top), (-1.0 - top, top, top, 20.0, 1e-18), (-1.0, 0.5 * top, 1.0, 9.0):
-        laws, alone = covering(laws, *question), [law.covering(*question) for law in alone]
+    for *tilts, wave in (
+        (-1.0, top, ()), (-1.0 - top, top, top, (20.0, 1e-18)), (-1.0, 0.5 * top, 1.0, (9.0, 0.0)),
+    ):  # fmt: skip
+        laws = covering(laws, *tilts, waves=[wave] if wave else ())
+        alone = [law.covering(*tilts, *wave) for law in alone]
         assert all(map(same, laws, alone))
 
 

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 from mechc.accountants.bound import Bound, Quantity, Recorded
 from mechc.accountants.classical.clt import log_gaussian_delta
 from mechc.composition.events import Composition, Event
-from mechc.composition.inputs import MAX_COUNT, Setting, as_delta, as_epsilon, as_work, asked, share
+from mechc.composition.inputs import (
+    MAX_COUNT,
+    Setting,
+    as_delta,
+    as_epsilon,
+    as_work,
+    asked,
+    from_log,
+    share,
+)
 from mechc.composition.mechanism import Mechanism, load
 from mechc.composition.queries.divergences import true_positive
 from mechc.composition.training import WORDS, dpsgd, solvable
@@ -47,6 +56,7 @@ TOLERANCE = 1e-9  # of a parameter, relative
 MAX_TURNS = 200  # of a bracket or a search
 DEEP = 4.0, 30.0  # times the log of the target, and nats below that
 NEAR_STEP = 0.3  # log of a factor by which no guess gets that deep
+SHORT_STEP = 1e-6  # the same, after which a guess is likely to be the last one
 DEEPEST = 1e6  # nats below the target that count as no more than this
 GUESSES = 16  # values that secants try, from the middle of the typical range
 LARGEST_STEP = math.log(30.0)  # log of the largest factor from one to the next
@@ -196,7 +206,7 @@ def calibrate(
     if beside is not None and (alone := profile.ask(beside)).lower > math.exp(profile.log_target):
         raise UnsupportedError(f"{name}: no {solve_for} meets the target: beside alone has {alone}")
     value = least_noisy(profile, info, name)
-    bound = profile.ask(profile.at(value))
+    bound = profile.told(value)
     bound.detail.update(profile.unresolved(info.name, value))
     return Calibration(value, bound, int(value) if counting else count, solve_for)
 
@@ -271,6 +281,7 @@ class Profile:
         quantity: what it is called.
         known: bounds by value, as they were found.
         far: whether the next value may be so far below the target that a bound is enough.
+        worse: the direction in which delta was larger the last time.
     """
 
     run: Callable[[float], Composition]
@@ -281,25 +292,38 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Know nothing yet."""
-        self.far = True
+        self.far, self.worse = True, ""
         self.known: dict[float, tuple[float, float]] = {}
         self._last: tuple[float, Composition] | None = None
+        self._answer: tuple[float, Bound] | None = None
 
     def ask(self, run: Event | Composition) -> Bound:
         """Return the bounds that users are told."""
         return replace(run.delta(self.epsilon, **self.how), quantity=self.quantity)
 
-    def excess(self, value: float) -> float:
-        """Return the proven upper bound of log delta minus the target: at most 0 is good."""
+    def told(self, value: float) -> Bound:
+        """Return what `ask` does at a value, which may have been answered on the way."""
+        run = self.at(value)
+        if self._answer is None or self._answer[0] != value:
+            return self.ask(run)
+        return from_log(self._answer[1]).stands_for(run.claim, self.quantity)
+
+    def excess(self, value: float, only: str = "") -> float:
+        """Return the proven upper bound of log delta minus the target: at most 0 is good.
+
+        Of one direction `only`, it steers, and is not kept.
+        """
         if value not in self.known:
             with asked(), limited(self.how["max_work"], self.how["method"]):
-                run = self.at(value)
-                setting = Setting.of(self.how["method"], self.how["direction"])
-                evaluation = run.evaluation(setting)
-                self.known[value] = self._bounds(evaluation)
+                setting = Setting.of(self.how["method"], only or self.how["direction"])
+                bounds = self._bounds(self.at(value).evaluation(setting), value)
+            if only:
+                self._answer = None
+                return bounds[1]
+            self.known[value] = bounds
         return self.known[value][1]
 
-    def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
+    def _bounds(self, evaluation: Evaluation, value: float) -> tuple[float, float]:
         """By the first method of "auto" alone, which steers, unless it may be on either side."""
         if self.log_target == -math.inf:  # the largest loss has to be at most epsilon
             if evaluation.log_infinite_range()[1] > -math.inf:
@@ -328,6 +352,10 @@ class Profile:
         bound = evaluation.log_delta(self.epsilon, math.nan)
         if float(bound.lower) <= self.log_target < float(bound.upper) - evaluation.rtol:
             bound = evaluation.log_delta(self.epsilon)
+        if len(evaluation.directions) > 1:
+            self.worse = bound.detail.get("direction", "")
+        if float(bound.width) <= evaluation.rtol:  # what anybody is told
+            self._answer = value, bound
         slack = 2 * EPS * (abs(self.log_target) + 4.0)
         over = max(self._checked(bound) - self.log_target + slack, -DEEPEST)
         return float(bound.lower) - self.log_target, over
@@ -396,7 +424,7 @@ class Power(Profile):
         """Return the bounds that users are told."""
         return run.tpr(self.fpr, **self.how)
 
-    def _bounds(self, evaluation: Evaluation) -> tuple[float, float]:
+    def _bounds(self, evaluation: Evaluation, value: float) -> tuple[float, float]:
         """Of small samples by the distance of P and Q: the rate is between fpr and fpr + that."""
         distance = math.exp(evaluation.by_single_steps(0.0)[1]) if self.far else 1.0
         room = math.log1p(distance / self.fpr)
@@ -538,11 +566,16 @@ def _by_secants(profile: Profile, info: ParameterInfo) -> tuple[float, float] | 
     known: list[tuple[float, float]] = []
     turns, last, before, same = 1, math.nan, math.nan, 0
     ends: dict[bool, float] = {}  # the last values that meet the target, and that do not
+    step = math.inf
     for _ in range(GUESSES):
         value = math.exp(place)
         if not info.lo < value < info.hi:
             return None
-        height = profile.height(excess := profile.excess(value))
+        # on the way it is enough to know the direction that was worse before
+        only = profile.worse if abs(step) > SHORT_STEP else ""
+        height = profile.height(excess := profile.excess(value, only))
+        if only and excess <= 0.0 and abs(height * run) <= TOLERANCE:
+            height = profile.height(excess := profile.excess(value))
         if excess <= 0.0 and abs(height * run) <= TOLERANCE:
             return value, value * (1.0 + math.copysign(TOLERANCE, run))
         ends[excess <= 0.0] = value

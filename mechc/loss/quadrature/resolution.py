@@ -100,10 +100,13 @@ def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats)
 
 @compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
-    " float64[:,::1], float64[:,::1], float64[:,:,:,::1])"
+    " float64[:,::1], float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,:,::1],"
+    " float64[::1], int64[::1])"
 )
-def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ignore[no-untyped-def]
-    """Say of each panel what it adds to the sums, and how far that may be off.
+def _judge(  # type: ignore[no-untyped-def]
+    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, sums, share, parts
+):
+    """Say of each panel what it adds to the sums, how far that may be off, and so what it lacks.
 
     Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
     of absolute values, its estimated error, and its displacement, in units of exp(log_total): what
@@ -114,7 +117,9 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
     over the panel.
 
     Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
-    16).
+    16). Written are also `sums` for every law, tilt and integrand; the largest `share` of each
+    panel in a total; and into how many `parts` it is to be cut: if its error at some tilt exceeds
+    the `goal` of an integrand as a share of its sum.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -196,6 +201,24 @@ def _judge(first, lo, hi, log_p, loss, tilts, log_total, work, out):  # type: ig
                     ratio = high / max(max(abs(c2), abs(c3)), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
+    sums[:] = 0.0
+    for m in range(first.size - 1):
+        for i in range(first[m], first[m + 1]):
+            for a in range(tilts.size):
+                sums[m, a, 0] += out[i, a, 0, 0]
+                sums[m, a, 1] += out[i, a, 1, 0]
+        for i in range(first[m], first[m + 1]):
+            most = short = 0.0
+            for a in range(tilts.size):
+                most = max(most, out[i, a, 0, 0] / sums[m, a, 0])
+                for b in range(2):
+                    lack = out[i, a, b, 1] / (goal[b] * sums[m, a, b] + 1e-300)
+                    # sums beyond doubles are no numbers, and no reason to leave others as they are
+                    short = lack if lack > short else short
+            share[i], parts[i] = most, 1
+            far = max(-lo[i], hi[i])
+            if short > 1.0 and hi[i] - lo[i] > max(FINEST * far, LEAST_WIDTH):
+                parts[i] = MOST_PARTS if short > FAR_SHORT else 2
 
 
 def judge(
@@ -203,8 +226,6 @@ def judge(
     unit: Floats, report: Floats,
 ) -> tuple[list[int], Floats, Integers, Floats, Edges] | None:  # fmt: skip
     """Judge the panels that have not been judged.
-
-    A panel is cut if its error at some tilt exceeds the goal as a share of the total.
 
     Args:
         panels: all of them, with values.
@@ -223,34 +244,24 @@ def judge(
         has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
-    begins, sizes, work = first[:-1], first[1:] - first[:-1], np.empty((4, ORDER))
+    laws, work = first.size - 1, np.empty((4, ORDER))
+    sums, share = np.empty((laws, tilts.size, 2)), np.empty(lo.size)
+    parts = np.empty(lo.size, np.int64)
     for _ in range(2):
-        _judge(first, lo, hi, log_p, loss, tilts, unit, work, report)
-        sums = np.add.reduceat(report[:, :, :, 0], begins)
+        about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, sums, share, parts
+        _judge(*about)
         totals = sums[:, :, 0]
-        if (
-            np.minimum.reduce(totals, axis=None) > 1.0 / DRIFT
-            and np.maximum.reduce(totals, axis=None) < DRIFT
-        ):
+        low, high = np.minimum.reduce(totals, axis=None), np.maximum.reduce(totals, axis=None)
+        if low > 1.0 / DRIFT and high < DRIFT:
             break
         # sums have left their units, which have to be set anew
         drifted = ~((totals > 1.0 / DRIFT) & (totals < DRIFT)).all(axis=1)
         unit[drifted] = log_totals(first, log_weights(lo, hi, log_p), loss, tilts)[drifted]
-        report[drifted.repeat(sizes), 0, 0, 0] = -1.0
+        report[drifted.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
     else:
         return None
-    each, goals = totals, goal * sums + 1e-300
-    if sizes.size > 1:
-        each, goals = each.repeat(sizes, axis=0), goals.repeat(sizes, axis=0)
-    share = np.maximum.reduce(report[:, :, 0, 0] / each, axis=1)
-    # sums beyond doubles are no numbers, and no reason to leave other laws as they are
-    short = np.fmax.reduce(report[:, :, :, 1] / goals, axis=(1, 2))
-    parts, settled = np.ones(lo.size, np.int64), list(range(sizes.size))
-    if np.fmax.reduce(short) > 1.0:
-        cut = short > 1.0
-        cut &= hi - lo > np.maximum(FINEST * np.maximum(-lo, hi), LEAST_WIDTH)
-        parts[cut] = np.where(short[cut] > FAR_SHORT, MOST_PARTS, 2)
-        settled = (np.add.reduceat(parts, begins) == sizes).nonzero()[0].tolist()
+    cut = np.add.reduceat(parts, first[:-1]) > first[1:] - first[:-1]
+    settled = (~cut).nonzero()[0].tolist()
     reached = np.array([lo[starts[:-1]], hi[starts[1:] - 1]]).T
     return settled, totals, parts, reached, _grow(starts, lo, hi, rows, reached, share)
 
