@@ -39,8 +39,8 @@ DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
 OUTWARD = np.array([-1.0, 1.0])  # from the lower and the upper end of a branch
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
-FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves would be short too
-MOST_PARTS = 4  # of such a panel
+FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves are short too, ...
+HOPELESS = 1e14  # ... and beyond which theirs are
 CLOSER, STEPS = 4.0, 4  # factor by which the next panel is closer to an end, how often for a part
 RISE = 1e-6  # nats from one point to the next, closer to an end: there is a mode
 FIRST_NODE = float(0.5 * (1.0 + NODES[0]))  # of a panel, as a share of its width
@@ -218,7 +218,7 @@ def _judge(  # type: ignore[no-untyped-def]
             share[i], parts[i] = most, 1
             far = max(-lo[i], hi[i])
             if short > 1.0 and hi[i] - lo[i] > max(FINEST * far, LEAST_WIDTH):
-                parts[i] = MOST_PARTS if short > FAR_SHORT else 2
+                parts[i] = 2 if short < FAR_SHORT else 4 if short < HOPELESS else 8
 
 
 def judge(
