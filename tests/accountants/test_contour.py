@@ -8,7 +8,9 @@ import pytest
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.contours.characteristic import Tilted
 from mechc.accountants.contours.columns import Columns
+from mechc.accountants.contours.decay import far_law
 from mechc.accountants.contours.trapezoid import Answer
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
@@ -118,6 +120,26 @@ def test_sparse_steps_whose_small_losses_fade_late(direction):
     assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
     assert narrow.upper - narrow.lower < 1e-9 < wide.upper - wide.lower
     assert narrow.detail["nodes"] < 1000
+
+
+def test_rare_losses_fade_before_the_peak_beside_them(gaussian):
+    """Of a million steps each has to fade a little only; thirty times this work was not enough."""
+    run = 10**6 * mechc.poisson(gaussian)(sigma=0.4, sampling_rate=1e-5)
+    found, wide = run.epsilon(1e-6, max_work=3e6), run.epsilon(1e-6, method="pld", max_work=3e8)
+    assert wide.lower <= found.lower <= found.upper <= wide.upper
+    assert found.upper - found.lower < 1e-8 < wide.upper - wide.lower
+
+
+@pytest.mark.parametrize("reach", [10.0, 40.0])
+def test_panels_that_are_not_cut_count_by_their_mass(gaussian, reach):
+    """The tilted loss of Gaussian noise is normal: log phi = -(y mu)^2 / 2 in closed form."""
+    steps = (Step(gaussian(sigma=0.5).loss(), 1),)
+    far = Tilted(far_law(1.0, reach, 0.1, steps), 1.0, 0.0)
+    unresolved = float(far.unresolved(reach)[0])
+    real, imaginary = far.log_phi(reach, 1, 2)
+    phi = math.exp(real[0]) * np.exp(1j * imaginary[0])
+    assert unresolved < 1.0
+    assert abs(phi - math.exp(-0.5 * (2.0 * reach) ** 2)) <= 2.0 * unresolved + 1e-12
 
 
 def test_many_distinct_steps_below_a_rise_of_the_mean(gaussian):
