@@ -651,7 +651,7 @@ class Tilted:
                 rows = LEVELS + (HIGHEST + 1 if few else 0)
                 tables.append(np.tile([0.0, float(w[:n].sum())], (rows, 1)))
                 continue
-            density = w[:n].copy(), s.loss.spacing, s.loss.region
+            density = w[:n].copy(), s.loss.spacing, s.loss.region[::ORDER].copy()
             tables.append(variation(*density, float(np.add.reduce(self.counts))))
             if few:
                 tables[-1] = np.concatenate([tables[-1], smoothness(s.loss.loss, *density)])
