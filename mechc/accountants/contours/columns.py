@@ -21,8 +21,7 @@ from mechc.numeric.logs import log_peak
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
-# factors by which more tilts are covered than asked for, small and large ones: the next one is near
-ROOM, LESS_ROOM = 1.35, 1.2
+ROOM = 1.25  # factor by which more tilts are covered than asked for: the next one is near
 RESOLVED = 1e-18  # share of the composition's mass that a panel need not resolve
 MIRRORED = 64.0  # tilts up to which both directions are covered at once
 FIRST_LIMIT, HIGHER = 64.0, 4.0  # below which a saddle point is sought, and factor to the next
@@ -191,8 +190,7 @@ class Columns:
         """
         # the other direction will ask for tilts down to -1 - tilt: cheaper together
         if not tilt <= self.covered and not tilt <= self._settled_tilt():
-            room = ROOM if tilt < MIRRORED else LESS_ROOM
-            tilt = min(room * tilt, 0.5 * (tilt + self._t_max))
+            tilt = min(ROOM * tilt, 0.5 * (tilt + self._t_max))
         low = -1.0 - tilt if tilt < MIRRORED and -1.0 - tilt > self._t_min else -1.0
         waves: Waves = ()
         if frequency > 0.0:
