@@ -345,9 +345,10 @@ def test_borders_a_little_too_far_out_are_refused(name, old, new, says, certifie
 LOSS = "-math.inf\n{0}else:\n{0}    {1}"
 FAR = {
     "another infinity": ("exponential", "not -inf", "-math.inf", "math.inf", [
-        LOSS.format(" " * 4, "return sensitivity / scale"), LOSS.format(" " * 8, "out[i] = c0\n")]),
+        LOSS.format(" " * 4, "return sensitivity / scale"),
+        LOSS.format(" " * 8, "out[i] = sensitivity / scale\n")]),
     "a number instead": ("exponential", "log_q(", "-math.inf", "-3.0", [
-        LOSS.format(" " * 4, "return -x"), LOSS.format(" " * 8, "out[i] = c0 - x /")]),
+        LOSS.format(" " * 4, "return -x"), LOSS.format(" " * 8, "out[i] = -x / scale - c0")]),
     "a limit": ("gumbel", "the limit at", "sensitivity", "1.000001 * sensitivity", [
         "-math.inf, sensitivity / scale, 0.0]"]),
     "a tail": ("cauchy", "log sf_", ")", ") + 1e-18", ["math.atan2(1.0, x / scale)"]),
