@@ -411,12 +411,12 @@ def test_strips_of_which_nothing_is_known_are_not_refused(tmp_path):
 
 
 LOOP = "    for i in range(xs.size):\n        x = xs[i]\n"
-LAST = "            out[i] = c0 - x / scale\n"
+LAST = "            out[i] = c0 - u0\n"
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("x / scale + c0\n", "x / scale + c0 + math.exp(-1e12 * (x + 3.123) * (x + 3.123))\n"),
+    [("u0 + c0\n", "u0 + c0 + math.exp(-1e12 * (x + 3.123) * (x + 3.123))\n"),
      (LOOP, f"    n = 1e-300\n{LOOP}        c0, n = c0 + n, n * 1.5\n"),
      (LOOP, f"{LOOP}        c0 = c0 + 1e-13\n"),
      (LAST, f"{LAST}    else:\n        out[i] = out[i] + 1e-13\n"),
