@@ -120,6 +120,15 @@ def is_closed(kernel: Kernel, name: str) -> bool:
     return kernel.CAPABILITIES.get(name, "").startswith("closed")
 
 
+def of_unimodal_noise(kernel: Kernel) -> bool:
+    """Whether P and Q are one noise at two places, or samples of it, proved to be unimodal."""
+    claim = kernel.CLAIM  # see mechc.calculus.claims
+    if claim.get("status") != "proven":
+        return False
+    first = claim["conditions"][0] if claim.get("theorem") in ("T6", "T7") else ""
+    return claim.get("theorem") == "T1" or first.endswith("(proven, T1)")
+
+
 class Described(Protocol):
     """A Mechanism; or a Table in the place of one, where nobody asks for a kernel."""
 
