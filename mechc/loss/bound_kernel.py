@@ -648,7 +648,7 @@ class KernelSource:
             if not first and (lo, hi) in self._tails:
                 past = Listing(reach).past
             elif spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
-                more, past = self._past(kind, tilts, x, (lo, hi), first)
+                more, past = self._past(row, tilts, x, first)
                 x = np.concatenate([x, *more])
                 log_p, log_q = logs(x)
             if past is not None:
@@ -673,18 +673,22 @@ class KernelSource:
         )
 
     def _past(
-        self, kind: float, tilts: Floats, x: Floats, ends: tuple[float, float], first: bool
+        self, row: list[float], tilts: Floats, x: Floats, first: bool
     ) -> tuple[list[Floats], Past | None]:
         """Further integers that count, and logs of what P and Q have past a list besides.
 
         Nothing where that is no matter of less.
         """
+        lo, hi, kind, *limits, _ = row
         alone = {protocol.P_ONLY: "p", protocol.Q_ONLY: "q"}.get(int(kind), "")
-        laws = Laws(self.kernel, self.theta, alone or "pq", tilts_between(tilts), self._wholes)
-        psi = laws.at(x)
+        if alone or kind == protocol.UNSPLIT:
+            limits = [math.nan, math.nan]
+        both = Laws(self.kernel, self.theta, alone or "pq", tilts_between(tilts), self._wholes)
+        psi = both.at(x)
         least = np.where(np.isfinite(psi), psi, -np.inf).max(axis=1) + 2.0 * LOG_NEGLIGIBLE
         more, past = [], []
-        for last, limit in zip((x[0], x[-1]), ends, strict=True):
+        for side, last, limit, end in zip((-1, 1), (x[0], x[-1]), (lo, hi), limits, strict=True):
+            laws = both.monotone(end, side)
             found = beyond(laws, last, limit, least, self._most_points - x.size)
             if found is None:
                 self.estimated = True

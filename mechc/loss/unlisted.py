@@ -79,6 +79,13 @@ class Laws:
         """Keep them; of `laws`, "p" or "q", there are no tilts. `wholes` are written to."""
         self.kernel, self.theta, self.laws, self.tilts = kernel, theta, laws, tilts
         self.wholes: Wholes = {} if wholes is None else wholes
+        self.limit, self.side = math.nan, 0  # of a monotone loss
+
+    def monotone(self, limit: float, side: int) -> Laws:
+        """The same where the loss moves one way to a limit below, -1, or above, 1; nan: unknown."""
+        found = Laws(self.kernel, self.theta, self.laws, self.tilts, self.wholes)
+        found.limit, found.side = limit, side
+        return found
 
     @np.errstate(all="ignore")  # fresh: another may be at work
     def at(self, x: Floats) -> Floats:
@@ -112,11 +119,30 @@ class Laws:
             hi, least, most = (np.broadcast_to(row, (self.tilts.size, a.size)) for row in rows)
             return hi, least, most
         (p, q, loss), t = found, self.tilts[:, None]
+        if not math.isnan(self.limit):
+            loss = self._between(loss, a, b)
         ways = [
             _sum(p, 1.0, loss, t), _sum(q, 1.0, loss, 1.0 + t), _sum(p, 1.0 + t, q, -t)
         ]  # fmt: skip
         tops, lowest, highest = zip(*ways, strict=True)
         return np.fmin.reduce(tops), np.fmax.reduce(lowest), np.fmin.reduce(highest)
+
+    def _between(self, loss: Enclosure, a: Floats, b: Floats) -> Enclosure:
+        """A monotone loss, whose values are between those at the ends of a box."""
+        x = np.concatenate([a, b] if self.side > 0 else [b, a])
+        at, logs = np.empty(x.size), log_densities(self.kernel, self.theta, x)
+        self.kernel.loss_many(x, self.theta, at)
+        off = OFF * (1.0 + np.abs(logs).sum(axis=0))
+        (near, far), (off_near, off_far) = at.reshape(2, -1), off.reshape(2, -1)
+        some, known = np.isfinite(near + off_near), np.isfinite(far + off_far)
+        far, off_far = np.where(known, far, self.limit), np.where(known, off_far, 0.0)
+        low, high = (
+            np.minimum(near - off_near, far - off_far),
+            np.maximum(near + off_near, far + off_far),
+        )
+        lo = np.where(some, np.maximum(loss.lo, low), loss.lo)
+        hi = np.where(some, np.minimum(loss.hi, high), loss.hi)
+        return Enclosure(lo, hi, loss.least, loss.most, 0.0)
 
     def _run(self, a: Floats, b: Floats) -> tuple[Enclosure, ...]:
         """Both log masses and the loss, or the one."""

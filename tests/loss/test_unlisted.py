@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import gammaln, logsumexp
 
 import mechc
 from mechc.declare.text import declaration_from_text
@@ -110,3 +111,22 @@ def test_a_mode_too_small_to_be_listed_counts(hidden):
     """Whatever its losses are: its mass of 1e-80 is revealed."""
     found = hidden(far=200_000, w=1e-80, s=2.0).log_delta(2.0, direction="remove")
     assert -202.0 < found.upper <= math.log(1e-80) + 1e-9
+
+
+@pytest.mark.parametrize("t", [-900.0, 300.0, 5000.0])
+def test_tilts_at_which_losses_count_thousandfold(t):
+    """A sample of Skellam noise: where its loss is level it is a difference of large logarithms."""
+    rate, move, share = 35.2, 2, 3e-4
+    n = np.arange(-6_000, 6_001)
+
+    def log_mass(n):  # of I_n by its series, from the largest power on
+        n, k = np.abs(n)[:, None], np.arange(250)[None]
+        terms = (n + 2 * k) * math.log(rate) - gammaln(k + 1) - gammaln(n + k + 1)
+        return logsumexp(terms, axis=1) - 2 * rate
+
+    q = log_mass(n)
+    p = np.logaddexp(q + math.log1p(-share), log_mass(n - move) + math.log(share))
+    event = mechc.poisson(mechc.load("skellam"))(rate=rate, sensitivity=move, sampling_rate=share)
+    law = event.loss("remove").covering(min(t, 0.0), max(t, 0.0))
+    truth = logsumexp(p + t * (p - q))
+    assert law.generating(t)[0] == pytest.approx(truth, rel=1e-10)
