@@ -23,7 +23,7 @@ LONGEST_MESSAGE = 2000  # characters of an error: all lists of names fit, a list
 T = TypeVar("T", bound=Callable[..., Any])
 
 
-_LIST = re.compile(r"\[((?:[^\[\],]+,){6,}[^\[\],]+)\]")  # of more than six: numpy shows seven
+_LIST = re.compile(r"\[((?:[^][(),]+,){6,}[^][(),]+)]")  # of more than six: numpy shows seven
 
 
 def _begun(found: re.Match[str]) -> str:

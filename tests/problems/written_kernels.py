@@ -25,7 +25,7 @@ def truth(name):
 class Shifted:
     """Noise with a log density and the loss of a shift by one, sampled with probability rate."""
 
-    DIGEST, MEASURE, SYMMETRIC, CAPABILITIES = "hand", "density", False, {}
+    DIGEST, MEASURE, SYMMETRIC, CAPABILITIES, CLAIM = "hand", "density", False, {}, {}
     PARAMETERS = ()
 
     def __init__(self, name, log_noise, shift_loss, shift_inverse, rows, rate=1.0):
