@@ -90,7 +90,9 @@ def hidden():
     ))  # fmt: skip
 
 
-@pytest.mark.parametrize("far", [3000, 200_000, 10**9, 10**14])
+@pytest.mark.parametrize(
+    "far", [3000, 200_000, *(pytest.param(v, marks=pytest.mark.slow) for v in (10**9, 10**14))]
+)
 def test_a_mode_that_no_place_is_next_to(hidden, far):
     """Beyond a loss of 1 only the mode counts: e^-251 was said for e^-57."""
     s, weights = 2.0, (1e-10, 1e-20)

@@ -108,6 +108,7 @@ CLIMB = np.linspace(0.0, 1.0, 17)  # places in a bracket, which is an eighth as 
 FLAT = 4.0  # a bracket in which a log density varies by less is as wide as its mode
 LEAST_MODE = -750.0  # log of a mass that no answer tells from nothing
 HALVINGS, MOST_INTERVALS = 200, 4096  # of intervals, and of them at once
+AT_ENDS = 4  # halvings next to an end, where points in geometric distance tell the rest
 WIDER = 8.0  # times a mode, than which an interval between edges is no longer
 FARTHEST = 2.0 ** np.array([1000.0, 500.0, 250.0, 125.0, 62.0])  # the first where logs are doubles
 CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
@@ -268,7 +269,7 @@ def _hidden(kernel: Kernel, theta: Floats, edges: Floats, lo: float, hi: float) 
             ends = np.append(ends, at[known.argmax()]) if end != edge else ends
         ends = _distinct(ends)
         a, b = ends[:-1], ends[1:]
-        for _ in range(HALVINGS):
+        for step in range(HALVINGS):
             try:
                 on = on_boxes(getattr(kernel, f"log_{law}"), theta, a, b)
             except FAILING:  # the text is none that was emitted, or no interval is known
@@ -278,6 +279,7 @@ def _hidden(kernel: Kernel, theta: Floats, edges: Floats, lo: float, hi: float) 
             level = some & (np.maximum(-on.least, on.most) * size < FLAT)
             found += zip((0.5 * (a + b))[level].tolist(), size[level].tolist(), strict=True)
             some &= ~level & (size > FINEST * (np.abs(a) + np.abs(b)))
+            some &= (step < AT_ENDS) | ((a > lo) & (b < hi))
             if not some.any() or a.size > MOST_INTERVALS:
                 break
             a, b = a[some], b[some]
