@@ -302,6 +302,7 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, 
         if low < level < high:
             cut = float(inverse(source, branch, np.array([sign * level]))[0])
             rows.append((cut, branch.hi) if after else (branch.lo, cut))
+            hidden = hidden or rows[-1][0] >= rows[-1][1]  # rounded onto the top
         elif low >= level:
             rows.append((branch.lo, branch.hi))
     rows = [r for r in rows if r[1] > r[0]]

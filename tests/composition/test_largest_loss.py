@@ -235,3 +235,11 @@ def test_a_largest_loss_where_both_densities_vanish(a, t, rate):
         found = event.delta(epsilon, direction="add")
         assert found.lower * (1 - 1e-12) <= truth <= found.upper * (1 + 1e-12)
         assert found.upper - found.lower <= 1e-7
+
+
+def test_a_local_top_four_ulps_above_epsilon_beside_losses_without_end():
+    """Q is Laplace and P normal: losses have a top at 0, onto which the inverse is rounded."""
+    values, epsilon = {"s": 2.5529568050416764, "t": 0.45961224435147235}, 1.9404156635073186
+    truth = questions.by_hand("gaussian_laplace", values, "plain").reversed().one_step(epsilon)
+    found = questions.load("gaussian_laplace")(**values).log_delta(epsilon, direction="add")
+    assert found.lower <= truth[0] and truth[1] <= found.upper < truth[1] + 5.0
