@@ -122,11 +122,12 @@ def is_closed(kernel: Kernel, name: str) -> bool:
 
 def of_unimodal_noise(kernel: Kernel) -> bool:
     """Whether P and Q are one noise at two places, or samples of it, proved to be unimodal."""
-    claim = kernel.CLAIM  # see mechc.calculus.claims
-    if claim.get("status") != "proven":
+    claim = kernel.CLAIM  # of an edited kernel it may be anything; see mechc.calculus.claims
+    if not isinstance(claim, dict) or claim.get("status") != "proven":
         return False
-    first = claim["conditions"][0] if claim.get("theorem") in ("T6", "T7") else ""
-    return claim.get("theorem") == "T1" or first.endswith("(proven, T1)")
+    theorem, conditions = claim.get("theorem"), claim.get("conditions")
+    based = isinstance(conditions, tuple) and str(conditions[:1]).endswith("(proven, T1)',)")
+    return theorem == "T1" or (theorem in ("T6", "T7") and based)
 
 
 class Described(Protocol):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.special import betainc, ndtr
 import mechc
 from mechc.declare.text import declaration_from_text
 from mechc.errors import NumericError
+from mechc.protocol import of_unimodal_noise
 
 BETAS = {"a": 0.5, "b": 0.7, "c": 0.6, "s": 0.4}
 
@@ -186,3 +188,16 @@ def test_a_mode_of_densities_far_from_the_others(far, w, s):
     if s == 1.0 and far == 50.0:  # else the formula of the loss has lost its digits there
         assert found.upper < truth + 1e-9
     assert found.lower <= truth + 1e-9 and truth - 1e-9 <= found.upper
+
+
+@pytest.mark.parametrize("claim", [None, "T1", {}, {"status": "proven", "theorem": "T6"}, {
+    "status": "proven", "theorem": "T6", "conditions": ("the base pair dominates (proven, T9)",),
+}])  # fmt: skip
+def test_words_of_edited_claims_spare_no_search(claim):
+    assert not of_unimodal_noise(SimpleNamespace(CLAIM=claim))
+
+
+def test_noise_proved_unimodal_and_its_samples_are_known():
+    plain = mechc.load("gaussian")
+    for mechanism in (plain, mechc.poisson(plain), mechc.without_replacement(plain)):
+        assert of_unimodal_noise(mechanism.kernel)
