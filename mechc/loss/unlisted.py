@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mechc.loss.enclosure import Enclosure, on_boxes
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature.panels import climbed
+from mechc.loss.quadrature.panels import OUTERMOST, climbed
 from mechc.loss.quadrature.rule import log_densities
 from mechc.loss.running_error import FAILING
 from mechc.numeric.logs import log_add
@@ -29,8 +29,6 @@ SLACK = 4.0  # nats over what it is sure to have that a box may have, ...
 FEW = 3.0  # ... unless that is so many below the sum
 OFF = 64.0 * EPS  # of a log mass, relative to it and one
 MOST_BOXES = 4096
-# from a list, the first where logs of masses are doubles; of what goes on past it nothing is said
-OUTERMOST = 2.0 ** np.array([1000.0, 500.0, 250.0, 125.0, 62.0])
 BETWEEN, LEAST_TILT = 4.0, 0.25  # from one tilt to the next, and the least
 GROWING = 1.12  # of integers looked at: one gap to the next
 NOISE = 8.0 * EPS  # of a log mass, which is no rise

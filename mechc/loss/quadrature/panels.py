@@ -110,7 +110,8 @@ LEAST_MODE = -750.0  # log of a mass that no answer tells from nothing
 HALVINGS, MOST_INTERVALS = 200, 4096  # of intervals, and of them at once
 AT_ENDS = 4  # halvings next to an end, where points in geometric distance tell the rest
 WIDER = 8.0  # times a mode, than which an interval between edges is no longer
-FARTHEST = 2.0 ** np.array([1000.0, 500.0, 250.0, 125.0, 62.0])  # the first where logs are doubles
+# beyond an end, the first where logs are doubles; of what goes on past it nothing is said
+OUTERMOST = 2.0 ** np.array([1000.0, 500.0, 250.0, 125.0, 62.0])
 CLIMBS = 24  # brackets, the last 2^-72 as wide as the first
 
 
@@ -264,7 +265,7 @@ def _hidden(kernel: Kernel, theta: Floats, edges: Floats, lo: float, hi: float) 
         density, found = _density(kernel, theta, law), list[tuple[float, float]]()
         ends = edges
         for end, edge, side in ((lo, edges[0], -1.0), (hi, edges[-1], 1.0)):
-            at = np.clip(edge + side * FARTHEST, lo, hi)
+            at = np.clip(edge + side * OUTERMOST, lo, hi)
             known = np.append(np.isfinite(density(at[:-1])), True)
             ends = np.append(ends, at[known.argmax()]) if end != edge else ends
         ends = _distinct(ends)
