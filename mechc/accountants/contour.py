@@ -61,7 +61,7 @@ CROWDED = 1600  # nodes beyond which small and large losses are taken apart at o
 QUICK = 25_000_000  # node evaluations before that is tried for fewer nodes
 GROWTH = 3.0  # times the nodes expected, likewise
 PATIENCE, LOUD = 2048, math.log(1e-4)  # nodes after which no |phi| above this is waited out
-NARROW = 0.3  # width of a smoothed answer, in rtol, that is narrow enough
+NARROW, FINE = 0.3, 0.03  # width of a smoothed answer, in rtol, that is enough; for many rows
 FITS = 4  # refinements of a smoothed payoff
 NOTHING = math.log(1e-14)  # share of the mass that need not be told from none
 UNSEEN = math.log(EPS) - 1.0  # share of delta that changes no digit
@@ -201,22 +201,32 @@ class Side(Columns):
         spread = self._has_sums and Tilted(self.law, t0).lasting > LEAST_SHARE
         return place(self.law, np.array([[1.0], [t0], [epsilon]]), top, SHARE, spread)
 
-    def on(self, where: Placement, epsilon: float, most: float, growth: float) -> Contour | None:
-        """A contour with as many nodes as `_wait` allows, None where these leave too much out."""
+    def on(self, where: Placement, epsilon: float, most: float) -> Contour | Blurred | None:
+        """A contour with as many nodes as `_wait` allows, None where these leave too much out.
+
+        Of atoms that never fade one with a smoothed payoff.
+        """
         contour = self.laid(where, False)
         if not contour.weight(epsilon) > 0.0:
             return None
         least = math.exp(contour.tilted.lasting) / (contour.h * LONGEST)  # that decay is left
         if math.isinf(contour.most) and least * contour.factor(epsilon, np.empty(0)) > LASTING:
-            return None
-        most = min(most, LONGEST * contour.cost)
-        self._wait(contour, epsilon, most, growth, blurs=False)
+            return self._smoothed(contour, epsilon) if self._has_sums else None
+        self._wait(contour, epsilon, min(most, 2.0 * EASY), LONGEST / FIRST, blurs=False)
         if not contour.nodes:
             return None
         factor = contour.factor(epsilon, contour.terms(epsilon)[0])
         if not factor * contour.decay < LEFT_OUT:
             contour.decay = truncation(self._steps, contour, LEFT_OUT / factor)
         return contour if factor * contour.decay < LEFT_OUT else None
+
+    def _smoothed(self, contour: Contour, epsilon: float) -> Blurred | None:
+        """The contour with a smoothed payoff, None where that leaves answers wide."""
+        if not self._resolve(contour, PATIENCE):
+            return None
+        contour.extend(PATIENCE)
+        answer = self._blurred(contour, epsilon, FINE)
+        return contour.blurred if answer is not None and answer.width <= self._rtol else None
 
     def _reach(self, where: Placement) -> float:
         """Last of as many frequencies as are likely to be needed, in whole blocks."""
@@ -264,8 +274,9 @@ class Side(Columns):
         return smoothed
 
     def _wait(
-        self, contour: Contour, epsilon: float, most: float, growth: float, blurs: bool = True
-    ) -> bool:
+        self, contour: Contour, epsilon: float, most: float, growth: float = math.inf,
+        blurs: bool = True,
+    ) -> bool:  # fmt: skip
         """Add nodes until the truncation is proven small, or a work limit is reached."""
         # False where that takes more, or where a smoothed payoff has answered.
         # about the nodes that the law was resolved for, where they are cheap and have no end
@@ -317,7 +328,7 @@ class Side(Columns):
             contour.resolve(self.law)
         return True
 
-    def _blurred(self, contour: Contour, epsilon: float) -> Answer | None:
+    def _blurred(self, contour: Contour, epsilon: float, narrow: float = NARROW) -> Answer | None:
         """Smooth the payoff, with nodes until the interval is narrow or they cost too much."""
         best: Answer | None = None
         for _ in range(FITS):
@@ -327,7 +338,7 @@ class Side(Columns):
                 share = math.inf  # smoothed away: another order of magnitude may help
             else:
                 best = answer
-                share = answer.width / (NARROW * self._rtol)
+                share = answer.width / (narrow * self._rtol)
             if share <= 1.0:
                 break
             nodes = math.ceil(contour.nodes * min(max(1.1 * math.sqrt(share), 1.5), 32.0))
@@ -398,7 +409,9 @@ class ContourAccountant(Accountant):
         if not near > 0.0 or not isinstance(self._payoff, Smooth):
             return None
         contour, answer = self.forward.finite(near)
-        if type(contour) is not Contour or not answer.width <= self._rtol:
+        if not isinstance(contour, Blurred) and type(contour) is not Contour:
+            return None
+        if not answer.width <= self._rtol:
             return None
         row = np.array([1.0])
         level = targets(self._steps, log_delta, row)

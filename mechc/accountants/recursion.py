@@ -62,6 +62,7 @@ SETTLED = 1e-9  # share of the answer that the floors may have cost
 HALVINGS = 12  # of panels of a repeated step, from one level to the next
 MAX_KINKS = 64  # of one level; more are not told apart
 MOST_WORK = 6_000_000  # places times panels, of both sides: one to two seconds
+LESS_WORK = 2_000_000  # the same of a curve, whose counts may be asked one by one as well
 PLACE, PRODUCT = 30.0, 0.1  # work for one place and panel, for one multiplication
 ATOM = 0.125  # of a panel's work that an atom makes
 PRODUCTS = 3e9  # multiplications in all products with the matrix of a repeated step, likewise
@@ -264,7 +265,9 @@ class Plan:
 class Recursion:
     """g_{k-1} of a composition at one tilt, ready for any epsilon near the one it was made for."""
 
-    def __init__(self, steps: Sequence[Step], epsilon: float, goal: float = GOAL) -> None:
+    def __init__(
+        self, steps: Sequence[Step], epsilon: float, goal: float = GOAL, work: int = MOST_WORK
+    ) -> None:
         """Run the recursion for all steps but the last, to a relative error of about `goal`."""
         composed = ComposedLoss(steps)
         tilt = solve(composed, saddle_target(epsilon), epsilon).t
@@ -280,7 +283,7 @@ class Recursion:
         log_value = -0.5 * math.log(2.0 * math.pi * curvature)
         log_value -= math.log(self.tilt * (1.0 + self.tilt))
         before = math.inf
-        self._left = MOST_WORK
+        self._left = work
         for _ in range(PASSES):
             self._run(epsilon - self.shift, math.exp(log_value))
             value = self.value(epsilon)[0]
@@ -487,7 +490,7 @@ def epsilons(step: Step, counts: Floats, targets: Floats, near: float, widest: f
             break
         most = max(int(counts[left[-1]]) * step.count + 1, SHARED)
         try:
-            recursion = Recursion((Step(step.loss, most),), near, LEVEL_GOAL * widest)
+            recursion = Recursion((Step(step.loss, most),), near, LEVEL_GOAL * widest, LESS_WORK)
         except (NumericError, UnsupportedError):
             break
         answered = 0

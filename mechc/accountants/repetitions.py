@@ -24,7 +24,7 @@ from mechc.accountants.contour import Side
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.columns import Columns, Saddle, targets
 from mechc.accountants.contours.placement import SHARED, place
-from mechc.accountants.contours.trapezoid import Lattice, Smooth
+from mechc.accountants.contours.trapezoid import Blurred, Lattice, Smooth
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import Step
 from mechc.numeric.logs import log_peak
@@ -36,7 +36,6 @@ SHARE, COARSER = 1e-11, 10.0  # what images may cost of delta, and what a contou
 TOP = 5.0  # standard deviations above the largest saddle point up to which images are bounded
 RECURSION_STEPS = 40  # steps for which a recursion may be cheaper
 DEAR = 6e6  # node evaluations of a contour beyond which a recursion is cheaper
-GROWTH = 4.0  # times the nodes that were expected, beyond which a recursion is cheaper
 TILTS = 32  # of the Chernoff bound
 WIDER = 10.0  # times the width aimed at that an answer may be wide
 
@@ -87,7 +86,8 @@ class Sweep(Columns):
             left = left[np.isnan(out[:, left]).any(axis=0)]
             self._dear = self._recursion = False  # contours are tried whatever they cost ...
             left = self._by_contours(counts, known, left, out)
-            if 0 < left.size < few.size:  # ... and fewer repetitions need a shorter recursion
+            some = not np.isnan(out[1, few]).all()  # a recursion that has failed is not repeated
+            if some and 0 < left.size < few.size:  # ... and fewer repetitions need a shorter one
                 self._by_recursion(counts, left, out)
         return out
 
@@ -166,16 +166,18 @@ class Sweep(Columns):
         # `bounded_losses` goes far where there are atoms
         few = steps[0].count <= RECURSION_STEPS or steps[0].loss.atom_loss.size > 0
         few = few and self._recursion
-        most, growth = (DEAR, GROWTH) if few else (math.inf, math.inf)
-        contour = side.on(where, near, most, growth)
+        contour = side.on(where, near, DEAR if few else math.inf)
         if contour is None:
             return None
-        self._dear = few and 4.0 * contour.nodes * contour.cost > DEAR
         levels = targets(self._steps, self._target, counts)
         widest = math.inf if isinstance(self._payoff, Smooth) else self._widest
         result = inversion.epsilons(contour, n, counts, levels, near, known, widest)
+        wide = (self._near * (result[2] - result[0]) > WIDER * self._widest) & (result[0] > 0.0)
+        if isinstance(contour, Blurred):
+            result[:, wide] = np.nan  # each by itself
+            return result
+        self._dear = few and 4.0 * contour.nodes * contour.cost > DEAR
         if self._recursion:
-            wide = (self._near * (result[2] - result[0]) > WIDER * self._widest) & (result[0] > 0.0)
             result[:, wide & (counts <= RECURSION_STEPS)] = np.nan  # a recursion is to try
         return result
 

@@ -1,6 +1,7 @@
 """Many atoms off any lattice: proven bounds from a smoothed payoff."""
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -10,8 +11,9 @@ from flint import arb
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
-from mechc.accountants.contours.trapezoid import Blur
+from mechc.accountants.contours.trapezoid import Blur, Smooth
 from mechc.accountants.pld import PldAccountant
+from mechc.accountants.repetitions import Sweep
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
@@ -87,3 +89,20 @@ def test_masses_that_a_kernel_rounds_are_allowed_for():
     run = mechc.load("shuffle")(users=35, epsilon=5.523368131964503) * 1000
     bound = run.delta(20.0, direction="remove", method="contour")
     assert bound.lower < 1.0 - 1e-15 < bound.upper
+
+
+def test_counts_on_shared_contours():
+    """Epsilon after each of 40 repetitions, against exact convolutions at both ends."""
+    step, log_delta = 0.07, math.log(1e-5)
+    law, offset, masses = lattice_pair(3, 25, step)
+    law = replace(law, lattice=None)
+    counts = np.arange(1.0, 41.0)
+    sweep = Sweep([Step(law, 1)], Smooth(), log_delta, 1e-6, recursion=False)
+    lower, _, upper = sweep.epsilons(counts, np.nan * counts)
+    answered = np.flatnonzero(upper < math.inf)
+    assert answered.size >= 30
+    assert (upper - lower)[answered].max() < 1e-6
+    for i in answered[::6].tolist():
+        n = int(counts[i])
+        assert truth.lattice(offset, step, masses, n, float(lower[i])) >= log_delta
+        assert truth.lattice(offset, step, masses, n, float(upper[i])) <= log_delta

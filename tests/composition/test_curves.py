@@ -160,3 +160,14 @@ def test_settings_of_one_mechanism_share_a_claim():
     (line,) = run.claims
     assert "6 settings: dominating, proven by T6" in line
     assert (3 * other).claims == (f"{other}: {line.split(': ', 1)[1]}",)
+
+
+def test_a_list_that_ends_early():
+    """What the mass beyond the list may be is in the sides of a curve; the grid agrees."""
+    step = mechc.load("shuffle")(users=45, epsilon=1.4)
+    curve = step.epsilon_curve(1e-5, range(1, 31))
+    assert curve.detail["one_by_one"] == []
+    for count in (2, 20):
+        lower, upper = float(curve.lower[count - 1]), float(curve.upper[count - 1])
+        assert (count * step).delta(lower, method="pld", grid=2**13).upper >= 1e-5
+        assert (count * step).delta(upper, method="pld", grid=2**13).lower <= 1e-5

@@ -239,10 +239,13 @@ class Columns:
 def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats:
     """Log of the finite part of delta to stay under, and to exceed, after so many repetitions.
 
-    Both are moved outward by the rounding of exp and log, so that what meets them meets delta.
+    Both are moved outward by the rounding of exp and log, so that what meets them meets delta; and
+    by what the law itself may be off by, masses at infinity that may have small losses included.
     """
-    slack = SLACK * (abs(log_delta) + 4.0)
-    both: Floats = np.array([[log_delta - slack], [log_delta + slack]]) + 0.0 * counts
+    slack = SLACK * (abs(log_delta) + 4.0) + counts * sum(n * law.density_error for law, n in steps)
+    both: Floats = np.array([log_delta - slack, log_delta + slack])
+    early = [math.log(n) + law.log_early for law, n in steps if n]
+    both[1] = np.logaddexp(both[1], np.log(counts) + np.logaddexp.reduce(early))
     rate = log_rate([(law.log_infinite, count) for law, count in steps])
     if rate > -math.inf:
         infinite, error = log_revealed(rate + np.log(counts)), MASS_ERROR + composed(steps).error

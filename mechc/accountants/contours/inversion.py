@@ -14,7 +14,8 @@ depend on p alone,
     D = the same with 1 / (1 - exp(-eta z_j)) - 1 / (1 - exp(-eta (z_j + 1)))    [H(p)],
 
 for H(epsilon) = D + B (1 - exp(-gap)): between lattice points the profile is a closed form, and so
-is its inverse.
+is its inverse. For a smoothed payoff there are two sums as well, of the bound above and of how far
+it may be too large (`Blurred`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from mechc.accountants.contours.trapezoid import (
     STRAYED_MOST,
     TAIL,
     UNRESOLVED,
+    WITHIN,
+    Blurred,
     C,
     Contour,
     Lattice,
@@ -57,7 +60,8 @@ BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is ri
 
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
 # bounds wherever it is taken: of its rounding, and of half its second derivative by epsilon. On a
-# lattice: the point in steps from n offsets, D and B there; and, last, the terms j = 0 of both
+# lattice: the point in steps from n offsets, D and B there; and, last, the terms j = 0 of both,
+# or of both sums of a smoothed payoff
 AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
@@ -122,13 +126,13 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         n: repetitions.
         epsilon: any real number.
         g: see the module, at n; on a lattice the terms of D.
-        b: on a lattice the terms of B.
+        b: on a lattice the terms of B; of a smoothed payoff those of its excess.
         last: what is known of the sum over g by the names above; written where it is taken anew.
         facts: constants of the contour by the names above.
         images: rows s, K(s), and what else the bound on the right images has, for s > c.
     """
     c, period, grain = facts[C], facts[PERIOD], facts[STEP]
-    h = 2.0 * math.pi / period
+    h, low, middle = 2.0 * math.pi / period, 1.0, 1.0
     if grain > 0.0:
         place = math.floor((epsilon - n * facts[OFFSET]) / grain) + 1.0
         point = n * facts[OFFSET] + place * grain
@@ -149,18 +153,25 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         slope = -last[TURNING] * math.exp(-gap) / total
     else:
         apart = epsilon - last[AT]
-        if not last[BEND] * apart * apart <= last[NOISE] + NEAR * facts[TAIL]:
-            last[TOTAL], last[TURNING] = horner(g.view(np.float64), h * (n * facts[MEAN] - epsilon))
+        turn = h * (n * facts[MEAN] - epsilon)
+        if b.size or not last[BEND] * apart * apart <= last[NOISE] + NEAR * facts[TAIL]:
+            last[TOTAL], last[TURNING] = horner(g.view(np.float64), turn)
             last[AT], apart = epsilon, 0.0
+            if b.size:
+                last[TOTAL] += last[FIRST] - 1.0
         total = last[TOTAL] - h * last[TURNING] * apart
         if not total > 0.0:
             return -np.inf, np.nan, np.inf, np.nan
         log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
         error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
         error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period  # times Chernoff's bound
+        if b.size:
+            excess = horner(b.view(np.float64), turn)[0] - 1.0 + last[FIRST_B]
+            error += grown(n * facts[NOISE_M]) * abs(excess)
+            low, middle = 1.0 - max(excess, 0.0) / total, 1.0 - WITHIN * max(excess, 0.0) / total
         error /= total
         slope = -c - h * last[TURNING] / total
-    found = conclude(n, epsilon, log_s, 1.0, 1.0, error, facts, images)
+    found = conclude(n, epsilon, log_s, low, middle, error, facts, images)
     return found[0], found[1], found[2], (found[3] + slope) / found[4]
 
 
@@ -365,7 +376,7 @@ def invert(  # type: ignore[no-untyped-def]
 
 
 def epsilons(
-    contour: Contour,
+    contour: Contour | Blurred,
     n: float,
     counts: Floats,
     targets: Floats,
@@ -387,7 +398,10 @@ def epsilons(
     Returns:
         Shape (3, rows), nan where the contour does not serve.
     """
-    facts, out = contour.facts(n), np.full((3, counts.size), np.nan)
+    out = np.full((3, counts.size), np.nan)
+    smoothed = contour if isinstance(contour, Blurred) else None
+    contour = contour.contour if isinstance(contour, Blurred) else contour
+    facts, images = contour.facts(n), contour.images(n)
     last = np.array([math.nan, *(0.0,) * FIRST_B])
     z = np.asarray(contour.c + 1j * contour.h * np.arange(contour.nodes + 1.0), np.complex128)
     left_out = contour.decay * contour.payoff.size(contour.c) * contour.period / math.pi
@@ -401,7 +415,11 @@ def epsilons(
         start = contour.weight(0.0)
         w, v = contour.payoff.transform(z, 0.0) / start, np.empty(0, np.complex128)
         facts[TAIL] = left_out / start
-    re, im, images = contour.re / n, contour.im / n, contour.images(n)
+    if smoothed is not None:
+        w, v, facts[TAIL] = smoothed.weights(z)
+        last[FIRST], last[FIRST_B], v = w[0].real, v[0].real, v[1:]
+        images[2] += smoothed.growth(images[0])
+    re, im = contour.re / n, contour.im / n
     about = re, im, w[1:], v, last, facts, images, known, widest, out
     if counts.size == 1 and not known[0] >= 0.0:
         try:  # not worth the compilation of all that follows from one sum

@@ -463,6 +463,7 @@ def moved(c, gap, mean, most, chernoff):  # type: ignore[no-untyped-def]
 
 
 LOST = 1e-11  # size of Phi at the last frequency
+WITHIN = 0.4  # of what a smoothed payoff may be too large, the share that is expected
 WIDEST = 1.0  # v, in units of 1 and of 1 / c, beyond which nothing is left
 
 
@@ -500,34 +501,53 @@ class Blurred:
         self.contour = contour
         self._last = contour.h * contour.nodes
         self.blur = Blur(min(math.sqrt(-2.0 * math.log(LOST)) / self._last, WIDEST))
-        self._factor: Complexes = np.empty(0, np.complex128)
-        s, log_b, rest = contour.images(1.0)
-        self._images = np.array([s, log_b + 0.5 * self.blur.spread**2 * s * (s + 1.0), rest])
+        self._factors: tuple[Complexes, Complexes, tuple[float, float], float] | None = None
+        self._images = contour.images(1.0)
+        self._images[1] += self.growth(self._images[0])
+
+    def growth(self, tilts: Floats) -> Floats:
+        """Return log Phi at real tilts, by which bounds on images grow."""
+        return np.asarray(0.5 * self.blur.spread**2 * tilts * (tilts + 1.0))
+
+    @property
+    def serves(self) -> bool:
+        """Whether doubles hold the smoothed payoff, and nothing of it is smoothed away."""
+        contour = self.contour
+        narrow = self.blur.spread * (1.0 + contour.c) <= WIDEST
+        return narrow and max(contour.c, self._last) < SQUARABLE and contour.weight(0.0) > 0.0
+
+    def weights(self, z: Complexes) -> tuple[Complexes, Complexes, float]:
+        """Return the transforms of the payoff and of its excess as shares of W(c), at z.
+
+        And a bound on what frequencies beyond the last add to sums of both.
+        """
+        contour, blur = self.contour, self.blur
+        start = contour.weight(0.0)
+        smoothed = blur.transform(z) / start
+        tail, far = (v / (math.pi * start) for v in blur.tails(contour.c, self._last))
+        left_out = (tail + blur.excess * far) * contour.period
+        return smoothed * contour.payoff.transform(z, 0.0), smoothed * blur.excess, left_out
 
     def answer(self, epsilon: float) -> Answer | None:
         """Return bounds at epsilon; None where it or z is too far, or sums are not positive."""
-        contour, blur = self.contour, self.blur
-        start = contour.weight(epsilon)
-        if not start > 0.0 or blur.spread * (1.0 + contour.c) > WIDEST:
+        contour = self.contour
+        if not self.serves:
             return None
-        y, waves, noise = contour.waves(epsilon)
-        if not max(contour.c, y.max(initial=0.0)) < SQUARABLE:
-            return None
-        spend(WAVE * y.size)
-        z = np.asarray(contour.c + 1j * y, np.complex128)
-        if self._factor.size != y.size:  # the same for every epsilon
-            self._factor = blur.transform(z)
-        factor = self._factor
-        first = float(blur.transform(np.array([contour.c + 0j]))[0].real)
-        bump = blur.excess / contour.payoff.transform(z, epsilon)
-        upper = first + 2.0 * float((waves * factor).real[::-1].sum())
-        density = first / start * blur.excess
-        density += 2.0 * float((waves * factor * bump).real[::-1].sum())
-        tail, far = (v / (math.pi * start) for v in blur.tails(contour.c, self._last))
+        _, waves, noise = contour.waves(epsilon)
+        spend(WAVE * noise.size)
+        if self._factors is None:  # the same for every epsilon
+            y = contour.h * np.arange(contour.nodes + 1.0)
+            z = np.asarray(contour.c + 1j * y, np.complex128)
+            weight, excess, left_out = self.weights(z)
+            payoff = contour.payoff.transform(z[1:], 0.0) / contour.weight(0.0)
+            ends = float(weight[0].real), float(excess[0].real)
+            self._factors = weight[1:] / payoff, excess[1:] / payoff, ends, left_out
+        factor, bump, ends, left_out = self._factors
+        upper = ends[0] + 2.0 * float((waves * factor).real[::-1].sum())
+        density = ends[1] + 2.0 * float((waves * bump).real[::-1].sum())
         error = EPS * float((noise * np.abs(factor)).sum())
-        more = EPS * float((noise * np.abs(factor * bump)).sum())
+        more = EPS * float((noise * np.abs(bump)).sum())
         more += (contour.tolerance + contour.rounding) * abs(density)
         density = max(density, 0.0)
-        sums = upper - density, upper - 0.4 * density, upper
-        left_out = (tail + blur.excess * far) * contour.period
+        sums = upper - density, upper - WITHIN * density, upper
         return contour.conclude(epsilon, sums, 2.0 * (error + more), left_out, self._images)

@@ -44,7 +44,7 @@ from mechc.errors import DeclarationError, MechcError, NumericError, Unsupported
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import OutOfWorkError, limited, share
-from mechc.numeric.logs import log1mexp
+from mechc.numeric.logs import log1mexp, log_subtract
 from mechc.numeric.rounding import EPS, EXACT
 from mechc.protocol import Floats, Run
 
@@ -565,8 +565,8 @@ def _together(
         return out, set()
     steps = {d: composition.steps(d) for d in directions}
     laws = [step.loss for some in steps.values() for step in some]
-    if any(law.density_error > 0.0 or law.log_early > -math.inf for law in laws):
-        return out, set()  # what they may be off by is for `Evaluation` to add
+    if any(law.side or law.parts or law.estimated for law in laws):
+        return out, set()  # which `Evaluation` knows to bound, and what to say of them
     largest = int(counts.max(initial=0)) * max((s.count for s in steps[directions[0]]), default=0)
     if options or method not in ("auto", "contour") or not 0 < rtol < 1 or not 0 < largest < EXACT:
         return out, set()
@@ -599,7 +599,8 @@ def _infinite(
     """Counts whose mass at infinite loss, in some direction, proves that no epsilon will do."""
     certain = np.zeros(counts.size, np.bool_)
     for steps in directions:
-        rate = log_rate((s.loss.log_infinite, s.count) for s in steps)
+        sure = (log_subtract(s.loss.log_infinite, s.loss.log_early) for s in steps)
+        rate = log_rate((log, s.count) for log, s in zip(sure, steps, strict=True))
         error = 2.0 * MASS_ERROR + composed(steps).error
         certain |= log_revealed(rate + np.log(counts)) - error > log_delta
     return certain
