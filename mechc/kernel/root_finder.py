@@ -12,7 +12,7 @@ def {name}(level, lo, hi, rising, theta):
     """Return x in (lo, hi) with {function}(x, theta) = level; rising is 1.0 or -1.0."""
     a, b, step, outside, turns = lo, hi, 1.0, 0.0, 0
     x1, f1, x2, f2, x3, f3, t = b, math.inf, a, -math.inf, a, -math.inf, 0.5
-    while turns < 500:
+    while turns < 1200:
         far = 1.0 if math.isinf(b) else -1.0 if math.isinf(a) else 0.0
         if far == 0.0:
             # Chandrupatla: x1 is the latest point, x2 lies across the root, x3 is the one before

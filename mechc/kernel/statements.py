@@ -206,19 +206,24 @@ def _strangers(function: ast.FunctionDef, functions: frozenset[str]) -> Iterator
     nodes = [node for statement in body for node in ast.walk(statement)]
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     bound = stored | {argument.arg for argument in function.args.args}
+    called = (functions | BUILTINS) - bound
+    known = bound | called | {"math", "np"}
     for node in nodes:
         if isinstance(node, ast.Constant):
             fine = isinstance(node.value, (bool, int, float))
         elif isinstance(node, ast.Name):
-            fine = node.id in bound | functions | BUILTINS | {"math", "np"}
+            fine = node.id in known
         elif isinstance(node, ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             modules = {"math": MATH, "np": NUMPY}
             fine = node.attr in modules.get(owner, FIELDS) and owner not in ("numba", "sys")
         elif isinstance(node, ast.Call):
-            called = node.func.id if isinstance(node.func, ast.Name) else ""
-            named = called in functions | BUILTINS and called not in bound
-            fine = (named or isinstance(node.func, ast.Attribute)) and not node.keywords
+            named = (
+                node.func.id in called
+                if isinstance(node.func, ast.Name)
+                else (isinstance(node.func, ast.Attribute))
+            )
+            fine = named and not node.keywords
         else:
             fine = isinstance(node, ALLOWED)
         if not fine:

@@ -92,6 +92,9 @@ def _error(
         return error
     reach = _reach(oracle, x, ends)
     (below, under), (above, over) = error_at(x - reach), error_at(x + reach)
+    if math.isinf(found) and not raw(oracle, arb(x, reach)).is_finite():
+        check.note("next to a pole: infinite within the rounding of the place")
+        return 0.0
     if (
         min(under, over) > check.tolerance
         and not below < found < above

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ pytest.importorskip("flint")
 
 import mechc
 from mechc.cli import subject
+from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.checks import Runner
@@ -198,6 +200,26 @@ def test_weights_moved_one_at_a_time_make_no_law():
         oracle = Oracle(mechanism.declaration, theta)
         coverage(SimpleNamespace(branches=lambda _, rows=rows: rows), oracle, True, check)
         assert check.ok is expected
+
+
+@pytest.mark.parametrize(("moved", "expected"), [(0.0, True), (1e-9, False)])
+def test_branches_beside_poles_cover_all_mass(moved, expected):
+    """An ulp next to the poles of arcsine noise carries 1e-8; ends of branches are rounded."""
+    noise = declaration_from_text("arc", noise="1/(pi*sqrt(x*(a-x)))", support=("0", "a"))
+    ends = (0.0, 0.3, 4.1, 4.1 + 0.3 - moved)
+    rows = np.array([(lo, hi, 0, 0, 0, 0) for lo, hi in pairwise(ends)])
+    check = Check("coverage", "identity", WIDTH)
+    coverage(SimpleNamespace(branches=lambda _: rows), Oracle(noise, (4.1, 0.3)), False, check)
+    assert check.ok is expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "noise", ["exp(-abs(x)/b)/(2*sqrt(pi*b*abs(x)))", "exp(-abs(x-1)/b)/(2*sqrt(pi*b*abs(x-1)))"]
+)
+def test_verification_of_noise_with_a_pole_inside(noise):
+    """Beside it losses are inverted down to the smallest outputs."""
+    passes(mechc.load(declaration_from_text("pole", noise=noise)).verify())
 
 
 @pytest.mark.slow
