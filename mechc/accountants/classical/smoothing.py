@@ -31,6 +31,7 @@ from mechc.accountants.contours.characteristic import Law, Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
 from mechc.errors import NumericError, UnsupportedError
+from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
 
 _PRAWITZ = PSI / math.pi
@@ -41,6 +42,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)  # of a panel, on [-1, 1]
 _RHO = 3.0  # ellipse of the panels; its half width is 5/3 and its half height 4/3 of theirs
 _GOAL = 1e-24  # size of |f| at which it no longer matters
 _NOISE = 1e-14  # rounding of f
+_ROUNDED = 1e-12  # that of f by frequencies all at once, which few steps allow
 _UNSEEN = 1e-18  # mass of the sum on panels that need not resolve its frequencies
 _LARGEST = 2**17  # nodes of all steps that a bound is worth
 _ATOMS = math.log(1e-2)  # with more mass on atoms nothing is gained over other bounds
@@ -96,10 +98,15 @@ def _panels(composed: ComposedLoss, t: float, sd: float, coefficients: Floats) -
     tilted = _affordable(Tilted(law, t))
     centre, half = 0.5 * (_EDGES[1:] + _EDGES[:-1]), 0.5 * np.diff(_EDGES)
     u = centre[:, None] + half[:, None] * NODES
-    re, im = np.array([tilted.log_phi(y, 1, 2) for y in (u.ravel() / sd).tolist()]).T[0]
+    ys, noise = u.ravel() / sd, _NOISE + tilted.lost
+    rounding = 8.0 * EPS * float(tilted.counts @ tilted.spread) * _END / sd
+    if rounding < _ROUNDED:
+        (re, im), noise = tilted.log_phi_at(ys), noise + rounding
+    else:
+        re, im = np.array([tilted.log_phi(y, 1, 2) for y in ys.tolist()]).T[0]
     f = np.exp(re + 1j * im).reshape(u.shape)
     g = np.exp(-0.5 * u * u) * np.polynomial.polynomial.polyval(1j * u, coefficients)
-    noise = _NOISE + tilted.lost + sum(s.count * s.loss.tolerance for s in law.steps)
+    noise += sum(s.count * s.loss.tolerance for s in law.steps)
     size = (np.abs(f - g) + noise) / u
     squares = half * ((size * size) @ WEIGHTS)
     squares += half * _quadrature_errors(composed, t, sd, coefficients)

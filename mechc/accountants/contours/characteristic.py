@@ -35,7 +35,7 @@ from mechc.loss.quadrature import TURN
 from mechc.loss.quadrature.rule import DERIVATIVE, ENDS, ORDER, TOP
 from mechc.numeric.allowance import spend
 from mechc.numeric.jit import compiled, subroutine
-from mechc.numeric.rounding import MOST_LOG
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats, Integers
 
 # (sin x - x) / x^3 in x^2, the highest term first; |x| < 1/2, remainder 1e-18
@@ -174,6 +174,22 @@ def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
     for m in range(LANES):
         a, b = a + real[m], b + imaginary[m]
     return a, b
+
+
+@compiled(
+    "void(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1])"
+)
+def _log_phi_at(offsets, counts, centred, weight, ys, work, out):  # type: ignore[no-untyped-def]
+    """Write rows, both parts of log phi at every y, each by itself; `work` is that of `turned`."""
+    for m in range(ys.size):
+        out[0, m] = out[1, m] = 0.0
+        for i in range(counts.size):
+            nodes = slice(offsets[i], offsets[i + 1])
+            a, b = turned(centred[nodes], weight[nodes], ys[m], work)
+            size = max((a - 2.0) * a + b * b, EPS - 1.0)  # no log of zero
+            out[0, m] += 0.5 * counts[i] * math.log1p(size)
+            out[1, m] += counts[i] * math.atan2(b, 1.0 - a)
 
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
@@ -526,6 +542,17 @@ class Tilted:
         """Return both parts of log phi at y = n h, begin <= n < end, centred at tilted means."""
         spend(FREQUENCY * self.weight.size * (end - begin))
         return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
+
+    def log_phi_at(self, ys: Floats) -> Floats:
+        """Return rows, both parts of log phi at any frequencies, the second up to whole turns.
+
+        That may be off by 8 EPS for every standard deviation times frequency of a step.
+        """
+        spend(FREQUENCY * self.weight.size * ys.size)
+        out = np.empty((2, ys.size))
+        about = self.offsets, self.counts, self.centred, self.weight
+        _log_phi_at(*about, ys, np.empty((5, TILE)), out)
+        return out
 
     def decay(
         self, start: float, reach: float, edge: float, goal: float, lost: float | Floats = 0.0
