@@ -163,6 +163,16 @@ def log_sum(v: float, a: float, w: float, b: float) -> float:
     return a + math.log(v + rest)
 
 
+@primitive("float64(float64, float64, float64, float64)")
+def log1p_power(c: float, b: float, d: float, k: float) -> float:
+    """Return log(1 + c (b/d)**k), where neither quotient nor power need be doubles."""
+    u = b / d
+    v = c * (u * u if k == 2.0 else math.pow(u, k))
+    if math.fabs(v) < 1e300:
+        return math.log1p(v)
+    return math.log(c) + k * (math.log(math.fabs(b)) - math.log(math.fabs(d)))
+
+
 @primitive("float64(float64, float64, float64)")
 def log_ratio(n: float, d: float, gap: float) -> float:
     """Return log(n/d), signs equal but for rounding past zero; gap is n - d to full accuracy."""
@@ -171,6 +181,8 @@ def log_ratio(n: float, d: float, gap: float) -> float:
         return math.log1p(r)
     if 1e-300 < n / d < 1e300:
         return math.log(n / d)
+    if math.fabs(n) == math.inf or math.fabs(d) == math.inf:
+        return math.nan  # an overflow, which tells nothing
     if n < 0.0 and d < 0.0:
         n, d = -n, -d
     return math.log(max(n, 0.0)) - math.log(max(d, 0.0))

@@ -428,6 +428,9 @@ MANY: dict[str, Callable[..., Any]] = {
     "log_besseli_scaled": lambda n, z: _even(prelude.log_besseli_scaled, n, z),
     "log_besselk_scaled": lambda n, z: _even(prelude.log_besselk_scaled, n, z),
     "log_erf_gap": _log_erf_gap,
+    "log1p_power": lambda c, b, d, k: _of_one(
+        "log1p", c * _pow(_of_one("fabs", enclosed(b) / d), k)
+    ),
     "log_ratio": lambda n, d, gap: _of_one("log", enclosed(n) / d),
     "sum_of_three": lambda a, b, c: enclosed(a) + b + c,
     "exp_difference": lambda a, b, gap: (

@@ -168,7 +168,7 @@ class LogOfKnown(Computed):
 # where functions that are not monotone turn, or have a pole, by their names; see `_turns`
 TURNS = {
     **dict.fromkeys(("lgamma", "gamma"), 1.4616321449683622),
-    **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow", "log_ratio"), 0.0),
+    **dict.fromkeys(("fabs", "cosh", "log_cosh", "sinhc", "pow", "log_ratio", "log1p_power"), 0.0),
 }
 # formulas whose terms may be much larger, and are rounded: they are followed
 SUMS = {

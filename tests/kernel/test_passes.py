@@ -39,6 +39,10 @@ def text(expr):
         (log(ir.add(ir.ONE, X)), "math.log1p(x)"),
         (log(ir.add(ir.ONE, exp(X))), "softplus(x)"),
         (log(ir.add(ir.ONE, ir.Pow(X, S))), "softplus(s * math.log(x))"),
+        (
+            log(ir.add(ir.ONE, ir.mul(Y, ir.Pow(X, ir.number(2)), ir.Pow(S, ir.number(-2))))),
+            "log1p_power(y, x, s, 2.0)",
+        ),
         (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
         (

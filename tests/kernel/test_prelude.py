@@ -104,6 +104,17 @@ REAL = {
     ),
     "sinhc": (lambda u: mp.sinh(u) / u, [(u,) for u in WIDE], 4),
     "expm1c": (lambda u: mp.expm1(u) / u, [(u,) for u in WIDE], 4),
+    "log1p_power": (
+        lambda c, b, d, k: mp.log1p(mpf(c) * (mpf(b) / mpf(d)) ** int(k)),
+        [
+            (c, b, d, k)
+            for c in (1.0, 0.3)
+            for b in (1e-9, 0.7, 30.0, 1e153, 1e155, 1.7e308)
+            for d in (0.3, 7.0)
+            for k in (2.0, 3.0)
+        ],
+        6,
+    ),
     "log_ratio": (
         lambda n, d, gap: mp.log1p(gap / d),
         [(n, 1.7, n - 1.7) for n in np.linspace(0.9, 3.3, 100)],
@@ -296,6 +307,8 @@ def test_ratio_at_the_ends_of_doubles(compiled):
     assert compiled["log_ratio"](tiny, 3.0, -3.0) == pytest.approx(math.log(tiny) - math.log(3))
     assert compiled["log_ratio"](-1e-17, 2.0, -2.0) == -math.inf
     assert compiled["log_ratio"](2.0, -1e-17, 2.0) == math.inf
+    for n, d in ((math.inf, 2.0), (2.0, math.inf), (math.inf, math.inf), (-math.inf, 2.0)):
+        assert math.isnan(compiled["log_ratio"](n, d, n - d))
 
 
 COMPLEX = {

@@ -33,6 +33,7 @@ FORMS = {
     "log_sum": ("log_sum(2.0, -x*x, -1.0, -2.0*x*x - 0.1)", -20.0),
     "log_mix": ("log_mix(0.01, 3.0 - x)", -30.0),
     "log_mix_rest": ("log_mix_rest(0.9, 0.1, x)", -30.0), "mix": ("mix(0.2, -x)", -9.0),
+    "log1p_power": ("log1p_power(0.3, x - 2.5, 1.7, 2.0)", -20.0),
     "log_ratio": ("log_ratio(x + 3.0, x + 1.0, 2.0)", 0.0),
     "sum_of_three": ("sum_of_three(x, 3.0, -2.0*x)", -9.0),
     "exp_difference": ("exp_difference(-x, -2.0*x, x)", 0.1),

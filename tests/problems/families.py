@@ -75,7 +75,8 @@ def logistic_noise(m, scale):
 def student(m, nu, scale):
     nu, scale = m.number(nu), m.number(scale)
     norm = m.loggamma((nu + 1) / 2) - m.loggamma(nu / 2) - m.log(nu * m.pi) / 2 - m.log(scale)
-    return lambda x: norm - (nu + 1) / 2 * m.log1p((x / scale) ** 2 / nu)
+    width = scale * m.sqrt(nu)
+    return lambda x: norm - (nu + 1) * m.log_hypot(x / width)
 
 
 def gamma_law(m, shape, rate=1):

@@ -208,11 +208,29 @@ def log1p_of_expm1(expr: Expr) -> Expr | None:
 
 
 def log1p_of_power(expr: Expr) -> Expr | None:
-    """log1p(b^a) = softplus(a log(b)), as powers of large outputs overflow before their logs do."""
+    """log1p(b^a) = softplus(a log(b)), as powers of large outputs overflow before their logs do.
+
+    Of a power in numbers, log1p(c b^k / d^k): digits of small ones are not in their logs.
+    """
     match expr:
         case ir.Call("log1p", (ir.Pow(base, power),)) if not isinstance(power, ir.Number):
             return ir.call("softplus", ir.mul(power, ir.call("log", base)))
+        case ir.Call("log1p", (product,)):
+            moving = [factor for factor in _factors(product) if _has_output(factor)]
+            match moving:
+                case [ir.Pow(base, ir.Number(power))] if power > 1:
+                    below = [
+                        f for f in _factors(product) if f == ir.Pow(_base(f), ir.number(-power))
+                    ]
+                    rest = [f for f in _factors(product) if f not in (*moving, *below)]
+                    bottom = ir.mul(ir.ONE, *map(_base, below))
+                    args = ir.mul(ir.ONE, *rest), base, bottom, ir.number(power)
+                    return ir.call("log1p_power", *args)
     return None
+
+
+def _base(factor: Expr) -> Expr:
+    return factor.base if isinstance(factor, ir.Pow) else factor
 
 
 def exponential_difference(expr: ir.Add) -> Expr | None:
