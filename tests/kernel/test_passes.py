@@ -43,6 +43,14 @@ def text(expr):
             log(ir.add(ir.ONE, ir.mul(Y, ir.Pow(X, ir.number(2)), ir.Pow(S, ir.number(-2))))),
             "log1p_power(y, x, s, 2.0)",
         ),
+        (
+            log(ir.add(ir.Pow(S, ir.number(2)), ir.Pow(X, ir.number(2)))),
+            "math.log(s * s) + log1p_power(1.0, x, s, 2.0)",
+        ),
+        (
+            log(ir.mul(ir.add(X, S), ir.Pow(ir.add(X, ir.ONE), ir.number(-1)))),
+            "log_ratio(x + s, x + 1.0, s - 1.0)",
+        ),
         (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),
         (

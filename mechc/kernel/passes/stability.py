@@ -134,6 +134,32 @@ def _distances(expr: Expr) -> Expr:
     return expr
 
 
+def log_of_squares(expr: Expr) -> Expr | None:
+    """log(a^2 + b^2) = log(a^2) + log1p(b^2/a^2); a quotient that overflows is no 0 or infinity."""
+    match expr:
+        case ir.Call("log", (ir.Add((ir.Pow(a, power), ir.Pow(b, other))),)) if (
+            power == other == ir.number(2) and _has_output(a) != _has_output(b)
+        ):
+            a, b = (b, a) if _has_output(a) else (a, b)
+            more = ir.call("log1p_power", ir.ONE, b, a, power)
+            return ir.add(ir.call("log", ir.Pow(a, power)), more)
+        case ir.Call("log", (ir.Mul(factors),)):
+            below = [f for f in factors if _divides(f)]
+            n = ir.mul(ir.ONE, *(f for f in factors if f not in below))
+            d = ir.mul(ir.ONE, *(base for f in below for base in _divides(f)))
+            if _is_polynomial(n) and _is_polynomial(d):
+                return ir.call("log_ratio", n, d, ir.add(n, ir.negate(d)))
+    return None
+
+
+def _is_polynomial(expr: Expr) -> bool:
+    """Whether a product has a sum with powers of the output, and nothing else of it."""
+    sums = [node for node in ir.walk(expr) if isinstance(node, ir.Add) and _has_output(node)]
+    return bool(sums) and not any(
+        isinstance(node, ir.Call | ir.Select) and _has_output(node) for node in ir.walk(expr)
+    )
+
+
 def log_of_sum(expr: Expr) -> Expr | None:
     """Log of a sum that contains exponentials, or 1."""
     if not ((arg := _arguments(expr, "log")) and isinstance(arg[0], ir.Add)):
@@ -400,6 +426,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         log_of_product,
         log_of_function,
         log_of_distance,
+        log_of_squares,
         log_of_sum,
         log1p_of_expm1,
         log1p_of_power,
