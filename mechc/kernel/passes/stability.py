@@ -244,13 +244,13 @@ def log1p_of_power(expr: Expr) -> Expr | None:
         case ir.Call("log1p", (product,)):
             moving = [factor for factor in _factors(product) if _has_output(factor)]
             match moving:
-                case [ir.Pow(base, ir.Number(power))] if power > 1:
+                case [ir.Pow(base, ir.Number(times))] if times > 1:
                     below = [
-                        f for f in _factors(product) if f == ir.Pow(_base(f), ir.number(-power))
+                        f for f in _factors(product) if f == ir.Pow(_base(f), ir.number(-times))
                     ]
                     rest = [f for f in _factors(product) if f not in (*moving, *below)]
                     bottom = ir.mul(ir.ONE, *map(_base, below))
-                    args = ir.mul(ir.ONE, *rest), base, bottom, ir.number(power)
+                    args = ir.mul(ir.ONE, *rest), base, bottom, ir.number(times)
                     return ir.call("log1p_power", *args)
     return None
 
