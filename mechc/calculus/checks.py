@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import mpmath
@@ -20,9 +20,9 @@ from sympy import Basic, Expr, Symbol
 from mechc.calculus.terms import total
 from mechc.calculus.types import Region
 from mechc.protocol import Floats
-from mechc.symbolic.evaluate import Values, evaluate, evaluate_array, typical_values
-from mechc.symbolic.facts import eliminations
+from mechc.symbolic.evaluate import Values, evaluate, evaluate_array
 from mechc.symbolic.quadrature import Function, integral, sum_over
+from mechc.symbolic.typical import typical_values
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -52,14 +52,12 @@ class Checker:
 
     @classmethod
     def of(
-        cls, x: Symbol, parameters: Sequence[Parameter], condition: Basic, integer: bool,
+        cls, x: Symbol, parameters: tuple[Parameter, ...], condition: Basic, integer: bool,
         count: int = 3,
     ) -> Checker:  # fmt: skip
         """A checker with `count` parameter vectors that satisfy `condition`."""
         with mpmath.workdps(_DIGITS):
-            found = tuple(
-                islice(typical_values(parameters, condition, eliminations(condition)), count)
-            )
+            found = typical_values(parameters, count, condition)
         return cls(x, found, integer)
 
     def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:

@@ -24,6 +24,7 @@ from mechc.symbolic.evaluate import Evaluator, Theta
 from mechc.symbolic.facts import facts_of
 from mechc.symbolic.parameters import Parameter
 from mechc.symbolic.signs import weak_sign
+from mechc.symbolic.typical import typical_vectors
 
 VECTORS = 4  # parameter vectors at which the masses of a case are summed
 TRIED = 64  # vectors among which those of a case are looked for
@@ -112,7 +113,7 @@ def weights_of(case: Case, variable: Symbol, parameters: tuple[Parameter, ...]) 
 def _vectors(parameters: tuple[Parameter, ...], cases: tuple[Case, ...]) -> list[list[Theta]]:
     """Typical parameter vectors for each case."""
     chosen: list[list[Theta]] = [[] for _ in cases]
-    for theta in evaluate.typical_vectors(parameters, TRIED if len(cases) > 1 else VECTORS):
+    for theta in typical_vectors(parameters, TRIED if len(cases) > 1 else VECTORS):
         for case, mine in zip(cases, chosen, strict=True):
             if len(mine) < VECTORS and evaluate.holds_at(case.condition, parameters, theta):
                 mine.append(theta)
@@ -177,7 +178,7 @@ class _CaseChecker:
         """Whether it is at one of many vectors, as for noise that may be narrower than its move."""
         return any(
             evaluate.holds_at(self.case.condition, self.parameters, theta) and self.overlap(theta)
-            for theta in evaluate.typical_vectors(self.parameters, TRIED)
+            for theta in typical_vectors(self.parameters, TRIED)
         )
 
     def overlap(self, theta: Theta) -> bool:

@@ -42,6 +42,7 @@ from mechc.symbolic.functions import log_besselk
 from mechc.symbolic.monotone import is_smooth, monotone_parts
 from mechc.symbolic.rewrite import factored, split_exponent, tidy
 from mechc.symbolic.signs import proved, weak_sign
+from mechc.symbolic.typical import typical_vectors
 
 UP, DOWN, FLAT = 1, -1, 0  # sign of the slope of a log density
 # up and then down, or one of them: what a concave log density does
@@ -337,7 +338,7 @@ def _refutation(noise: Declaration, case: Case) -> str | None:
     logs = [Evaluator(log_sum(p.p), x, parameters) if p.p else None for p in case.pieces]
     parts = [t.log_density for p in case.pieces for t in p.p]
     centres = evaluate.centres(parts, [e for p in case.pieces for e in (p.lo, p.hi)], x)
-    for theta in evaluate.typical_vectors(parameters, VECTORS):
+    for theta in typical_vectors(parameters, VECTORS):
         if not evaluate.holds_at(case.condition, parameters, theta):
             continue
         middles = [evaluate.value(c, parameters, theta) for c in centres] or [0.0]

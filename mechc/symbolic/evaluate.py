@@ -1,4 +1,4 @@
-"""Numbers for expressions: their values, typical parameters, and integrals that find their scale.
+"""Numbers for expressions.
 
 Input: a SymPy expression and values of its symbols. Output: an mpmath number at the working
 precision of `mpmath.mp` (`evaluate`), a NumPy array in double precision where only a check is
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
-from itertools import islice
 from math import prod
 from typing import Any
 
@@ -366,65 +365,11 @@ _ARRAY_NAMES: dict[str, Callable[..., Any]] = {
 }
 
 
-with mp.workprec(53):  # whatever precision the importing program has set
-    _STEPS = tuple(mpmath.sqrt(p) for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37))
-
-
-def typical_values(
-    parameters: Sequence[Parameter],
-    condition: Basic = S.true,
-    fixed: Mapping[Symbol, Expr] | None = None,
-) -> Iterator[dict[Symbol, Any]]:
-    """Endless irrational parameter vectors from the typical ranges (a Kronecker sequence).
-
-    Where the condition is never met there, the ranges are widened step by step.
-
-    Args:
-        parameters: their `typical` ranges are covered, geometrically where both ends are positive.
-        condition: vectors that violate it are passed over (at most 400 in a row).
-        fixed: parameters that are given by others, such as those an equation eliminates.
-    """
-    missed = 0
-    index = 1
-    while missed < 400:
-        vector = {
-            p.symbol: _typical(p, (index * (j + 1) * _STEPS[j % len(_STEPS)]) % 1, missed // 50)
-            for j, p in enumerate(parameters)
-        }
-        index += 1
-        vector |= {s: evaluate(value, vector) for s, value in (fixed or {}).items()}
-        if holds(condition, vector):
-            missed = 0
-            yield vector
-        else:
-            missed += 1
-
-
-def _typical(parameter: Parameter, fraction: Any, wider: int) -> Any:
-    """A value in the typical range, widened tenfold on both sides `wider` times."""
-    lo, hi = (mpmath.mpf(end) for end in parameter.typical)
-    reach = mpmath.mpf(10) ** wider
-    if wider:
-        lo = lo / reach if lo > 0 and parameter.lo <= 0 else max(lo - reach, parameter.lo)
-        hi = (
-            hi * reach if mpmath.isinf(parameter.hi) else parameter.hi - (parameter.hi - hi) / reach
-        )
-    value = lo * (hi / lo) ** fraction if lo > 0 else lo + (hi - lo) * fraction
-    return mpmath.nint(value) if parameter.integer else value
-
-
 Theta = tuple[float, ...]
 
 _LONGEST = 512  # terms of a sum to either side, before doubles take over
 _FAR_BESSEL = 1e6  # from here on Bessel functions are the first two terms of their series
 _SPARE = 6.0  # decimal digits that may cancel before mpmath takes over
-
-
-def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> list[Theta]:
-    """The first of `typical_values`, as doubles."""
-    with mp.workprec(53):  # whatever precision the importing program has set
-        vectors = list(islice(typical_values(parameters), how_many))
-    return [tuple(map(float, vector.values())) for vector in vectors]
 
 
 class Evaluator:

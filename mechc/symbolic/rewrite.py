@@ -27,6 +27,7 @@ _HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
 _TRIGONOMETRIC = (sp.sin, sp.cos, sp.tan, sp.sec, sp.csc)
 
 
+@lru_cache(maxsize=4096)  # losses, their tails and their generating functions ask the same
 def tidy(expr: Expr, x: Symbol) -> Expr:
     """Expand polynomials in x, keep other functions of x whole, merge opposite logarithms."""
     expr = expr.replace(lambda node: isinstance(node, log), lambda node: _split_log(node, x))

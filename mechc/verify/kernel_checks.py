@@ -20,9 +20,9 @@ from mechc.errors import MechcError
 from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import DECREASING, INCREASING, Measure
 from mechc.symbolic import evaluate
-from mechc.symbolic.evaluate import typical_values
 from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
+from mechc.symbolic.typical import typical_values, typical_vectors
 from mechc.verify.balls.oracle import COARSE_STEP, Oracle
 from mechc.verify.result import Check
 
@@ -354,14 +354,14 @@ def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[f
     of the pair that no typical vector reaches gets one from outside the typical ranges.
     """
     parameters = declaration.parameters
-    found = [tuple(map(float, v)) for v in evaluate.typical_vectors(parameters, count)]
+    found = [tuple(map(float, v)) for v in typical_vectors(parameters, count)]
     ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
     found += ends[:CORNERS] if corners else [ends[k * len(ends) // 3] for k in range(3)]
     conditions = [case.condition for case in by_cases(declaration)]
     for condition in conditions if len(conditions) > 1 else ():
         if not any(evaluate.holds_at(condition, parameters, v) for v in found):
-            outside = typical_values(parameters, condition, eliminations(condition))
-            found += [tuple(float(v) for v in t.values()) for t in itertools.islice(outside, 1)]
+            outside = typical_values(parameters, 1, condition)
+            found += [tuple(map(float, vector.values())) for vector in outside]
     found += _next_to_cases(parameters, conditions, tuple(found), CLOSE if corners else CLOSE[1:4])
     return list(dict.fromkeys(found))
 

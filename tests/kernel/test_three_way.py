@@ -17,7 +17,8 @@ from mpmath import mp, mpf
 
 from mechc.calculus import derive, normalise
 from mechc.kernel.lower.samples import Sample
-from mechc.symbolic.evaluate import holds, typical_values
+from mechc.symbolic.evaluate import holds
+from mechc.symbolic.typical import typical_values
 
 QUICK = ("gaussian", "laplace", "student_t", "poisson(gaussian)", "approximate_dp")
 TRANSFORMED = (
@@ -75,8 +76,8 @@ def samples(name, count=5):
     """(case, sample) at irrational parameter vectors that the compiler has not seen."""
     calculus = derived(name)
     for case in calculus.cases:
-        vectors = typical_values(calculus.pair.parameters, case.condition)
-        for vector in itertools.islice(vectors, FIRST_VECTOR, FIRST_VECTOR + count):
+        vectors = typical_values(calculus.pair.parameters, FIRST_VECTOR + count, case.condition)
+        for vector in vectors[FIRST_VECTOR:]:
             theta = {symbol: mpf(float(value)) for symbol, value in vector.items()}
             if holds(case.condition, theta):
                 yield calculus, case, Sample(calculus, theta)
@@ -263,8 +264,7 @@ def test_places_beside_an_end_where_densities_vanish_are_found():
     calculus = derive(normalise(FAMILIES["frechets"].declare()))
     with mp.workdps(50):
         for case in calculus.cases:
-            vectors = typical_values(calculus.pair.parameters, case.condition)
-            for theta in itertools.islice(vectors, 6):
+            for theta in typical_values(calculus.pair.parameters, 6, case.condition):
                 sample = Sample(calculus, theta)
                 for region in case.regions:
                     assert all(0 < x < mp.inf for x in sample.points_beside_ends(region))

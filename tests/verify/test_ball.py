@@ -99,7 +99,7 @@ def test_a_strip_ends():
 @pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", mechc.available())
 def test_masses_are_one(name, sampled):
-    from mechc.symbolic.evaluate import typical_vectors
+    from mechc.symbolic.typical import typical_vectors
 
     mechanism = mechc.load(name)
     declaration = (mechc.poisson(mechanism) if sampled else mechanism).declaration

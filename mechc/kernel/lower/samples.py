@@ -26,9 +26,9 @@ from mechc.calculus.types import Calculus, CalculusCase, Region
 from mechc.kernel.ir import Check
 from mechc.numeric.rounding import MOST_LOG
 from mechc.protocol import Measure
-from mechc.symbolic.evaluate import evaluate, holds, typical_values
-from mechc.symbolic.facts import eliminations
+from mechc.symbolic.evaluate import evaluate, holds
 from mechc.symbolic.parameters import Parameter
+from mechc.symbolic.typical import typical_values
 
 DIGITS = 50  # of reference values
 ROUGH = 20  # digits for choosing points
@@ -47,9 +47,7 @@ Values = Mapping[Symbol, Any]
 def vectors(calculus: Calculus, case: Case | CalculusCase, count: int) -> list[dict[Symbol, Any]]:
     """Irrational typical parameter vectors of a case, rounded to doubles."""
     with mp.workprec(53):  # whatever precision the caller has set, the same vectors
-        fixed = eliminations(case.condition)
-        values = typical_values(calculus.pair.parameters, case.condition, fixed)
-        found = list(itertools.islice(values, count))
+        found = typical_values(calculus.pair.parameters, count, case.condition)
     rounded = [{symbol: mpf(float(v)) for symbol, v in vector.items()} for vector in found]
     return [theta for theta in rounded if holds(case.condition, theta)]
 

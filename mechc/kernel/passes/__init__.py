@@ -8,6 +8,8 @@ with a constant integer exponent, no negative powers, every repeated operation n
 its guard.
 """
 
+from functools import lru_cache
+
 from mechc.kernel.ir import Block, Expr, map_block
 from mechc.kernel.passes.arithmetic import arithmetic, factored
 from mechc.kernel.passes.guards import lift
@@ -22,6 +24,7 @@ def finish(block: Block) -> Block:
     return lift(map_block(block, finish_expression))
 
 
+@lru_cache(maxsize=4096)  # of several forms of a formula one is printed
 def finish_expression(expr: Expr) -> Expr:
     """Make one frozen expression accurate and printable."""
     return arithmetic(factored(stabilise(expr)))
