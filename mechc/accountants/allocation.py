@@ -16,29 +16,47 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from mechc.accountants.bound import Bound, Place, below
 from mechc.accountants.contours import likelihood
 from mechc.accountants.contours.grids import Between, listed
-from mechc.accountants.contours.put import CLOSE_CONTOURS, LASTING, Factors, Shares, Term
+from mechc.accountants.contours.likelihood import RARE
+from mechc.accountants.contours.put import (
+    CAP,
+    CLOSE_CONTOURS,
+    EDGE,
+    LASTING,
+    WIDTH,
+    Factors,
+    Shares,
+    Term,
+)
 from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.numeric.allowance import OutOfWorkError, apart
-from mechc.numeric.logs import log_add, log_mean, log_subtract
+from mechc.numeric.allowance import OutOfWorkError, apart, spend
+from mechc.numeric.logs import log_add, log_mean, log_of, log_subtract
 from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats
 
 POINTS = 2**15  # of a lattice, more than what methods other than grids take cheaply
+PAIRED = 2**12  # of each of two laws of which all sums are taken
 TAIL = 1e-30  # mass beyond its ends
 WIDE = 1e-6  # nats between bounds, beyond which the density of W is found ...
 FINE, ROUGH = 1e-13, 1e-3  # ... unless this in units of max(1, e^epsilon), and so many nats
 DEEPEST = -160.0  # log of a delta that the density does not tell from what it leaves out
 NEAREST, FARTHEST = 1e-9, 60.0  # least range of a lattice; largest |log W| that contours see
 KINDS, COARSE = 12, 1e-9  # of more kinds of steps such a delta, over e^epsilon, needs no density
+MANY, APART = 12, 1.4  # large X that are told apart; least of log U - log b
+# relative error of a sum of terms, which are positive and add up to the whole within 1e-16: three
+# logs of each, none beyond 170, are rounded, and so is what is added
+CALLED = 1e-13
 FEW = 10, 20, 40  # steps whose law is made first; where contours do not fade; if X has no jumps
+SOME = 40  # steps of point masses whose law is made before calls are
+NEGLIGIBLE = 28.0  # nats below the answer
 _Z = np.arange(40.0, -0.1, -0.1)  # of a normal variable, the log of whose mean excess is about
 NORMAL = -0.5 * _Z**2 - np.log(1.0 + 0.9 * _Z + _Z**2) - 0.92, _Z
 TURNS, SETTLED = 12, 1e-12  # secant steps, and nats of delta that end them, ...
@@ -58,7 +76,8 @@ class Ratio:
     def __init__(self, factors: Factors, kept: Ratio | None = None) -> None:
         """Hold the laws; contours are laid when they are asked for, laws on grids may be kept."""
         self.factors, self.shares, self._kept = factors, factors[0][0], kept
-        self._between: dict[int, Between] = {}
+        self._by_top: dict[tuple[float, float, int], list[Term]] = {}
+        self._between: dict[int, Between | Joined] = {}
 
     @cached_property
     def listed(self) -> PrivacyLoss | None:
@@ -78,13 +97,14 @@ class Ratio:
         except (NumericError, OutOfWorkError):
             return None
 
-    def between(self, drawn: int = 1) -> Between:
+    def between(self, drawn: int = 1) -> Between | Joined:
         """The laws on a grid where a record takes part in so many steps."""
         if self._kept is not None:
             return self._kept.between(drawn)
         if drawn not in self._between:
             first = [(replace(s, law=s.law.first()), n) for s, n in self.factors]
-            self._between[drawn] = Between(first, drawn)
+            mixed = len({shares.continuous for shares, _ in first}) > 1
+            self._between[drawn] = Joined(first) if mixed else Between(first, drawn)
         return self._between[drawn]
 
     @cached_property
@@ -106,22 +126,187 @@ class Ratio:
     def put(self, c: Floats, at: float) -> Floats:
         """Return rows (lower, estimate, upper) of logs of E_Q[(c - W)_+], by the contour of a c."""
         means = [n / shares.steps * sum(shares.mean) for shares, n in self.factors]
-        rows, mean = self.whole.payoff(c, at), sum(means)
-        if self.off > 0.0:  # W is off by as large a share, at most
-            for i, side in ((0, -1), (2, 1)):
-                rows[:, i] = self.whole.payoff(c * math.exp(side * self.off), at)[:, i]
-                rows[:, i] -= side * self.off
+        rows, mean = self.beside(lambda each: self.whole.payoff(each, 1, at), c, 1), sum(means)
         with np.errstate(divide="ignore"):  # W >= 0, and E W is known
             least = np.log(np.maximum(c - mean - 8.0 * EPS * (1.0 + c), 0.0))
         rows[:, 2] = np.minimum(rows[:, 2], np.log(c) + 8.0 * EPS)
         rows[:, 0] = np.minimum(np.maximum(rows[:, 0], least), rows[:, 2])
         return rows
 
+    def beside(self, payoff: Callable[[Floats], Floats], c: Floats, sign: int) -> Floats:
+        """Rows of logs of a put, or of a call for a sign of -1, for all X within their errors."""
+        rows = payoff(c)
+        if self.off > 0.0:  # W is off by as large a share, at most
+            for i, side in ((0, -sign), (2, sign)):
+                rows[:, i] = payoff(c * math.exp(side * self.off))[:, i] - side * self.off
+        return rows
+
     def chernoff(self, c: float) -> float:
         """Log of an upper bound on a put."""
         c *= math.exp(self.off)
-        size, log_phi = self.whole.above
+        size, log_phi = self.whole.above(1)
         return float(np.min(log_phi + size * c - np.log(size) - 1.0)) + 1e-12
+
+    def call(self, c: float) -> tuple[float, float, float]:
+        """Return (lower, estimate, upper) of E_Q[(W - c)_+], where X has point masses alone."""
+        shares, t = self.shares, self.shares.steps
+        p, q = shares.log_unlisted
+        unlisted = math.exp(p) + t * math.exp(q)  # E[W; some X is]
+        none = math.exp(DEEPEST) + unlisted
+        mean, off = shares.mean
+        b = likelihood.cap(shares, RARE)[0]
+        if b == math.inf:
+            if not shares.law.atom_loss.max(initial=-math.inf) < CAP:
+                return 0.0, math.nan, math.inf
+            return self._summed(c, self._terms(b, b, 0), 0.0, 0.0, none)
+        log_u = CLOSE_CONTOURS * math.ceil((math.log(c * t) + EDGE * WIDTH) / CLOSE_CONTOURS)
+        q, p = replace(shares, log_cap=log_u).above
+        some = -math.expm1(t * math.log1p(-q))
+        # E[W; some] = mean - (mean - p) (1 - q)^(t-1), with q at most 1 / (ct)
+        found = (p - mean * q + (mean - p) * some) / (1.0 - q) - c * some
+        error = (shares.error + 16.0 * EPS) * (p + (2.0 + c) * some) + 2.0 * off * some
+        error += (1.0 + c) * unlisted
+        b, most = min(b, log_u - APART), 0
+        q, p = replace(shares, log_cap=b).above
+        rest = t * q * (mean + off) + p  # E[W; more than `most` are large]
+        while rest > max(none, 1e-13 * found) and most < min(MANY, t - 1):
+            most += 1
+            rest = (t * q) ** most / math.factorial(most) * (p + t * q / (most + 1))
+        rest *= math.exp((most + 1.0) * shares.error)
+        return self._summed(c, self._terms(b, log_u, most), found, error, rest + none)
+
+    def _summed(
+        self, c: float, terms: list[Term], found: float, error: float, rest: float
+    ) -> tuple[float, float, float]:
+        """Add terms to what is found already."""
+        lower, estimate, upper = max(found - error, 0.0), found, found + error + rest
+        bounds = [term.chernoff(c, -1) for term in terms]
+        order = sorted(range(len(terms)), key=lambda i: (terms[i].drawn > 1, -bounds[i]))
+        for i in order:
+            if lower > 0.0 and bounds[i] < math.log(lower) - NEGLIGIBLE:
+                upper += math.exp(bounds[i]) * 1.01
+                continue
+            row = np.exp(terms[i].payoff(np.array([c]), -1, c)[0])
+            lower, estimate, upper = lower + row[0], estimate + row[1], upper + row[2]
+        return float(lower) * (1.0 - CALLED), float(estimate), float(upper) * (1.0 + CALLED)
+
+    def _terms(self, b: float, log_u: float, most: int) -> list[Term]:
+        """By the number of large X, from b to U."""
+        key = b, log_u, most
+        if key not in self._by_top:
+            shares, t = self.shares, self.shares.steps
+            small, large = replace(shares, log_cap=b), replace(shares, log_floor=b, log_cap=log_u)
+            found = [Term(((small, t),))]
+            for m in range(1, most + 1):
+                ways = math.log(math.comb(t, m))  # logs of factorials would lose 3e-9 of 1e6
+                parts = [large]
+                if m == 1:  # one by size, each with a saddle point where the answer is
+                    ends = np.linspace(b, log_u, math.ceil((log_u - b) / APART) + 1).tolist()
+                    parts = [replace(shares, log_floor=lo, log_cap=hi) for lo, hi in pairwise(ends)]
+                found += [Term(((small, t - m), (part, m)), ways) for part in parts]
+            self._by_top[key] = [term for term in found if term.log_mean > DEEPEST - 10.0]
+        return self._by_top[key]
+
+
+class Joined:
+    """The laws on a grid of an epoch of which some steps have a density and others have none.
+
+    W is a mean of those of two epochs, of the ones and of the others. Each is replaced by a law of
+    points that dominates it or is dominated, one after the other (docs/theorems.md, T11).
+    """
+
+    def __init__(self, factors: Factors) -> None:
+        """Hold the two epochs."""
+        self.steps, self._parts = factors[0][0].steps, list[tuple[Ratio, float]]()
+        for continuous in (True, False):
+            some = [(s, n) for s, n in factors if s.continuous is continuous]
+            steps = sum(n for _, n in some)
+            own = Ratio([(replace(s, steps=steps), n) for s, n in some])
+            self._parts.append((own, steps / self.steps))
+
+    def above(self, adding: bool = False) -> PrivacyLoss:
+        """Return a law that dominates the epoch."""
+        return self._law(adding, True)
+
+    def below(self, adding: bool = False) -> PrivacyLoss:
+        """Return a law that the epoch dominates, of removing or of adding a record."""
+        return self._law(adding, False)
+
+    def _law(self, adding: bool, upper: bool) -> PrivacyLoss:
+        laws = [self._of(ratio, adding, upper) for ratio, _ in self._parts]
+        points = [
+            _points(law, adding, share, upper)
+            for law, (_, share) in zip(laws, self._parts, strict=True)
+        ]
+        (w, q), (other, mass) = points
+        sign = -1.0 if adding else 1.0
+        few = np.add.outer(np.sort(w)[:2], np.sort(other)[:2])
+        ends = np.log([few[few > 0.0].min(), w.max() + other.max()])
+        first, step = ends[0] - SETTLED, float(np.ptp(ends) + 2.0 * SETTLED) / POINTS
+        # masses of cells under Q, and under P
+        cells = np.zeros((2, POINTS + 1))
+        zero = 0.0
+        for x, weight in zip(w.tolist(), q.tolist(), strict=True):
+            sums = x + other
+            some = sums > 0.0
+            zero += weight * float(mass[~some].sum())
+            sums, own = sums[some], weight * mass[some]
+            at = ((np.log(sums) - first) / step).astype(np.int64)
+            for row, each in zip(cells, (own, own * sums), strict=True):
+                row += np.bincount(at, each, POINTS + 1)
+        spend(30.0 * w.size * other.size)
+        at = np.flatnonzero(cells[0])
+        under_q, under_p = cells[:, at]
+        if upper:  # to both ends of a cell, keeping both masses
+            lo = np.exp(first + step * at)
+            up = np.clip((under_p / lo - under_q) / math.expm1(step), 0.0, under_q)
+            at, under_q = np.append(at, at + 1), np.append(under_q - up, up)
+            at, under_q = at[under_q > 0.0], under_q[under_q > 0.0]
+            log_w = first + step * at
+            under_p = under_q * np.exp(log_w)
+        else:  # which cell it is
+            log_w = np.log(under_p / under_q)
+        infinite = zero
+        if not adding:
+            infinite = sum(
+                share * float(np.exp(law.log_infinite) - np.exp(law.log_early)) * other_q.sum()
+                for law, (_, share), (_, other_q) in zip(
+                    laws, self._parts, points[::-1], strict=True
+                )
+            )
+        made = one_sided(
+            sign * log_w, np.log(under_q if adding else under_p), log_of(infinite),
+            f"random allocation of {self._parts[0][0].shares.law.label}", upper,
+            CALLED + sum(law.density_error for law in laws),
+            CALLED + sum(law.loss_error for law in laws),
+        )  # fmt: skip
+        return replace(made, of_estimated=any(law.estimated for law in laws))
+
+    @staticmethod
+    def _of(ratio: Ratio, adding: bool, upper: bool) -> PrivacyLoss:
+        """One of the two epochs, on few points."""
+        if ratio.exact is None:
+            between = ratio.between()
+            law = between.above(adding) if upper else between.below(adding)
+        else:
+            law = ratio.exact.fork()
+            law = law.reversed() if adding else law
+        return _rounded(law, upper, PAIRED)
+
+
+def _points(law: PrivacyLoss, adding: bool, share: float, upper: bool) -> tuple[Floats, Floats]:
+    """Points of share * W with masses under Q, 0 with what is left of it among them."""
+    log_w, log_mass = law.atom_loss, law.atom_log_mass
+    if adding:
+        q, rest = np.exp(log_mass), math.exp(law.log_infinite) - math.exp(law.log_early)
+        log_w = -log_w
+    else:
+        q = np.exp(log_mass - log_w)
+        # beside it the other part may reveal something: what the masses are off by counts
+        error = CALLED + law.density_error + law.loss_error
+        rest = 1.0 - math.fsum(q.tolist()) + (error if upper else -error)
+    w, q = share * np.append(np.exp(log_w), 0.0), np.append(q, max(rest, 0.0))
+    return w[q > 0.0], q[q > 0.0]
 
 
 class Epoch:
@@ -231,6 +416,20 @@ class Epoch:
             estimate = float(found[1])
             if alike and self.adding and not upper - lower < 0.1:
                 upper = min(upper, self.ratio.chernoff(math.exp(-epsilon)) + epsilon)
+            atoms = alike and not (self.adding or self.ratio.shares.continuous)
+            listed = self.steps <= SOME and self.exact is not None
+            # of continuous noise the density tells sooner
+            if atoms and not listed and epsilon > 0.0 and not is_narrow(lower, upper, epsilon):
+
+                def call(c: Floats) -> Floats:
+                    logs: Floats = np.log([self.ratio.call(float(c[0]))])
+                    return logs
+
+                with np.errstate(divide="ignore", invalid="ignore"):  # where no call is estimated
+                    logs = self.ratio.beside(call, np.exp([epsilon]), -1)[0]
+                    found = np.logaddexp(logs, np.array(infinite)[[0, 1, 1]])
+                lower, upper = max(lower, float(found[0])), min(upper, float(found[2]))
+                estimate = float(found[1])
         if not is_narrow(lower, upper, epsilon):
             each = [_by_errors(law, epsilon, 1)[0] for law, _ in self.laws]
             upper = min(upper, self._mean(each))  # Jensen's inequality
@@ -368,7 +567,7 @@ class Epoch:
         nothing = PrivacyLoss.from_log_atoms(np.zeros(1), np.zeros(1), -math.inf, -math.inf, "none")
         return self._on_grid(lambda each, adding: each.below(adding)) or nothing
 
-    def _on_grid(self, find: Callable[[Between, bool], PrivacyLoss]) -> PrivacyLoss | None:
+    def _on_grid(self, find: Callable[[Between | Joined, bool], PrivacyLoss]) -> PrivacyLoss | None:
         try:
             with apart():
                 return find(self.ratio.between(), self.adding)

@@ -125,7 +125,7 @@ METHODS = (
            "O(distinct steps), independent of counts", ("variant", "order"), "Alghamdi et al. 2023",
            ("alghamdi2023saddle",), "classical.saddlepoint:SaddlepointAccountant"),
     Method("edgeworth", "depends", "losses without a lattice, many steps",
-           "O(distinct steps), independent of counts", ("order", "interval", "tilted"),
+           "O(distinct steps), independent of counts", ("order", "interval", "error", "tilted"),
            "Wang et al. 2022", ("wang2022edgeworth",), "classical.edgeworth:EdgeworthAccountant"),
     Method("renyi", "upper", "any composition", "O(distinct steps) per order", (),
            "Mironov 2017; conversion of Asoodeh et al. / Canonne, Kamath, Steinke 2020",

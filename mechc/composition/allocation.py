@@ -198,10 +198,11 @@ class AllocatedEvent(NumericEvent):
     Attributes:
         allocated: the distinct steps, with counts.
         base, steps: the first of them, and t.
+        drawn: in how many of them a record takes part.
         whole: t and k of the epoch of which this is a block, where k of t steps are drawn.
     """
 
-    __slots__ = ("allocated", "base", "steps", "whole")
+    __slots__ = ("allocated", "base", "drawn", "steps", "whole")
 
     def __init__(self, parts: tuple[tuple[Event, int], ...], whole: tuple[int, int]) -> None:
         """Hold the events and t; users call `random_allocation` instead."""
@@ -221,10 +222,10 @@ class AllocatedEvent(NumericEvent):
             name if several else f"{NAME}({base}, steps={steps}{selected})",
             False, claim, named(text),
             references=() if several else tuple(base.mechanism.references),
-            uncertified="no certified answers are known of epochs of random allocation",
         )  # fmt: skip
         Event.__init__(self, table, ())
         self.allocated, self.base, self.steps, self.whole = parts, base, steps, whole
+        self.drawn = drawn
 
     @property
     def upper_only(self) -> str:

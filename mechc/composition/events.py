@@ -79,6 +79,10 @@ class Event(Queries):
 
     lone_evaluation: ClassVar[Callable[..., Evaluation | None] | None] = None
     """What answers for one use alone, where its law is only a bound (`random_allocation`)."""
+    allocated: tuple[tuple[Event, int], ...] = ()
+    """Distinct steps with counts, where a record takes part in ..."""
+    drawn: int = 1
+    """... so many of them."""
 
     def __init__(
         self, mechanism: Described, theta: tuple[float, ...],

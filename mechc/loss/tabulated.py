@@ -72,14 +72,14 @@ def _read(x, edges, coefficients, zeros, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "float64[::1](float64[::1], float64[::1], float64[:, ::1], float64[::1], float64[:, ::1],"
-    " float64[::1], float64[:, ::1], float64[::1], float64[::1])",
+    "float64[::1](float64[::1], float64, float64[::1], float64[:, ::1], float64[::1],"
+    " float64[:, ::1], float64[::1], float64[:, ::1], float64[::1], float64[::1])",
     makes_arrays=True,
 )
 def convolve(  # type: ignore[no-untyped-def]
-    w, edges, coefficients, zeros, density, mu_edges, mu, mu_zeros, jumps
+    w, share, edges, coefficients, zeros, density, mu_edges, mu, mu_zeros, jumps
 ):
-    """Integral of g(r) m(w - r) over 0 < r < w / 2, for every w.
+    """Integral of g(r) m(w - r) over 0 < r < w share, for every w.
 
     Logs of r g(r) and of v m(v) are tables in log r and log v; `density` is r g(r) at the nodes of
     its panels, times their weights, `jumps` are the v at which m is not smooth. Where r is small
@@ -111,7 +111,7 @@ def convolve(  # type: ignore[no-untyped-def]
     for j in range(mu_edges.size - 1):
         highest[j + 1] = mu[j, 0] + np.abs(mu[j, 1:]).sum()
     for i in range(w.size):
-        top, total = min(w[i] - least, 0.5 * w[i]), 0.0
+        top, total = min(w[i] - least, share * w[i]), 0.0
         smooth = min(top, SMOOTH * w[i]) if w[i] <= most else 0.0
         for n in range(jumps.size):
             if jumps[n] < w[i]:

@@ -253,7 +253,8 @@ METHODS = (
     ("auto", {}), ("contour", {}), ("pld", {}), ("prv", {}), ("fourier", {}), ("renyi", {}),
     ("clt", {}), ("saddlepoint:msd0", {}), ("saddlepoint:msd1", {}), ("saddlepoint:msd2", {}),
     ("saddlepoint:clt", {}), ("saddlepoint:moments", {}), ("saddlepoint:edgeworth", {}),
-    ("edgeworth:2", {}), ("edgeworth:4", {}), ("edgeworth", {"interval": True}),
+    ("edgeworth:2", {}), ("edgeworth:4", {}), ("edgeworth", {"interval": True, "error": "moments"}),
+    ("edgeworth", {"interval": True}),
 )  # fmt: skip
 
 

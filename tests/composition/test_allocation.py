@@ -221,13 +221,13 @@ def test_ten_epochs(mechanism, values, steps, epsilon, remove, add):
     for direction, value in (("remove", remove), ("add", add)):
         bound = run.delta(epsilon, direction=direction)
         assert bound.lower <= value * (1 + 2e-4) and value * (1 - 2e-4) <= bound.upper
-        assert bound.upper - bound.lower <= 2e-5 * value
-        assert bound.status.startswith("proven")
+        assert bound.upper - bound.lower <= 1e-6 * value
+        assert bound.status == "proven but for the estimated error of a density"
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.2])
+@pytest.mark.parametrize("epsilon", [0.4, 0.6])
 def test_deep_tails_of_removing_a_record(epsilon):
-    """E (W - c)_+ of Laplace noise by its transform at s < 0, in double precision."""
+    """E (W - c)_+ of Laplace noise by its transform at s < 0, in double precision: to e^-158."""
     scale, t = 0.7, 1000
     x, w = (np.append(0.5 + 0.5 * NODES, [0.0, 1.0]), np.append(0.5 * WEIGHTS, [scale, scale]))
     ratio, mass = np.exp((2.0 * x - 1.0) / scale), w * np.exp(-x / scale) / (2.0 * scale)
@@ -246,7 +246,7 @@ def test_deep_tails_of_removing_a_record(epsilon):
     event = mechc.random_allocation(mechc.load("laplace")(scale=scale), steps=t)
     bound = event.log_delta(epsilon, direction="remove")
     assert bound.lower - 1e-11 * abs(truth) <= truth <= bound.upper + 1e-11 * abs(truth)
-    assert bound.upper - bound.lower < 1e-3
+    assert bound.upper - bound.lower < 1e-8
 
 
 def test_many_epochs_are_narrow():
@@ -254,7 +254,7 @@ def test_many_epochs_are_narrow():
     for direction in ("remove", "add"):
         bound = run.delta(2.4, direction=direction)
         assert 1e-10 < bound.lower <= bound.upper < 1e-8
-        assert bound.upper - bound.lower < 1e-5 * bound.lower and "estimated" in bound.status
+        assert bound.upper - bound.lower < 1e-6 * bound.lower and "estimated" in bound.status
     found, e, t = run.renyi(3.0, direction="remove"), math.e, 1000
     third = (t * e**3 + 3 * t * (t - 1) * e + t * (t - 1) * (t - 2)) / t**3
     assert found.lower <= 50.0 * math.log(third) <= found.upper < (1.0 + 1e-6) * found.lower
@@ -347,7 +347,7 @@ def test_sums_are_not_made_to_fit_what_is_cut_from_their_terms():
 
 def test_sums_of_large_ratios_are_not_made_to_fit_noise():
     found = mechc.random_allocation(gaussian, steps=100_000)(sigma=0.7).delta(1.0 / 0.7)
-    assert found.upper - found.lower < 1e-5 * found.lower
+    assert found.upper - found.lower < 1e-7 * found.lower
 
 
 def test_the_density_of_w_next_to_a_sum_with_34_digits():
@@ -364,10 +364,11 @@ def test_the_density_of_w_next_to_a_sum_with_34_digits():
 @pytest.mark.parametrize(
     ("sigma", "steps", "epsilon"), [(0.666142, 148, 5.5), (1.5, 100, 2.0), (2.0, 50, 3.0)]
 )
-def test_deep_deltas_of_discrete_noise_are_near_those_of_one_step(sigma, steps, epsilon):
+def test_deep_deltas_of_discrete_noise_are_narrow(sigma, steps, epsilon):
     event = mechc.load("discrete_gaussian")(sigma=sigma)
     epoch = mechc.random_allocation(event, steps=steps)
     found = epoch.log_delta(epsilon=epsilon, direction="remove")
+    assert found.upper - found.lower < 1e-4
     # at most that of one step, at least that of one step at eps + log t
     assert found.lower <= event.log_delta(epsilon=epsilon, direction="remove").upper
     further = event.log_delta(epsilon=epsilon + math.log(steps), direction="remove")
@@ -554,7 +555,10 @@ def test_epochs_of_several_steps_by_enumeration(epsilon, p, q):
     [
         ("gaussian", {"sigma": 4.0}, 9), ("gaussian", {"sigma": 0.7}, 29),
         ("gaussian", {"sigma": 0.3}, 20), ("gaussian", {"sigma": 0.15}, 100),
-        ("logistic", {"scale": 0.4}, 300), ("logistic", {"scale": 0.5}, 100),
+        ("logistic", {"scale": 0.4}, 300), ("cauchy", {"scale": 1.0}, 100),
+        ("logistic", {"scale": 0.5}, 100),  # one contour is the imaginary axis
+        ("gaussian", {"sigma": 1.0}, 10**7),
+        pytest.param("gaussian", {"sigma": 0.5}, 10**6, marks=pytest.mark.slow),  # see RARER
     ],
 )  # fmt: skip
 def test_moments_of_the_density(name, values, steps):
@@ -764,6 +768,8 @@ def test_two_epochs_of_integers_beside_a_density(direction):
     steps = [mechc.load("discrete_gaussian")(sigma=sigma), gaussian(sigma=own)]
     bound = (2 * mechc.random_allocation(steps)).delta(epsilon, direction=direction)
     assert bound.lower <= true * (1.0 + 1e-8) and true <= bound.upper * (1.0 + 1e-8)
+    assert bound.upper - bound.lower < 1e-3 * true
+    assert "estimated" in bound.status
 
 
 def test_a_schedule_of_many_kinds_lies_between_its_ends():
@@ -880,6 +886,7 @@ def sampled_losses(sigmas, epochs, samples, adding):
     ("widest", "kinds"), [(2.0, 20), pytest.param(5.0, 35, marks=pytest.mark.slow)]
 )
 def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
+    """The upper side was infinite, after all the work that a question may take."""
     sigmas = np.linspace(1.0, widest, kinds)
     noise = mechc.load("discrete_gaussian")
     run = mechc.random_allocation([noise(sigma=sigma) for sigma in sigmas], epochs=3)
@@ -889,13 +896,15 @@ def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
         error = 5.0 * float(each.std()) / math.sqrt(each.size)
         bound = run.delta(epsilon, direction=direction)
         assert bound.lower - error <= float(each.mean()) <= bound.upper + error
+        assert bound.upper - bound.lower < 0.05 * float(each.mean())
+    assert run.epsilon(1e-6, direction=direction).upper < 3.0
 
 
 @pytest.mark.parametrize(
     "rare", [1e-3, *(pytest.param(each, marks=pytest.mark.slow) for each in (1e-9, 1e-5))]
 )
 def test_epochs_of_many_kinds_with_a_rare_large_ratio_by_enumeration(rare):
-    """Two epochs of nine steps of three outcomes each."""
+    """Two epochs of nine steps of three outcomes each; large ratios of all kinds are pooled."""
     rng, kinds = np.random.default_rng(23), 9
     q = np.empty((kinds, 3))
     q[:, 2] = rare * rng.uniform(0.5, 2.0, kinds)
@@ -1530,7 +1539,7 @@ def test_epsilons_whose_exponential_overflows(epsilon):
 def test_bounds_on_a_transform_are_above_it(sigma, exponent):
     """By nodes that do not resolve it they were up to 7e-3 below, at sigma = .2 and s = e^44."""
     law = mechc.load("gaussian")(sigma=sigma, sensitivity=1.0).loss("remove")
-    size, log_phi = put.Term(((Shares(law, 2), 2),)).above
+    size, log_phi = put.Term(((Shares(law, 2), 2),)).above(1)
     for at in np.searchsorted(np.log(size), exponent) + np.arange(3):
         turn = (0.5 / sigma - sigma * math.log(size[at] / 2.0), sigma)  # where sX/t is 1, and e
 

@@ -45,6 +45,7 @@ NO_MOMENTS = [
     *(("saddlepoint", {"variant": v}, "no tilt") for v in ("clt", "moments", "edgeworth")),
     ("edgeworth", {}, "needs 4 moments"),
     ("edgeworth", {"interval": True}, "needs 4 moments"),
+    ("edgeworth", {"interval": True, "error": "moments"}, "needs 4 moments"),
     ("edgeworth", {"tilted": True}, "no tilt"),
     ("renyi", {}, "no tilt"),
     ("clt", {}, "finite, positive variance"),

@@ -27,7 +27,7 @@ def test_sums_of_lognormals_next_to_the_trapezoid_rule(one, other):
         terms.append(Term(*fit(values, mean + sd * np.linspace(-20.0, 20.0, 33), -math.inf, 12.0)))
     low, high = (sum(math.exp(mean + k * sd) for mean, sd in (one, other)) for k in (-7.0, 9.0))
     w = np.geomspace(low, high, 40)
-    found = sum(convolved(*pair, w)[0] for pair in (terms, terms[::-1]))
+    found = sum(convolved(*pair, 0.5, w)[0] for pair in (terms, terms[::-1]))
     u = np.linspace(-40.0, 40.0, 16001)
     log_r = np.log(w)[:, None] - np.logaddexp(0.0, -u)
     log_v = np.log(w)[:, None] - np.logaddexp(0.0, u)

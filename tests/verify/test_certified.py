@@ -5,11 +5,13 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import mpmath
+import numpy as np
 import pytest
-from sympy import Rational, exp
+from scipy.stats import norm
+from sympy import Rational, exp, pi, sqrt
 
 import mechc
-from mechc.declare import mechanism, positive
+from mechc.declare import mechanism, positive, probabilities, real
 from mechc.errors import NumericError, UnsupportedError
 
 flint = pytest.importorskip("flint")
@@ -17,6 +19,7 @@ ball = pytest.importorskip("mechc.verify.balls.oracle")
 certified = pytest.importorskip("mechc.verify.certified")
 certified_contour = pytest.importorskip("mechc.verify.certified.contour")
 shape_proofs = pytest.importorskip("mechc.verify.shape_proofs")
+certified_epoch = pytest.importorskip("mechc.verify.certified.epoch")
 truth = pytest.importorskip("truth")
 pytestmark = pytest.mark.oracle
 
@@ -165,16 +168,164 @@ def epoch(name, steps, **values):
 
 
 @pytest.mark.parametrize(
+    ("run", "direction", "epsilon", "value", "digits"),
+    [
+        # sums on two lines with 34 digits; to the digits on which two contours agree
+        (epoch("gaussian", 250, sigma=0.6857951406504622), "remove", 0.16978264722519862,
+         0.0167858821207665215, 1e-17),
+        (epoch("gaussian", 100, sigma=1.0), "add", 1.0, 1.05033157110e-19, 1e-30),
+        (epoch("laplace", 200, scale=0.5), "add", 0.3, 1.62660494042e-03, 1e-14),
+    ],
+)  # fmt: skip
+def test_epochs_of_random_allocation(run, direction, epsilon, value, digits):
+    bound = run.delta(epsilon, certified=True, direction=direction)
+    assert bound.status == "certified" and width(bound) < 1e-12
+    assert bound.lower - digits <= value <= bound.upper + digits
+    known = run.delta(epsilon, direction=direction)
+    assert known.lower <= bound.lower and bound.upper <= known.upper
+
+
+def test_an_epoch_of_three_steps_by_quadrature(monkeypatch):
+    """E_Q[(3c - X_1 - X_2 - X_3)_+] of Gaussian noise, over two normal variables."""
+    epsilon, c = 0.5, math.exp(-0.5)
+    node, weight = np.polynomial.legendre.leggauss(120)
+
+    def below(total):  # nodes and weights of X < total
+        half = 0.5 * (np.log(total) + 0.5 + 10.0)[..., None]
+        z = half * (node + 1.0) - 10.0
+        return np.exp(z - 0.5), half * weight * norm.pdf(z)
+
+    first, mass = below(np.array(3.0 * c))
+    second, inner = below(3.0 * c - first)
+    rest = 3.0 * c - first[:, None] - second
+    end = np.log(rest) + 0.5
+    put = mass @ (inner * (rest * norm.cdf(end) - norm.cdf(end - 1.0))).sum(axis=1) / 3.0
+    monkeypatch.setattr("mechc.verify.certified.epoch.RTOLS", (1e-3,))
+    bound = epoch("gaussian", 3, sigma=1.0).delta(epsilon, certified=True, direction="add")
+    assert width(bound) < 1e-4
+    assert bound.lower - 1e-10 <= put / c <= bound.upper + 1e-10
+
+
+def test_epsilon_of_an_epoch():
+    run = epoch("gaussian", 300, sigma=1.0)
+    bound = run.epsilon(1e-6, certified=True)
+    assert width(bound) < 1e-9
+    for direction in ("remove", "add"):
+        assert run.delta(bound.upper, certified=True, direction=direction).upper <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("gaussian", {"sigma": 0.8}), ("laplace", {"scale": 1.0})]
+)
+def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
+    """Of E_Q exp(-(a + iu) X) at frequencies of all sizes, by quadrature in doubles."""
+    event = mechc.load(name)(**values)
+    oracle = ball.Oracle(event.mechanism.declaration, event.theta)
+    a = flint.arb(0.25)
+    fading = certified_epoch.Fading(oracle, a)
+    loss, log_mass = event.loss().covering(-1.0, 0.0).nodes()
+    mass, x = np.exp(log_mass - loss), np.exp(loss)
+    for u in (1e-3, 0.1, 0.7, 2.9, 8.0, 31.0):
+        true = abs(np.exp(-(0.25 + 1j * u) * x) @ mass)
+        assert true <= float(fading.bound(flint.arb(u))) * (1.0 + 1e-9)
+    for u in (1e-3, 0.1):  # and nearly reached where many steps decide
+        bound = float(fading.bound(flint.arb(u)))
+        true = abs(np.exp(-(0.25 + 1j * u) * x) @ mass)
+        assert float(fading.whole) - bound > 0.6 * (float(fading.whole) - true)
+
+
+@pytest.mark.parametrize(
     "run",
     [
         2 * epoch("gaussian", 20, sigma=1.0),
-        epoch("gaussian", 20, sigma=1.0),
         mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
     ],
 )  # fmt: skip
 def test_epochs_that_are_not_certified(run):
-    with pytest.raises(UnsupportedError, match="no certified answers"):
+    with pytest.raises(UnsupportedError, match="certified: "):
         run.delta(0.5, certified=True)
+
+
+def sums_of(points, steps):
+    """Values and masses of a sum of independent ones of these, by doubles."""
+    value, mass = np.zeros(1), np.ones(1)
+    for _ in range(steps):
+        value = np.add.outer(value, [x for x, _ in points]).ravel()
+        mass = np.multiply.outer(mass, [m for _, m in points]).ravel()
+        order = np.argsort(value)
+        value, mass = value[order], mass[order]
+        first = np.flatnonzero(np.append(True, np.diff(value) > 1e-13 * value[1:]))
+        value, mass = value[first], np.add.reduceat(mass, first)
+    return value, mass
+
+
+BINOMIAL = [(math.comb(20, n), math.comb(20, n - 1) if n else 0) for n in range(22)]  # Q and P
+ATOMS = [(0.5, 0.2), (0.3, 0.5), (0.15, 0.3), (0.05, 0.0)]
+
+
+def atoms_event():
+    outcomes = [tuple(Rational(str(mass)) for mass in row) for row in ATOMS]
+    return mechc.load(mechanism("four_points", parameters=(), outcomes=outcomes))()
+
+
+@pytest.mark.parametrize(
+    ("event", "points", "infinite", "steps", "narrow"),
+    [
+        pytest.param(mechc.load("binomial")(trials=20, sensitivity=1),
+                     [(p / q, q / 2**20) for q, p in BINOMIAL if q], 2.0**-20, 6, 1e-6,
+                     marks=pytest.mark.slow),
+        (mechc.load("discrete_laplace")(a=0.8), [(math.exp(x), 1.0 / (1.0 + math.exp(x)))
+         for x in (0.8, -0.8)], 0.0, 60, 1e-11),
+        (atoms_event(), [(p / q, q) for p, q in ATOMS if q], ATOMS[-1][0], 14, 1e-11),
+    ],
+)  # fmt: skip
+def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps, narrow):
+    run = mechc.random_allocation(event, steps=steps)
+    value, mass = sums_of(points, steps)
+    w = value / steps
+    for epsilon in (0.1, 0.4):
+        for direction, true in (
+            ("remove", infinite + float(mass @ np.maximum(w - math.exp(epsilon), 0.0))),
+            ("add", float(mass @ np.maximum(1.0 - math.exp(epsilon) * w, 0.0))),
+        ):
+            bound = run.delta(epsilon, direction=direction, certified=True)
+            assert bound.status.startswith("certified")
+            assert bound.lower - 1e-13 * true <= true <= bound.upper + 1e-13 * true
+            assert bound.upper - bound.lower < narrow * true
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "run",
+    [
+        # W that many sums make, steps of two kinds, point masses beside a density
+        epoch("discrete_gaussian", 1000, sigma=1.5),
+        mechc.random_allocation([mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9),
+        epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
+        epoch("huber", 50, scale=3.0, bend=1.2),
+        mechc.random_allocation(
+            [mechc.load("discrete_gaussian")(sigma=0.7), mechc.load("gaussian")(sigma=0.9)] * 9
+        ),
+    ],
+)  # fmt: skip
+def test_epochs_of_other_noise_beside_doubles(run):
+    for direction in ("remove", "add"):
+        found, known = (run.delta(0.2, direction=direction, certified=c) for c in (True, False))
+        assert found.status == "certified" and width(found) < 1e-4
+        assert found.lower <= known.upper and known.lower <= found.upper
+
+
+def test_several_steps_of_few_values_by_all_choices():
+    """e_2 of (X_1, .., X_t) / C(t, 2) for randomised response with n ratios of e and others 1/e."""
+    run, t = mechc.random_allocation(mechc.load("discrete_laplace")(a=1.0), 30, selected=2), 30
+    up, down, c = math.e, 1.0 / math.e, math.exp(0.3)
+    true = 0.0
+    for n in range(t + 1):
+        mass = math.comb(t, n) * down**n / (1.0 + down) ** t
+        pairs = math.comb(n, 2) * up**2 + n * (t - n) + math.comb(t - n, 2) * down**2
+        true += mass * max(pairs / math.comb(t, 2) - c, 0.0)
+    bound = run.delta(0.3, direction="remove", certified=True)
+    assert width(bound) < 1e-10 and bound.lower * (1 - 1e-13) <= true <= bound.upper * (1 + 1e-13)
 
 
 def test_masses_that_are_small_differences_keep_their_digits():
@@ -203,6 +354,26 @@ def test_weights_that_do_not_add_up_to_one_are_taken_as_they_are():
         whole = math.prod([sum(map(Fraction, weights))] * 20)
         assert abs(line.total_mass(0) - flint.arb(whole.numerator) / whole.denominator) < 1e-25
         assert abs(line.total_mass(-1) - 1) < 1e-25
+
+
+@pytest.mark.slow
+def test_an_epoch_with_such_weights():
+    """Certified [2.98975e-16, 2.98975e-16], where the missing 2.8e-17 was given to delta."""
+    event = mechc.load("mixture_of_gaussians")(**WEIGHTS, weights=[0.1, 0.2, 0.7])
+    run = mechc.random_allocation(event, 400)
+    one, other = (run.delta(1.0, direction="remove", certified=c) for c in (False, True))
+    assert one.lower <= other.upper and other.lower <= one.upper
+
+
+def test_an_epoch_whose_q_has_not_mass_one_is_refused():
+    """A mass of 1 - 2.8e-17; certified 1.8e-23 of a delta that is at most 2e-97."""
+    x, weights = real("x"), probabilities("w", 3)
+    laws = [exp(-((x - c) ** 2) / 2) / sqrt(2 * pi) for c in (1, Rational(1, 2), 0)]
+    q = sum(w * law for w, law in zip(weights, laws, strict=True))
+    made = mechanism("short", variable=x, p=laws[0], q=q, parameters=weights)
+    run = mechc.random_allocation(mechc.load(made)(w_1=0.1, w_2=0.2, w_3=0.7), 400)
+    with pytest.raises(UnsupportedError, match="not exactly mass one"):
+        run.delta(1.0, direction="remove", certified=True)
 
 
 def test_laws_that_share_no_outcome():

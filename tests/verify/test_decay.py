@@ -28,7 +28,7 @@ def test_bounds_hold_and_fall(name, values):
     declaration = mechanism.mechanism.declaration
     oracle = ball.Oracle(declaration, mechanism.theta)
     c = arb(0.75)
-    bounds = decay.decays(oracle, c)
+    bounds = decay.decays(oracle, decay.Powers(c))
     with ctx.workprec(decay.BITS):
         size = oracle.moment(acb(c)).real
         for y in (0.3, 4.0, 37.0, 256.0):

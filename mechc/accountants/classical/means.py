@@ -252,7 +252,7 @@ def _transform(law: PrivacyLoss, steps: int, adding: bool) -> Transform:
     law = law.first().reversed() if adding else law.first()
     shares, t = Shares(law, steps), float(steps)
     whole = Term(((shares, steps),))
-    size, rough = whole.rows
+    size, rough = whole.rows(1)
     spread = math.sqrt(max(float(whole.rough.roughly(0.0)[0, 2]), 1e-300))
     deepest = min(t * math.log(FLOOR), LAST)
     last = size[min(int((rough[:, 0] > deepest).sum()), size.size - 1)]

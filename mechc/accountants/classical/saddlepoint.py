@@ -43,6 +43,7 @@ from mechc.accountants.classical.berry_esseen import berry_esseen_distance
 from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.classical.normal import log_mills
+from mechc.accountants.classical.smoothing import NODES, WEIGHTS, smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
 from mechc.accountants.registry import Accountant
@@ -52,7 +53,6 @@ from mechc.numeric.logs import HALF_LOG_TWO_PI, log1mexp, log_add, log_peak, log
 from mechc.numeric.rounding import U
 from mechc.protocol import Floats
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)  # of a panel, on [-1, 1]
 _DROP = 120.0  # nats below the peak at which the payoff integral is cut
 _GROWTH = 2.0  # ratio of neighbouring panels
 _FADING = 0.1  # share of the second term that the fourth may have where the first says nothing
@@ -152,18 +152,24 @@ class TiltedLaw:
         distance += composed.moment_error(self.t)
         return self._around(value, distance, lost), distance
 
-    def enclosure(self, composed: ComposedLoss) -> Interval:
-        """Return the better of two proven intervals of the finite part.
+    def enclosure(self, composed: ComposedLoss, order: int) -> Interval:
+        """Return the best of three proven intervals of the finite part.
 
         Berry-Esseen around the normal law, the moment bound around the first-order series
-        (`edgeworth_error`).
+        (`edgeworth_error`) and the smoothing bound around the series of `order`.
         """
         interval, _ = self.berry_esseen(composed)
         noise = composed.moment_error(self.t) * (2.0 + abs(float(self.lambdas[0])))
-        total, distance = float(self.series(1).sum()), edgeworth_error(composed, self.t)
-        if total > 0.0 and math.isfinite(distance):
-            value = self.log_prefactor + math.log(total)
-            interval = interval.meet(*self._around(value, distance + noise, 1e-12))
+        terms = self.series(order)
+        coefficients = hermite_coefficients(self.lambdas, order).sum(axis=0)
+        first = edgeworth_error(composed, self.t)
+        for total, distance in (
+            (float(terms[:2].sum()), first),
+            (float(terms.sum()), smoothing_error(composed, self.t, coefficients)),
+        ):
+            if total > 0.0 and math.isfinite(distance):
+                value = self.log_prefactor + math.log(total)
+                interval = interval.meet(*self._around(value, distance + noise, 1e-12))
         return interval
 
     def _around(self, log_value: float, distance: float, relative: float) -> Interval:
@@ -323,7 +329,7 @@ class SaddlepointAccountant(Accountant):
         series = law.series(4)
         refuse_divergence(series, self._composed.atoms(tilt.t), self._rtol, self._method)
         value = law.log_prefactor + math.log(float(series[: self._order + 1].sum()))
-        proven = self._shifted(law.enclosure(self._composed), outer)
+        proven = self._shifted(law.enclosure(self._composed, self._order), outer)
         estimate = proven.project(self._composed.with_infinite(value))
         relative = (series[1:] / series.sum()).tolist()
         return self._bound(proven, estimate, {"tilt": tilt.t, "relative_terms": relative})

@@ -164,6 +164,21 @@ class ComposedLoss:
             )
         self._laws = [law.covering(min(t, -1.0), max(t, 0.0)) for law in self._laws]
 
+    def resolving(self, t: float, frequency: float, floor: float = 0.0) -> tuple[Step, ...]:
+        """Return steps whose nodes resolve one frequency at Re z = t.
+
+        Args:
+            t: a tilt inside the strip.
+            frequency: largest |Im z| wanted.
+            floor: share of the tilted mass that need not resolve it.
+
+        Raises:
+            NumericError: the quadrature does not settle.
+        """
+        lo, hi = min(t, -1.0), max(t, 0.0)
+        laws = [law.covering(lo, hi, t, frequency, floor) for law in self._laws]
+        return tuple(map(Step, laws, map(int, self.counts)))
+
     def log_mass_error(self, t: float) -> float:
         """Bound on the absolute error of K(t): quadrature, rounding, and masses of atoms.
 

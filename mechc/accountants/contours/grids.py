@@ -62,6 +62,7 @@ TAIL = math.log(1e-22)  # log of the mass under P of X beyond the grid ...
 LOST, RARE = math.log(1e-18), math.log(1e-17)  # ... beside large ones, and of more than the most
 MOST_LARGE, MOST_DRAWN, MOST_CHOICES = 16, 3, 1000  # large X; of the t, and ways to draw them
 MOST_LAWS = 60, 20  # of sums of the others, times kinds of steps, above and below
+POOLED = 0, 100, 40, 16  # points of large X of many kinds, by how many may be large
 MANY_KINDS = 16  # of steps, beyond which periods are shorter
 TRANSFORM = 15.0  # work of a point of one
 FINER = 2.0  # times the step of a grid that large ones are worth
@@ -111,11 +112,15 @@ class Told(NamedTuple):
 
 
 class Large(NamedTuple):
-    """The largest X, rare point masses, told from each other rather than put on a grid."""
+    """The largest X, rare point masses, told from each other rather than put on a grid.
 
-    ratios: Floats = np.empty(0)  # X, and logs of their masses
-    log_q: Floats = np.empty(0)
-    kind: NDArray[np.int64] = np.empty(0, np.int64)  # of the steps that have them
+    Of many kinds of steps they are pooled: X is spread to the sum of a small X and, independently
+    and rarely, of how much a large one is above the mean of small ones.
+    """
+
+    ratios: Floats = np.empty(0)  # X, or what they add
+    log_q: Floats = np.empty(0)  # and logs of their masses, or of how many there are in the mean
+    kind: NDArray[np.int64] | None = np.empty(0, np.int64)  # of the steps that have them
     most: int = 0  # how many of the t may be large
     others: tuple[float, ...] = ()  # the largest of all others, for every kind
     held: Floats = np.zeros(1)  # mass of the large ones, for every kind
@@ -127,7 +132,7 @@ class Large(NamedTuple):
             found = []
             for chosen in combinations_with_replacement(range(self.ratios.size), m):
                 index, left, ways = list(chosen), list(counts), 0.0
-                for kind in self.kind[index]:
+                for kind in () if self.kind is None else self.kind[index]:
                     ways += log_of(left[kind])
                     left[kind] -= 1
                 if min(left) >= 0:
@@ -165,21 +170,50 @@ class Large(NamedTuple):
                 widest = max(widest, float(own[-1] - own[0]))
             return PERIOD * math.sqrt(variance) + JUMPS * widest
 
-        first = max(x.size - MOST_LARGE * kinds, 2)
-        apart = first + np.flatnonzero(x[first:] > x[first - 1 : -1] * (1.0 + 1e-9))
-        for n in apart.tolist():
-            for most in range(1, min(MOST_DRAWN, t) + 1):
-                many = comb(x.size - n + most, most) > MOST_CHOICES
-                if many or kinds * comb(kinds + most, most) > MOST_LAWS[half]:
-                    break
-                log_more = _log_more(q[n:], p[n:], counts[kind[n:]], most, t)
-                if log_more[1] < RARE:
-                    if not period(n) * FINER < period(x.size):
-                        return cls()
-                    others = tuple(float(x[:n][kind[:n] == i].max()) for i in range(kinds))
-                    held = np.bincount(kind[n:], q[n:], kinds).astype(float)
-                    return cls(x[n:], np.log(q[n:]), kind[n:], most, others, held, log_more)
-        return cls()
+        def found(choices: float) -> tuple[int, int, tuple[float, float]] | None:
+            """The first one of as many as possible, how many may be, and masses of more."""
+            first = max(x.size - MOST_LARGE * kinds, 2)
+            apart = first + np.flatnonzero(x[first:] > x[first - 1 : -1] * (1.0 + 1e-9))
+            for n in apart.tolist():
+                for most in range(1, min(MOST_DRAWN, t) + 1):
+                    if comb(x.size - n + most, most) > choices:
+                        break
+                    log_more = _log_more(q[n:], p[n:], counts[kind[n:]], most, t)
+                    if log_more[1] < RARE:
+                        finer = period(n) * FINER < period(x.size)
+                        return (n, most, log_more) if finer else None
+            return None
+
+        few = found(MOST_CHOICES)
+        known = few or (found(math.inf) if kinds > 1 else None)  # too many to be told apart
+        if known is None:
+            return cls()
+        n, most, log_more = known
+        pooled = few is None or kinds * comb(kinds + most, most) > MOST_LAWS[half]
+        if pooled and half:
+            return cls()
+        others = tuple(float(x[:n][kind[:n] == i].max()) for i in range(kinds))
+        held = np.bincount(kind[n:], q[n:], kinds).astype(float)
+        large = cls(x[n:], np.log(q[n:]), kind[n:], most, others, held, log_more)
+        return large._pooled(factors, p[n:], few is None) if pooled else large
+
+    def _pooled(self, factors: Factors, p: Floats, many: bool) -> Large:
+        """The same of all kinds together, what they add spread to few points where it is many."""
+        assert self.kind is not None
+        rest = 1.0 - self.held
+        means = [sum(shares.mean) for shares, _ in factors] - np.bincount(self.kind, p, rest.size)
+        counts = np.array([n for _, n in factors]) / rest
+        added, rate = self.ratios - (means / rest)[self.kind], np.exp(self.log_q)
+        rate *= counts[self.kind]
+        if not many:
+            return self._replace(ratios=added, log_q=np.log(rate), kind=None)
+        points = np.geomspace(added.min(), added.max() * (1.0 + 1e-12), POOLED[self.most])
+        at = np.clip(np.searchsorted(points, added), 1, points.size - 1)
+        up = np.clip((added - points[at - 1]) / (points[at] - points[at - 1]), 0.0, 1.0)
+        mass = np.bincount(at, rate * up, points.size)
+        mass += np.bincount(at - 1, rate * (1.0 - up), points.size)
+        some = mass > 0.0
+        return self._replace(ratios=points[some], log_q=np.log(mass[some]), kind=None)
 
 
 def _log_more(q: Floats, p: Floats, counts: Floats, most: int, steps: int) -> tuple[float, float]:

@@ -1,16 +1,24 @@
-"""The mean W of t independent copies of X = exp(L) under Q: puts, with proven bounds.
+"""The mean W of t independent copies of X = exp(L) under Q: puts and calls, with proven bounds.
 
 In random allocation a record takes part in one of t steps, and W is the likelihood ratio of the
 epoch (docs/theorems.md, T11). With phi(s) = E_Q[exp(-sX/t)]^t, period T and h = 2 pi / T,
 
     (exp(ac) / T) sum_n phi(s_n) exp(i n h c) / s_n^2 = sum_m exp(-amT) f(c + mT),    s_n = a + inh,
 
-where f(c) = E_Q[(c - W)_+] and a > 0 (Poisson summation, as Theorem A in `trapezoid`). The images
-m != 0 are positive. The sum over n is that of `characteristic` for the loss -X/t under Q at the
-tilt a, and what is left out is bounded by its proof of decay.
+where f(c) = E_Q[(c - W)_+] for a > 0, and f(c) = E_Q[(W - c)_+] for a < 0 (Poisson summation, as
+Theorem A in `trapezoid`). The images m != 0 are positive. The sum over n is that of
+`characteristic` for the loss -X/t under Q at the tilt a, and what is left out is bounded by its
+proof of decay.
 
-A put exists for every mechanism, as X >= 0. X > tc contribute nothing to it, and are left out,
-little by little by a share between 0 and 1 of every X, so that transforms fade.
+A put exists for every mechanism, as X >= 0; X > tc contribute nothing to it, and are left out. A
+call needs exponential moments. Split the law of X into parts: small ones up to about b, large ones
+up to about U, and those beyond tc, where the call is in the money whatever the others are. Then
+
+    E (W - c)_+ = sum_m C(t, m) E[(W - c)_+; m large, t - m small] + E[W - c; some X beyond],
+
+all terms positive: the last is elementary, the others have transforms psi^m phi^(t-m), and lines of
+their own through their own saddle points, so that the sum has relative accuracy to any depth. Parts
+end little by little, by a share between 0 and 1 of every X, so that their transforms fade.
 
 Atoms do not let phi fade, and few steps let it fade slowly. Then W + U has a transform that does,
 phi(s) exp(v^2 s^2 / 2) for normal U of standard deviation v and density p. A payoff f is convex,
@@ -68,11 +76,11 @@ WIDTH, EDGE = 0.05, 6.0  # of ends of a part of X, in log X; and in units of tha
 FINER, PART = 8, 3.0  # parts of a panel there; and what in these units is short
 
 
-def _below(log_x: Floats, end: float) -> Floats:
+def _below(log_x: Floats, end: float, width: float) -> Floats:
     """A smooth step from 1 to 0 around an end, 1 and 0 within 2e-17 beyond its edges."""
-    if end == math.inf:
-        return np.ones(log_x.shape)
-    z = np.clip((log_x - end) / WIDTH, -2.0 * EDGE, 2.0 * EDGE)
+    if not width or end == math.inf:
+        return np.where(log_x <= end, 1.0, 0.0)
+    z = np.clip((log_x - end) / width, -2.0 * EDGE, 2.0 * EDGE)
     step = np.where(z < -EDGE, 1.0, 0.5 * scipy.special.erfc(z))
     return np.where(z > EDGE, 0.0, step)
 
@@ -83,8 +91,11 @@ class Shares:
 
     law: PrivacyLoss  # of the loss of removing a record
     steps: int  # t
-    # larger X are left out, little by little so that the law of the others has a smooth density
+    # X outside of this range are left out, little by little so that the law of the others, which
+    # has less mass, has a smooth density; from below point masses alone
+    log_floor: float = -math.inf
     log_cap: float = math.inf
+    width: float = WIDTH  # of these ends, in log X; 0 where they are ends of parts of panels
 
     @property
     def error(self) -> float:
@@ -138,7 +149,7 @@ class Shares:
 
     def taken(self, log_x: Floats) -> Floats:
         """The share of X that belongs to this part, by its logarithm."""
-        return _below(log_x, self.log_cap)
+        return _below(log_x, self.log_cap, self.width) * _below(-log_x, -self.log_floor, self.width)
 
     @cached_property
     def panels(self) -> Any:
@@ -155,7 +166,9 @@ class Shares:
         if source is None or not source.continuous:
             return None
         panels = source.cover(*self._tilts(1.0 if self.square else 0.0))
-        end, w = self.log_cap, WIDTH
+        end, w = self.log_cap, self.width
+        if not w:
+            return panels.cut(np.full(panels.lo.size, FINER))
         for _ in range(ROUNDS if end < math.inf else 0):
             lo, hi = np.sort(self.sign * panels.loss[:, [0, -1]], axis=1).T
             near = (lo - w < end + EDGE * w) & (end - EDGE * w < hi + w) & (hi - lo > PART * w)
@@ -171,7 +184,7 @@ class Shares:
         if self.continuous:
             found = self.masses(self._all_panels)
             log_x, log_q = (np.append(a, b) for a, b in zip((log_x, log_q), found, strict=True))
-        share = _below(-log_x, -self.log_cap)
+        share = _below(-log_x, -self.log_cap, self.width)
         return dot(np.exp(log_q), share), dot(np.exp(log_q + log_x), share)
 
     @cached_property
@@ -182,9 +195,14 @@ class Shares:
         return math.exp(log_complement(log_infinite)), off
 
     @property
+    def left_out(self) -> tuple[float, float]:
+        """Masses under Q and P of what is left out, inf and 0 where they are not known."""
+        return self.above if self.log_floor == -math.inf else (math.inf, 0.0)
+
+    @property
     def kept_mean(self) -> tuple[float, float]:
         """What this part has of E_Q X/t, and its error."""
-        beyond = self.above[1]
+        beyond = self.left_out[1]
         mean, off = self.mean
         return (mean - beyond) / self.steps, (off + self.error * beyond) / self.steps
 
@@ -198,11 +216,11 @@ class Shares:
         weight = np.exp(log_weight)
         spend(4.0 * weight.size * a.size)
         drift = mean + dot(weight, loss)
-        square = self.square and self.steps * abs(drift) < 1e-9
+        square = self.log_floor == -math.inf and self.square and self.steps * abs(drift) < 1e-9
         rows = np.empty((a.size, 2))
         for row, each in zip(rows, a.tolist(), strict=True):
             plain, first, centred, second = _cgf(
-                loss, weight, each, float(n), mean, off, self.above[0], self.error
+                loss, weight, each, float(n), mean, off, self.left_out[0], self.error
             )
             second = second if square else math.inf
             row[0] = plain if first <= second else centred
@@ -378,9 +396,9 @@ class Contour:
         self.blur, variance = blur, (blur / a) ** 2 if blur else 0.0
         h = 2.0 * math.pi / period
         # far out a few large ones decide, and the others fade as they do in the middle
-        frequency = float(rough.fading(np.array([a, a]), FADED).max())
+        frequency = float(rough.fading(np.array([a, max(a, 0.0)]), FADED).max())
         if blur:
-            frequency = BLURRED * a / blur
+            frequency = BLURRED * abs(a) / blur
         count = math.ceil(frequency / h) + 2
         if blur and count > 2 * MOST_FREQUENCIES:
             raise NumericError(f"{factors[0][0].law.label}: too many frequencies at {a:g}")
@@ -397,7 +415,7 @@ class Contour:
             logs = [each.log_phi(h, 1, count + 1) for each in tilted]
             re, im = np.sum(logs, axis=0)
             size = re[-1] - 0.5 * variance * last * last
-            size -= 2.0 * math.log(last / a)
+            size -= 2.0 * math.log(last / abs(a)) if a else 0.0
             if size < DONE or 4.0 * work > most:
                 break
             count *= 2
@@ -430,13 +448,13 @@ class Contour:
         a, share, (loss, log_weight) = self.a, shares.error, resolved.nodes()
         weight = np.exp(log_weight)
         rows, drift, square = shares.generating(resolved, np.array([a]), n)
-        (k, error), (_, off), without = rows[0].tolist(), shares.kept_mean, shares.above[0]
+        (k, error), (_, off), without = rows[0].tolist(), shares.kept_mean, shares.left_out[0]
         missed += math.exp(min(shares.log_unlisted[1] - k / n, 300.0))
         self.k += k
         self.k_error += error + 2.0 * n * missed
         self._means.append(-drift * n)
         # one of n factors is off by the quadrature, by no more than E |exp(-sX/t) - 1|
-        tilt = 0.0 * loss if shares.continuous else a * loss  # of masses: relative
+        tilt = np.maximum(a * loss, 0.0) if shares.continuous else a * loss  # of masses: relative
         boost = np.exp(np.minimum(tilt - k / n, 300.0))
         boosted, size = weight * boost, np.abs(s)
         each = np.minimum(2.0 * float(boosted.sum()), size * -dot(boosted, loss))
@@ -446,7 +464,7 @@ class Contour:
         if square:
             bent = size**2 * 0.5 * dot(boosted, loss**2) + size * off / share
             each = np.minimum(each, bent)
-        each += without * math.exp(min(-k / n, 300.0))
+        each += without * math.exp(min(-k / n, 300.0)) if without < math.inf else 0.0
         moved: Floats = 2.0 * n * (share * each + bent_by + 2.0 * missed)
         return moved
 
@@ -480,10 +498,11 @@ class Contour:
             if end == reach:
                 return total * self.period * a * a / math.pi
             start = end - self._h
-            # X that turn often there, and are rare, count as not resolved
-            shares, n = self._factors[0]
-            cut = replace(shares, log_cap=min(shares.log_cap, math.log(OFTEN * shares.steps / end)))
-            used, lacks = [(cut, n)], np.array([cut.above[0] * math.exp(min(a / n, MOST_LOG))])
+            if a > 0.0:  # X that turn often there, and are rare, count as not resolved
+                shares, n = self._factors[0]
+                cap = min(shares.log_cap, math.log(OFTEN * shares.steps / end))
+                cut = replace(shares, log_cap=cap)
+                used, lacks = [(cut, n)], np.array([cut.above[0] * math.exp(min(a / n, MOST_LOG))])
 
     def _turns(self, c: Floats) -> Floats:
         """The distance of c from the mean of the tilted W."""
@@ -492,7 +511,7 @@ class Contour:
     @property
     def _faded(self) -> float:
         """Bound on the sum of |phi| that is left out, by what is added to W."""
-        v, y = self.blur / self.a, self._last + 0.5 * self._h
+        v, y = self.blur / abs(self.a), self._last + 0.5 * self._h
         return 2.0 * math.exp(-0.5 * (v * y) ** 2) / -math.expm1(-v * v * y * self._h)
 
     def _blurred(self, c: Floats) -> Floats:
@@ -518,7 +537,7 @@ class Contour:
             log_s = self.k + a * c + math.log(1.0 / (a * a * period))
             log_s += np.log(np.maximum(total, 1e-300))
             share = (noise + self.tail) / np.maximum(total, 1e-300)
-            off = self.k_error + EPS * (40.0 + 2.0 * abs(self.k) + 3.0 * a * c)
+            off = self.k_error + EPS * (40.0 + 2.0 * abs(self.k) + 3.0 * abs(a) * c)
             image = np.exp(np.minimum(log_image - log_s + off, 600.0))
             less = self._blurred(c) / np.maximum(total, 1e-300) if self.blur else np.zeros(c.size)
             rows = np.stack([
@@ -532,104 +551,151 @@ class Contour:
             rows[0, bad], rows[1, bad], rows[2, bad] = -math.inf, math.nan, math.inf
         return np.ascontiguousarray(rows.T)
 
+    def densities(self, w: Floats, fewer: int = 0) -> tuple[Floats, Floats]:
+        """Return the density of the mean without so many of its terms, and its error.
+
+        Both are estimates, in units of exp(K + aw).
+        """
+        part = 1.0 - fewer / self.steps
+        log_size, phase = self.plain
+        size = np.exp(part * log_size)
+        spend(6.0 * w.size * self.y.size)
+        turns = w + part * math.fsum(self._means)
+        found = _sums(turns, self.y, size, part * phase, self.wander, self.off, EPS)
+        noise = found[:, 1] + 2.0 * float(size[-1]) * size.size + self.k_error
+        return found[:, 0] / self.period, noise / self.period
+
 
 CLOSE_CONTOURS = math.log(1.25)  # between logs of real parts, of periods, and of the largest U
 SMALLEST, LARGEST = -8.0, 60.0  # logs of real parts, in units of the inverse standard deviation
 DEEP = 9.0  # standard deviations from where on they are closer
 SHORT = 5.0  # times c, or 1, that a period need not be shorter than
-LOSS = 0.5  # nats that rounding may grow for it
+LOSS = {1: 0.5, -1: 6.0}  # nats that rounding may grow for it
 IMAGES = 46.0  # nats by which images are smaller than the answer
 MOST_PERIODS = 60  # of a grid, tried one after the other
 MOST_WORK = 5e7  # nodes times frequencies of a contour, for each kind of steps
 
 
 class Term:
-    """Puts on W, and the contours that they take."""
+    """Puts and calls on W where so many X are of these kinds, and the contours that they take."""
 
-    def __init__(self, factors: Factors) -> None:
-        """Hold the factors of the transform."""
-        self.factors, self.rough = factors, together(factors)
+    def __init__(self, factors: Factors, log_ways: float = 0.0) -> None:
+        """Hold the factors of the transform, and the log of how often they occur."""
+        self.factors, self.log_ways, self.rough = factors, log_ways, together(factors)
+        self.drawn = sum(count for _, count in factors[1:])
+        self._rows: dict[int, tuple[Floats, Floats]] = {}
         self._contours: dict[tuple[float, float, float], Contour | None] = {}
         lasting = sum(shares.lasting / shares.steps * n for shares, n in factors)
         self.blurs = (0.0, *BLURS)[lasting > LASTING + float(self.rough.roughly(0.0)[0, 0]) :]
 
-    @cached_property
-    def rows(self) -> tuple[Floats, Floats]:
-        """Return real parts, increasing, and rows K, K', K'' and rounding of K there."""
-        spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
-        a = np.exp(np.arange(SMALLEST, LARGEST, CLOSE_CONTOURS)) / spread
-        spend(1.5 * self.rough.loss.size * a.size)
-        return a, self.rough.sums(a)
+    def rows(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and rows K, K', K'' and rounding of K there."""
+        if sign not in self._rows:
+            if sign > 0:
+                spread = math.sqrt(max(float(self.rough.roughly(0.0)[0, 2]), 1e-300))
+                size = np.exp(np.arange(SMALLEST, LARGEST, CLOSE_CONTOURS)) / spread
+            else:
+                size = CAP / max(-float(self.rough.loss.min()), 1e-300)
+                size = size * np.exp(np.arange(SMALLEST - LARGEST / 2.0, 0.0, CLOSE_CONTOURS))
+            spend(1.5 * self.rough.loss.size * size.size)
+            self._rows[sign] = size, self.rough.sums(sign * size)
+        return self._rows[sign]
 
-    @property
-    def above(self) -> tuple[Floats, Floats]:
-        """Return real parts, increasing, and upper bounds on K there."""
-        a, rows = self.rows
+    def above(self, sign: int) -> tuple[Floats, Floats]:
+        """Return |a|, increasing, and upper bounds on K there."""
+        size, rows = self.rows(sign)
         k, rounding = rows[:, 0], rows[:, 3]
         lacks = sum(
             n * (2.0 * s.error + np.logaddexp(0.0, math.log(FLOOR) - k / n))
             for s, n in self.factors
         )
-        return a, k + rounding + lacks
+        return size, k + rounding + lacks
 
-    def payoff(self, c: Floats, at: float) -> Floats:
-        """Return rows (lower, estimate, upper) of logs of puts.
+    @property
+    def log_mean(self) -> float:
+        """Log of E[W; so many X of these kinds], nearly."""
+        if not all(shares.plain.nodes()[0].size for shares, _ in self.factors):
+            return -math.inf
+        k, slope = (float(each) for each in self.rough.roughly(0.0)[0, :2])
+        return self.log_ways + k + math.log(max(-slope, 1e-300)) if k > -math.inf else k
+
+    def chernoff(self, c: float, sign: int) -> float:
+        """Log, nearly, of an upper bound: (c - w)_+ <= exp(a (c - w)) / (ae), and likewise."""
+        size, rows = self.rows(sign)
+        return float(np.min(rows[:, 0] + sign * size * c - np.log(size))) - 1.0 + self.log_ways
+
+    def payoff(self, c: Floats, sign: int, at: float) -> Floats:
+        """Return rows (lower, estimate, upper) of logs of puts, or of calls for a sign of -1.
 
         Args:
             c: where.
+            sign: 1 or -1.
             at: c whose saddle point is used for all.
         """
-        size, rows = self.rows
-        level = 2.0 / size - rows[:, 1]  # of which c is the best one served
-        log_a = float(np.interp(-math.log(at), -np.log(np.maximum(level, 1e-300)), np.log(size)))
+        none = np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
+        size, rows = self.rows(sign)
+        level = 2.0 / size - sign * rows[:, 1]  # of which c is the best one served
+        if sign > 0:
+            log_a = float(
+                np.interp(-math.log(at), -np.log(np.maximum(level, 1e-300)), np.log(size))
+            )
+        else:
+            level = -2.0 / size - rows[:, 1]
+            log_a = float(np.interp(at, np.maximum.accumulate(level), np.log(size)))
         # a larger one has a shorter period; it costs little while exp(K + ac) / a^2 is nearly least
-        cost = rows[:, 0] + size * at - 2.0 * np.log(size)
+        cost = rows[:, 0] + sign * size * at - 2.0 * np.log(size)
         best = float(np.interp(log_a, np.log(size), cost))
         wanted = math.log((IMAGES + max(0.0, -best)) / (SHORT * max(at, 1.0)))
-        dear = (cost > best + LOSS) & (np.log(size) > log_a)
+        dear = (cost > best + LOSS[sign]) & (np.log(size) > log_a)
         wanted = min(wanted, float(np.log(size[dear.argmax() - 1])) if dear.any() else math.inf)
         log_a = max(log_a, wanted)
         a = math.exp(log_a)
-        bend = 2.0 + a * a * float(self.rough.roughly(a)[0, 2])
+        bend = 2.0 + a * a * float(self.rough.roughly(sign * a)[0, 2])
         spacing = CLOSE_CONTOURS * 0.5 ** math.ceil(math.log2(max(math.sqrt(bend) / DEEP, 1.0)))
         a = math.exp(round(log_a / spacing) * spacing)
-        period, log_image = self._images(a, c, at)
-        most = _coarse(1.25 * max(at, float(c.max()), 0.8))
-        key = a, period, most
-        if key not in self._contours and period < math.inf:
-            cap = math.log(most) + EDGE * WIDTH  # larger X contribute nothing
-            used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in self.factors]
+        period, log_image = self._images(a, sign, c, at)
+        if period == math.inf:
+            return none
+        most = _coarse(1.25 * max(at, float(c.max()), 0.8)) if sign > 0 else math.inf
+        key = sign * a, period, most
+        if key not in self._contours:
+            used = self.factors
+            if sign > 0:  # larger X contribute nothing
+                cap = math.log(most) + EDGE * WIDTH
+                used = [(replace(s, log_cap=cap + math.log(s.steps)), n) for s, n in used]
             self._contours[key], most_work = None, MOST_WORK * len(used)
             for blur in self.blurs:
                 try:
-                    self._contours[key] = Contour(used, a, period, most_work, blur)
+                    self._contours[key] = Contour(used, sign * a, period, most_work, blur)
                     break
                 except NumericError:
                     continue
-        found = self._contours.get(key)
-        none = np.tile([-math.inf, math.nan, math.inf], (c.size, 1))
-        return none if found is None else found.payoffs(c, log_image)
+        found = self._contours[key]
+        return none if found is None else found.payoffs(c, log_image) + self.log_ways
 
-    def _images(self, a: float, c: Floats, at: float) -> tuple[float, Floats]:
+    def _images(self, a: float, sign: int, c: Floats, at: float) -> tuple[float, Floats]:
         """A period for a place, and logs of bounds on images elsewhere."""
-        depth = float(self.rough.roughly(a)[0, 0]) + a * at - 2.0 * math.log(a)  # nearly the answer
-        size, high = self.above
-        mass = math.exp(float(self.rough.roughly(0.0)[0, 0]))
+        k = float(self.rough.roughly(sign * a)[0, 0])
+        depth = k + sign * a * at - 2.0 * math.log(a)  # of the answer, nearly
+        size, high = self.above(sign)
+        mass, slope = self.rough.roughly(0.0)[0, :2].tolist()
+        mass = math.exp(mass)
         size, high = size[size > a], high[size > a]
         high -= np.log(size) + 1.0
         high += 0.5 * (self.blurs[-1] * size / a) ** 2  # with what may be added to W
         least = depth - IMAGES
         period = _coarse(max(-least, 1.0) / a)
-        # in the money f is at most its distance from there, and E |U| < T / 1000
+        # in the money f is at most its distance from there, or from E W, and E |U| < T / 1000
+        inside = float(c.max()) if sign > 0 else -slope
         for _ in range(MOST_PERIODS if size.size else 0):
             less = -math.expm1(-a * period)
-            near = math.log(1.001 * max(mass, 1.0) * period + float(c.max()))
+            near = math.log(1.001 * max(mass, sign) * period + inside)
             near -= a * period + 2.0 * math.log(less)
             off = (size - a) * period
-            beyond = high + size * at - off - np.log(-np.expm1(-off))
+            beyond = high + sign * size * at - off - np.log(-np.expm1(-off))
             best = int(np.argmin(beyond))
             if np.logaddexp(near, beyond[best]) < least:
-                return period, np.logaddexp(near, beyond[best] + size[best] * (c - at))
+                return period, np.logaddexp(near, beyond[best] + sign * size[best] * (c - at))
             period *= math.exp(CLOSE_CONTOURS)
         return math.inf, c
 

@@ -30,6 +30,7 @@ from mechc.errors import (
 from mechc.protocol import Measure, Run
 from mechc.verify.certified import discrete, mesh, single_step
 from mechc.verify.certified.contour import Contour, Law
+from mechc.verify.certified.epoch import SMALLEST, Allocated
 
 RTOL = 1e-16  # width in log delta that is aimed at
 WIDER = (1e-13, 1e-10, 1e-8)  # where the sharper aim needs more nodes than are affordable
@@ -40,7 +41,6 @@ MOST_DISTINCT = 400  # distinct steps on a contour
 TILTS = tuple(2.0**i for i in range(-6, 14))  # of Chernoff bounds
 DOUBLINGS = 60  # of the distance from a guess of epsilon
 OVERSHOOT = 1.1  # of a step, in steps that the slope asks for
-SMALLEST = -3000.0  # log of a delta that is aimed at; below it there is only an upper bound
 UNGUIDED = 1.0, -40.0  # tilt and log of the size where doubles tell neither
 
 
@@ -215,7 +215,7 @@ class Answers:
         wanted = ("remove", "add") if direction == "both" else (direction,)
         if direction == "both" and composition.symmetric:
             wanted = ("remove",)
-        self.directions = [Certified(composition, d, rtol) for d in wanted]
+        self.directions = [_answering(composition, d, rtol) for d in wanted]
 
     def delta(self, epsilon: float) -> Bound:
         """Bounds on delta."""
@@ -262,6 +262,19 @@ class Answers:
             further = OVERSHOOT * missing / slope
             step = max(8.0 * step, step + further if math.isfinite(further) else 0.0)
         raise NumericError(f"certified: no epsilon with log delta={target} near {guess}")
+
+
+def _answering(composition: Run, direction: str, rtol: float) -> Certified | Allocated:
+    """What answers in one direction."""
+    parts = composition.parts
+    if not any(event.allocated for event, _ in parts):
+        return Certified(composition, direction, rtol)
+    if composition.count > 1:
+        raise UnsupportedError(
+            "certified: an epoch of random allocation is answered alone, once, with one step of it "
+            "selected; ask without certified=True"
+        )
+    return Allocated(parts[0][0], direction)
 
 
 def enclosed(ball: Any, detail: dict[str, Any], log: bool) -> Bound:

@@ -33,6 +33,7 @@ from mechc.protocol import Use
 from mechc.verify.balls.boxes import between
 from mechc.verify.balls.oracle import Oracle, reversed_pair
 from mechc.verify.certified.decay import TAIL_NATS, Decay, decays, least
+from mechc.verify.certified.integrand import Powers
 from mechc.verify.certified.moments import moments
 
 MAX_NODES, AFFORDABLE, FEWEST = 20_000, 12_000, 500  # nodes; moments at all of them
@@ -189,7 +190,7 @@ class Contour:
         terms = [(-epsilon * z).exp() / (z * (z + 1)) for z in zs]
         for law, k in zip(self.laws, self.guide.by_step(float(c), 2)[:, 0], strict=True):
             size = arb(float(k)).exp()
-            found = moments(law.oracle, c, h, last, size, tolerance)
+            found = moments(law.oracle, Powers(c), h, last, size, tolerance)
             terms = [term * m**law.count for term, m in zip(terms, found, strict=True)]
         total = terms[0].real + 2 * sum((term.real for term in terms[1:]), start=arb(0))
         return total * h / (2 * arb.pi())
@@ -226,7 +227,7 @@ class Contour:
         """The last node, and a bound on what lies beyond."""
         if (key := float(c)) not in self._decays:
             nats = TAIL_NATS if len(self.laws) <= MANY else TAIL_NATS[:1]
-            self._decays[key] = [decays(law.oracle, c, nats) for law in self.laws]
+            self._decays[key] = [decays(law.oracle, Powers(c), nats) for law in self.laws]
         front = (-c * epsilon).exp() / arb.pi()
         ys = [h * arb(RATIO) ** i for i in range(RANGE)]
         rows = list(zip(self.laws, self._decays[key], strict=True))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import reduce
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from mechc.verify.balls import expressions
 from mechc.verify.balls.boxes import Boxes, Open
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.certified.integrand import Powers, Slopes
 
 BITS = 64  # of the proof of decay
 TAIL_NATS = (18.0, 8.0, 35.0, 3.5, 1.5)  # how far below its maximum the tilted density is cut
@@ -39,16 +40,6 @@ BOXES = 1500  # into which a stretch is cut at most
 ALL_BOXES = 250_000  # the same for all stretches and windows of one step's law
 FLAT = 2.0**-6  # change of the logarithm over a box on which a sign may stay open
 _C = Symbol("c_", real=True)
-
-
-class Slopes(NamedTuple):
-    """L', L'', (log w)' and (log |w/L'|)' as functions on balls; boxes left."""
-
-    first: Callable[..., Any]
-    second: Callable[..., Any]
-    tilted: Callable[..., Any]
-    ratio: Callable[..., Any]
-    boxes: Iterator[int]
 
 
 class Decay(NamedTuple):
@@ -63,24 +54,24 @@ class Decay(NamedTuple):
         return self.mass + self.root / y.sqrt() + self.slope / y
 
 
-def decays(oracle: Oracle, c: Any, nats: Sequence[float] = TAIL_NATS) -> list[Decay]:
-    """Valid bounds for one step at a tilt c, its density cut so many `nats` below the maximum.
+def decays(oracle: Oracle, integrand: Powers, nats: Sequence[float] = TAIL_NATS) -> list[Decay]:
+    """Valid bounds for one step, the tilted density cut so many `nats` below its maximum.
 
     Which is sharpest depends on y and on the count.
     """
     found = []
     boxes = iter(range(ALL_BOXES))
     with ctx.workprec(BITS):
-        total = oracle.moment(acb(c)).real
+        total = integrand.most(oracle)
         pieces = [
-            (part.plain, _windows(part.plain, c, nats))
+            (part.plain, _windows(part.plain, integrand.c, nats))
             for part in oracle.parts()
             if part.is_shared and part.plateau is None
         ]
         for i in range(len(nats)):
             rows = [(arb(0), arb(0), arb(0))]
             for part, windows in pieces:
-                rows += _piece(part, oracle, c, windows[i], boxes)
+                rows += _piece(part, oracle, integrand, windows[i], boxes)
             regular, root, slope = (sum(each, start=arb(0)) for each in zip(*rows, strict=True))
             rest = (total - regular).upper()
             found.append(Decay(rest.max(arb(0)), root.upper(), slope.upper()))
@@ -95,24 +86,25 @@ def least(rows: Sequence[Decay], y: Any) -> Any:
 def _piece(
     part: PieceIntegral,
     oracle: Oracle,
-    c: Any,
+    integrand: Powers,
     window: tuple[float, float] | None,
     boxes: Iterator[int],
 ) -> list[tuple[Any, Any, Any]]:
     """(mass covered, root, slope) of the stretches of one piece within a window."""
     if window is None:
         return []
-    slopes, found = _functions(part.piece, oracle, c, boxes), []
+    of_loss, found = _functions(part.piece, oracle, integrand.c, boxes), []
+    slopes = integrand.slopes(part, of_loss)
     ends = [window[0], *([0.0] if window[0] < 0.0 < window[1] else []), window[1]]
     for left, right in itertools.pairwise(ends):
-        for lo, hi, critical in stretches(slopes.first, slopes.second, left, right):
-            found += _covered(part, c, slopes, (lo, hi), critical, HALVINGS)
+        for lo, hi, critical in stretches(of_loss.first, slopes.second, left, right):
+            found += _covered(part, integrand, slopes, (lo, hi), critical, HALVINGS)
     return found
 
 
 def _covered(
     part: PieceIntegral,
-    c: Any,
+    integrand: Powers,
     slopes: Slopes,
     stretch: Any,
     critical: bool,
@@ -121,7 +113,7 @@ def _covered(
     """(mass, root, slope) of a stretch, or of its halves; what stays open is left to the rest."""
     lo, hi = stretch
     try:
-        return [_stretch(part, c, slopes, lo, hi, critical)]
+        return [_stretch(part, integrand, slopes, lo, hi, critical)]
     except MechcError:
         if critical or not halvings:
             return []
@@ -129,7 +121,7 @@ def _covered(
     return [
         got
         for half in ((lo, middle), (middle, hi))
-        for got in _covered(part, c, slopes, half, critical, halvings - 1)
+        for got in _covered(part, integrand, slopes, half, critical, halvings - 1)
     ]
 
 
@@ -248,10 +240,10 @@ def total_variation(value: Any, slope: Any, lo: Any, hi: Any, boxes: Iterator[in
 
 
 def _stretch(
-    part: PieceIntegral, c: Any, f: Slopes, lo: Any, hi: Any, critical: bool
+    part: PieceIntegral, integrand: Powers, f: Slopes, lo: Any, hi: Any, critical: bool
 ) -> tuple[Any, Any, Any]:
     """(mass, root, slope) of a stretch, with an extremum of the loss inside or without."""
-    exponent = part.exponent(acb(1 + c), acb(-c))
+    exponent, c = integrand.log_weight(part), integrand.c
 
     def value(x: Any) -> Any:
         weight = exponent(acb(x), False).exp().real

@@ -1,7 +1,7 @@
 """M(c + inh) at many equidistant heights, by one set of Gauss nodes for all of them.
 
 On a panel the integrand w(x) e^(iyL(x)), w = p^(1+c) q^(-c), is analytic inside a Bernstein
-ellipse; if |w| <= m and |Im L| <= b there, Gauss-Legendre
+ellipse, and so are others (`integrand`); if |w| <= m and |Im L| <= b there, Gauss-Legendre
 quadrature errs by no more than mechc.verify.balls.chebyshev says of m e^(yb). Both are proved once,
 by balls that cover the ellipse; panels are halved until the bound is small for every |y| wanted.
 What cannot be covered (an end where the density is not analytic) is halved until its mass is
@@ -23,6 +23,7 @@ from mechc.verify.balls.boxes import Boxes
 from mechc.verify.balls.integral import PieceIntegral
 from mechc.verify.balls.lattice import LatticeSum
 from mechc.verify.balls.oracle import Oracle
+from mechc.verify.certified.integrand import Powers
 
 ROOM = 16.0  # nats that the integrand may gain on the ellipse
 RULES = 4  # of whose multiples the numbers of points are
@@ -30,28 +31,29 @@ MAX_PANELS = 20_000  # of a moment
 AT_ONCE = 1000  # nodes in one product, for memory
 
 
-def moments(oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any) -> list[Any]:
+def moments(
+    oracle: Oracle, integrand: Powers, h: Any, last: int, size: Any, tolerance: Any
+) -> list[Any]:
     """Balls around M(c + inh) of one step for n = 0, ..., last.
 
-    Errors aimed at are `tolerance` times `size`, which is nearly M(c).
+    Weight and phase are those of `integrand`, `Powers(c)` for M. Errors aimed at are `tolerance`
+    times `size`, which is nearly M(c).
 
     Raises:
         NumericError: too many panels.
     """
-    rows = [_atom(p.log(), (p / q).log(), c) for _, p, q in oracle.atoms if p > 0 and q > 0]
+    rows = [row for _, p, q in oracle.atoms if (row := integrand.at(p, q)) is not None]
     error, top = arb(0), (last * h).upper()
-    share = (size * tolerance / 400).lower()
     for part in oracle.parts():
-        if not part.is_shared:
-            continue
-        if part.plateau is not None:
-            rows.append((part.plateau_mass * (c * part.plateau).exp(), part.plateau))
+        share = (size * tolerance / 400).lower()
+        if part.plateau is not None or not part.is_shared:
+            rows += [row] if (row := integrand.constant(part)) is not None else []
         elif isinstance(part, LatticeSum):
-            logs, missed = part.points(1 + c, -c, lambda _: share)
-            rows += [_atom(p, p - q, c) for p, q in logs]
+            found, missed = integers(part, integrand, share)
+            rows += found
             error += missed.upper()
         else:
-            found, missed = _nodes(part, c, top, tolerance, share)
+            found, missed = _nodes(part, integrand, top, tolerance, share)
             rows += found
             error += missed
     step = math.isqrt(last) + 1
@@ -65,15 +67,17 @@ def moments(oracle: Oracle, c: Any, h: Any, last: int, size: Any, tolerance: Any
     return [value + room for value in table.entries()[: last + 1]]
 
 
-def _atom(log_p: Any, loss: Any, c: Any) -> tuple[Any, Any]:
-    """Weight and phase of a point mass."""
-    return (log_p + c * loss).exp(), loss
+def integers(part: LatticeSum, integrand: Powers, share: Any) -> tuple[list[Any], Any]:
+    """(weight, phase) at integers, and a ball around what all others weigh, about `share`."""
+    logs, rest = part.points(1 + integrand.c, -integrand.c, lambda _: share)
+    rows = (integrand.at(p.exp(), q.exp()) for p, q in logs)
+    return [row for row in rows if row is not None], rest
 
 
-def _nodes(part: PieceIntegral, c: Any, top: Any, tolerance: Any, share: Any) -> Any:
+def _nodes(part: PieceIntegral, integrand: Powers, top: Any, tolerance: Any, share: Any) -> Any:
     """(weight, phase) at nodes of panels whose errors are below `share` each, and all errors."""
-    lo, hi, error = part.within(acb(1 + c), acb(-c), part.lo, part.hi)
-    exponent, loss = part.exponent(acb(1 + c), acb(-c)), part.exponent(acb(1), acb(-1))
+    lo, hi, error = part.within(acb(1 + integrand.c), acb(-integrand.c), part.lo, part.hi)
+    exponent, loss = integrand.log_weight(part), integrand.phase(part)
     most = _points(10.0 + ROOM - float(tolerance.log().mid()))
     rows, middle = [], arb(0) if lo < 0 and hi > 0 else (lo + hi) / 2
     todo = Boxes([(lo, middle), (middle, hi)], MAX_PANELS, "panels")
