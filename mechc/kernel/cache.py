@@ -40,7 +40,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from glob import escape, glob
 from importlib import metadata
 from pathlib import Path
@@ -174,7 +174,12 @@ def request_key(origin: str, transforms: Iterable[object] = ()) -> str:
     Returns:
         A digest that also covers the versions and the text of the compiler.
     """
-    return _digest(json.dumps([origin, [*map(repr, transforms)], PROTOCOL, _compiler_digest()]))
+    return _request_key(origin, tuple(transforms), PROTOCOL, _compiler_digest())
+
+
+@lru_cache(maxsize=1024)
+def _request_key(origin: str, transforms: tuple[object, ...], protocol: int, compiler: str) -> str:
+    return _digest(json.dumps([origin, [*map(repr, transforms)], protocol, compiler]))
 
 
 def lookup(key: str) -> Kernel | None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -193,6 +192,7 @@ def _log_phi_at(offsets, counts, centred, weight, ys, work, out):  # type: ignor
 
 
 TURNS, CLOSE = 200, 1e-4  # Newton steps to a saddle point, and a relative step that is the last
+NEAR = 0.02  # nats of log delta at which they end, where a saddle point of delta is sought
 HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 28  # clipping levels tried in the total-variation bound, ...
 LOWEST = 0.25  # ... the first, of one step, in mean densities: of many a small part is enough, ...
@@ -363,6 +363,71 @@ def _fading(  # type: ignore[no-untyped-def]
     return seen
 
 
+@compiled(
+    "UniTuple(float64, 3)(int64[::1], float64[::1], float64[::1], float64[::1], float64, float64,"
+    " float64, float64, float64, float64, float64[::1], float64[:,::1], float64[:,:,::1])"
+)
+def _saddle(  # type: ignore[no-untyped-def]
+    offsets, counts, loss, log_weight, n, epsilon, log_delta, limit, end, near, at, work, out
+):
+    """Newton's method inside a bracket, for `Law.saddle` or, of no epsilon, `saddle_of_delta`.
+
+    Returns the tilt, nan where doubles do not hold it; F'' there, or whether it is the one sought;
+    and its epsilon. `at`, `work` and `out` are room for `sum_tilted` at one tilt.
+    """
+    of_delta = math.isnan(epsilon)
+    low, high, t, bend = 0.0, math.inf, near, math.nan
+    if not of_delta and near > 0.0:
+        t = min(near, 0.9 * limit)
+    for _ in range(TURNS):
+        if of_delta and t > limit:
+            break
+        at[0], k, mean, variance = t, 0.0, 0.0, 0.0
+        sum_tilted(offsets, loss, log_weight, at, work, out)
+        for i in range(counts.size):
+            k += n * counts[i] * out[0, i, 0]
+            mean += n * counts[i] * out[0, i, 1]
+            variance += n * counts[i] * out[0, i, 2]
+        if not t > 0.0:
+            if of_delta:
+                return math.nan, -1.0, math.nan
+            # where a normal law has it
+            gap, variance = epsilon - mean, max(variance, 1e-300)
+            root = math.sqrt(gap * gap + 8.0 * variance)
+            t = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
+            t = min(t, 0.9 * limit)
+            continue
+        rest = 1.0 / t + 1.0 / (t + 1.0)
+        bend = variance + (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
+        if of_delta:
+            epsilon_here = mean - rest
+            excess = k - epsilon_here * t - math.log(t) - math.log1p(t)
+            excess -= 0.5 * math.log(2.0 * math.pi * bend) + log_delta
+            if abs(excess) < NEAR:
+                return t, 1.0, epsilon_here
+            low, high = (t, high) if excess > 0.0 else (low, t)
+            new = min(max(t + excess / (t * bend), t / 3.0), 3.0 * t, 0.5 * (t + end))
+            if not low < new < high:  # K' jumps to losses far out, or the step was nan
+                new = math.sqrt(low * high) if low > 0.0 else high / 3.0
+        else:
+            slope = mean - epsilon - rest
+            if t == limit and not slope > 0.0:
+                return t, bend, epsilon
+            low, high = (t, high) if slope < 0.0 else (low, t)
+            if not bend * t > 0.0:
+                return math.nan, bend, epsilon
+            step = -slope / (bend * t)
+            if abs(step) < CLOSE or (high < math.inf and high - low <= 1e-6 * high):
+                return t, bend, epsilon
+            new = t * math.exp(min(1.5, max(-3.0, step)))
+            if high == math.inf and not new < limit:  # is there a root below?
+                new = limit
+            elif not low < new < high:
+                new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
+        t = new
+    return t, -1.0 if of_delta else bend, epsilon
+
+
 class Law:
     """All steps of a composition in flat arrays, for the compiled loops.
 
@@ -429,20 +494,6 @@ class Law:
         rows: Floats = self.counts @ out
         return rows
 
-    def one_by_one(self) -> Callable[[float], Floats]:
-        """Return what `sums` does at one tilt after another, for Newton's method, paid for now."""
-        spend(30.0 * self.loss.size)
-        at, out = np.empty(1), np.empty((1, self.counts.size, 4))
-        about = self.offsets, self.loss, self.log_weight, at, np.empty((2, self.loss.size)), out
-
-        def sums(t: float) -> Floats:
-            at[0] = t
-            sum_tilted(*about)
-            found: Floats = self.counts @ out[0]
-            return found
-
-        return sums
-
     def saddle(self, epsilon: float, limit: float, near: float = 0.0) -> tuple[float, float]:
         """Return the saddle point of epsilon, or `limit` where that is less, and F'' there.
 
@@ -451,32 +502,33 @@ class Law:
         Raises:
             NumericError: doubles do not hold it.
         """
-        sums = self.one_by_one()
-        if not near > 0.0:
-            _, mean, variance, _ = sums(0.0).tolist()
-            gap, variance = epsilon - mean, max(variance, 1e-300)
-            root = math.sqrt(gap * gap + 8.0 * variance)
-            near = (gap + root) / (2.0 * variance) if gap > 0.0 else 4.0 / (root - gap)
-        low, high, t, bend = 0.0, math.inf, min(near, 0.9 * limit), np.nan
-        for _ in range(TURNS):
-            _, slope, bend, _ = sums(t).tolist()
-            slope -= epsilon + 1.0 / t + 1.0 / (t + 1.0)
-            bend += (1.0 / t) * (1.0 / t) + (1.0 + t) ** -2
-            if t == limit and not slope > 0.0:
-                break
-            low, high = (t, high) if slope < 0.0 else (low, t)
-            if not bend * t > 0.0:
-                raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
-            step = -slope / (bend * t)
-            if abs(step) < CLOSE or (high < math.inf and high - low <= 1e-6 * high):
-                break
-            new = t * math.exp(min(1.5, max(-3.0, step)))
-            if high == math.inf and not new < limit:  # is there a root below?
-                new = limit
-            elif not low < new < high:
-                new = math.sqrt(low * high) if low > 0.0 else 0.1 * high
-            t = new
+        t, bend, _ = self._solved(1.0, epsilon, math.nan, limit, math.inf, near)
+        if math.isnan(t):
+            raise NumericError(f"the saddle point of epsilon={epsilon:g} is beyond doubles")
         return t, bend
+
+    def saddle_of_delta(
+        self, log_delta: float, n: float, limit: float, end: float, near: float
+    ) -> tuple[float, float, bool]:
+        """Return the saddle point of the epsilon that has this log delta after n repetitions.
+
+        As far as the leading term tells: K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2
+        at eps = K'(t) - 1/t - 1/(t+1).
+
+        Returns:
+            The tilt, at least halfway below `end`; epsilon; and whether that is it: otherwise the
+            tilt is the first one above `limit` that Newton's method asked for.
+        """
+        t, found, epsilon = self._solved(n, math.nan, log_delta, limit, end, near)
+        return t, epsilon, found > 0.0
+
+    def _solved(self, *where: float) -> tuple[float, float, float]:
+        spend(30.0 * self.loss.size)
+        at, out = np.empty(1), np.empty((1, self.counts.size, 4))
+        about = self.offsets, self.counts, self.loss, self.log_weight
+        found: tuple[float, float, float]
+        found = _saddle(*about, *where, at, np.empty((2, self.loss.size)), out)
+        return found
 
     def fading(
         self, tilts: Floats, log_share: float, per: Floats | None = None, spare: float = 0.0

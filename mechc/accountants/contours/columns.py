@@ -31,7 +31,7 @@ ABOVE = 3.0  # standard deviations above the saddle point to which tilts are wan
 BEFORE_END = 0.9  # of the way to the end of the strip, where lists of integers grow without limit,
 CLOSE = 0.98  # until no more of it is left
 BOTTOM = -2e5  # log of what is not looked at more closely
-NEWTON, NEAR = 40, 0.02  # steps to the saddle point of a delta, and nats at which they end
+NEWTON = 40  # times that nodes grow on the way to the saddle point of a delta
 INSIDE = np.linspace(0.1, 0.9, 9)  # tilts between P and Q
 SURE = 6.0  # standard deviations within which no loss can be ruled out
 LARGEST_TILT = 1e6  # of Chernoff's bound
@@ -71,9 +71,7 @@ class Columns:
             self.covered = min(self.covered, law.tilts[1])
 
     def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
-        """Tilt at which the leading saddle point approximation of log delta is the target.
-
-        K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2 at eps = K'(t) - 1/t - 1/(t+1).
+        """Saddle point where log delta is the target, see `Law`, on nodes that grow.
 
         Args:
             log_delta: the target.
@@ -83,34 +81,21 @@ class Columns:
         Raises:
             NumericError: nodes do not settle.
         """
+        half = 0.5 * self._t_max
         if not near > 0.0:
             variance = float(self.law.roughly(0.0)[0, 2])
             near = math.sqrt(max(-2.0 * log_delta, 1.0) / max(n * variance, 1e-300))
             # rare large losses, which the nodes at hand show, need less than that
-            near = min(near, self._settled(log_delta, n, min(near, 0.5 * self._t_max), False).t)
+            at = log_delta, n, math.inf, self._t_max, min(near, half)
+            near = min(near, self.law.saddle_of_delta(*at)[0])
             self.cover_around(near)
-        return self._settled(log_delta, n, min(near, 0.5 * self._t_max), True)
-
-    def _settled(self, target: float, n: float, t: float, cover: bool) -> Saddle:
-        """Newton's method for it inside a bracket, on nodes that grow or as they are."""
-        low, high = 0.0, math.inf  # tilts with log delta above the target, and below it
-        sums = self.law.one_by_one()
+        t = min(near, half)
         for _ in range(NEWTON):
-            if cover and not t <= self.covered:
-                self._cover(t)
-                sums = self.law.one_by_one()
-            k0, k1, k2, _ = (n * sums(t)).tolist()
-            f2 = k2 + t**-2 + (1.0 + t) ** -2
-            epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
-            exponent = k0 - epsilon * t - math.log(t) - math.log1p(t)
-            excess = exponent - 0.5 * math.log(2.0 * math.pi * f2) - target
-            if abs(excess) < NEAR:
+            at = log_delta, n, self.covered, self._t_max, t
+            t, epsilon, found = self.law.saddle_of_delta(*at)
+            if found or not t > self.covered:
                 break
-            low, high = (t, high) if excess > 0.0 else (low, t)
-            new = min(max(t + excess / (t * f2), t / 3.0), 3.0 * t, 0.5 * (t + self._t_max))
-            if not low < new < high:  # K' jumps to losses far out, or the step was nan
-                new = math.sqrt(low * high) if low > 0.0 else high / 3.0
-            t = new
+            self._cover(t)
         return Saddle(n, t, epsilon)
 
     def cover_around(self, t: float) -> None:
