@@ -38,6 +38,7 @@ from mechc.loss.privacy_loss import distinct
 from mechc.numeric.allowance import OutOfWorkError, share
 
 if TYPE_CHECKING:
+    from mechc.accountants.contours.columns import Columns
     from mechc.loss.privacy_loss import Step
 
 
@@ -271,6 +272,13 @@ class Auto(registry.Accountant):
             with share(BRIEF):
                 return _meet(bounds.by_single_steps(self._steps, epsilon), answer)
         return answer
+
+    def columns(self) -> Columns | None:
+        """Return the columns of the contour, if it may be asked."""
+        for strategy in self._applied:
+            if strategy.method == "contour":
+                return self._accountant("contour").columns()
+        return None
 
     def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""

@@ -378,6 +378,10 @@ class ContourAccountant(Accountant):
     def _find_payoff(self) -> Smooth | Lattice:
         return Smooth()
 
+    def columns(self) -> Columns:
+        """Return the columns that its contours stand on."""
+        return self.forward
+
     def log_delta(self, epsilon: float) -> Bound:
         """Return log delta(epsilon) with bounds.
 

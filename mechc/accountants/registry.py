@@ -23,6 +23,7 @@ from mechc.errors import DeclarationError, public
 from mechc.hints import VALUES, meaning, suggestion
 
 if TYPE_CHECKING:
+    from mechc.accountants.contours.columns import Columns
     from mechc.loss.privacy_loss import Step
 
 OF_QUESTIONS = ("epsilon", "delta", "log_delta", "fpr", "alpha", "orders", "counts")  # their words
@@ -48,6 +49,10 @@ class Accountant(ABC):
 
         Without the status "proven" it says where to ask, and proves nothing.
         """
+        return None
+
+    def columns(self) -> Columns | None:
+        """Return the columns that a contour stands on, None where there is no contour."""
         return None
 
     def at_hand(self, epsilon: float) -> Bound | None:

@@ -65,7 +65,7 @@ class Columns:
     def _keep(self, steps: tuple[Step, ...]) -> None:
         """Take steps on these nodes."""
         self._steps, self.law = steps, Law(steps)  # on the nodes of the moment
-        self._peaks: tuple[Floats, Floats] | None = None
+        self._peaks = dict[bool, tuple[Floats, Floats]]()  # also of the reversed pairs
         self.covered = math.inf  # the largest tilt for which all laws have nodes
         for law in self._laws:
             self.covered = min(self.covered, law.tilts[1])
@@ -112,14 +112,21 @@ class Columns:
         at = min(wanted, t + BEFORE_END * max(self._t_max - t, 0.0))
         return at if at < CLOSE * self._t_max else self._t_max
 
-    def chernoff(self, epsilon: float) -> float:
-        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered."""
-        if self._peaks is None:
-            highest = min(self.covered, self._t_max, LARGEST_TILT)
+    def chernoff(self, epsilon: float, reverse: bool = False) -> float:
+        """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered.
+
+        With `reverse` on that of the reversed pairs, whose K is K(-1 - t) on the same nodes.
+        """
+        if reverse not in self._peaks:
+            highest = min(self.covered, self._t_max)
+            if reverse:
+                lowest = max([law.tilts[0] for law in self._laws], default=0.0)
+                highest = -1.0 - max(lowest, self._t_min)
+            highest = min(highest, LARGEST_TILT)
             t = highest * BELOW_HIGHEST if highest > 0.0 else np.empty(0)
-            k, _, _, rounding = self.law.roughly(*t).T
-            self._peaks = t, k + rounding + log_peak(t)
-        return chernoff(epsilon, *self._peaks)
+            k, _, _, rounding = self.law.roughly(*(-1.0 - t if reverse else t)).T
+            self._peaks[reverse] = t, k + rounding + log_peak(t)
+        return chernoff(epsilon, *self._peaks[reverse])
 
     def chernoff_below(self, epsilon: float, level: float) -> float:
         """Log of Chernoff's bound on H(epsilon), the least where it is not at most `level`.

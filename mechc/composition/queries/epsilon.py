@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from mechc.accountants.bound import ESTIMATED, Bound, Place, worse
 from mechc.accountants.contour import common_lattice
-from mechc.accountants.contours.columns import Columns
 from mechc.accountants.contours.trapezoid import Smooth
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.repetitions import Sweep
@@ -221,7 +220,7 @@ def _in_direction(evaluation: Evaluation, direction: str, log_target: float) -> 
     near_top = _at_top(curve, curve.low)  # before a law is resolved for the tilts of its end
     if near_top is not None:
         return near_top
-    start, slope = saddle_start(evaluation.steps[direction], log_target, evaluation.stands_in)
+    start, slope = _start(evaluation, direction, log_target)
     if evaluation.is_rough_first and log_target < DEEP and curve.high < math.inf:
         start = curve.high  # laws on grids end where one step does, with little below
     near_top = _at_top(curve, start)
@@ -397,14 +396,14 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
     return math.inf if side == "upper" else 0.0
 
 
-def saddle_start(steps: Sequence[Step], log_target: float, rough: bool = False) -> Place:
+def _start(evaluation: Evaluation, direction: str, log_target: float) -> Place:
     """Return an epsilon near the answer and the slope of log delta there.
 
     By the leading saddle point approximation; where that fails, or rare large losses mislead it, by
     one large loss or many small ones, as nodes have them. Only a start: whatever goes wrong here
-    costs evaluations, never correctness. With `rough` one use is not looked at closer: the steps
-    are not those of the question.
+    costs evaluations, never correctness. Where steps only stand in one use is not looked at closer.
     """
+    steps = evaluation.steps[direction]
     if not steps:  # guarantees of other libraries alone
         return FIRST
     laws, counts = distinct(steps)
@@ -413,12 +412,12 @@ def saddle_start(steps: Sequence[Step], log_target: float, rough: bool = False) 
     try:
         if counts == [1] and log_target > SHALLOW:
             near = Nodes(laws, counts).epsilon(log_target)
-            if rough:
+            if evaluation.stands_in:
                 return Place(near, -1.0)
             curve = Curve(partial(_roughly, laws[0]), log_target)
             with share(SADDLE):
                 return Place(*root(curve, "estimate", near, -1.0))
-        columns = Columns(tuple(steps))
+        columns = evaluation.columns(direction)
         variance = float(columns.law.roughly(0.0)[0, 2])
         if 0.0 < variance < 1.0:
             fall = 2.0 * (0.5 * math.log(variance) - log_target)

@@ -183,14 +183,35 @@ class Evaluation:
         if not steps or not epsilon > 0.0 or not all(s.loss.has_moments for s in steps):
             return None
         level = log_subtract(level - CERTAIN - known.density, infinite)
-        if direction not in self._columns:
-            self._columns[direction] = Columns(steps)
         try:
-            found = self._columns[direction].chernoff_below(epsilon, -math.inf if best else level)
+            found = math.inf
+            if not best and (turned := self._mirror_of(direction)) is not None:
+                found = turned.chernoff(epsilon, reverse=True)
+            if not found <= level:
+                most = -math.inf if best else level
+                found = self.columns(direction).chernoff_below(epsilon, most)
             if found <= level:
                 return log_add(found, infinite) + CERTAIN + known.density
         except (NumericError, OutOfWorkError):  # then delta is bounded without more work
             pass
+        return None
+
+    def columns(self, direction: str) -> Columns:
+        """The columns of one direction: those of its accountant, where that has some."""
+        if direction not in self._columns:
+            accountant = None if self.stands_in else self._accountant(direction)
+            found = None if accountant is None else accountant.columns()
+            self._columns[direction] = found or Columns(self.steps[direction])
+        return self._columns[direction]
+
+    def _mirror_of(self, direction: str) -> Columns | None:
+        """Columns of the reversed pairs of all steps of a direction, if there are any already."""
+        steps = self.steps[direction]
+        for other, columns in self._columns.items():
+            pairs = zip(steps, self.steps[other], strict=False)
+            same = len(steps) == len(self.steps[other])
+            if same and all(one.loss.is_reversal_of(two.loss) for one, two in pairs):
+                return columns
         return None
 
     def single_steps_exceed(self, epsilon: float, log_delta: float) -> bool:
