@@ -412,7 +412,7 @@ class _Batch:
                 work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
             ):
                 break
-            settled, totals, parts, reached, edges = found
+            settled, totals, parts, reached, edges, errors, affinity = found
             look = open_.intersection(settled)
             for branch, _ in edges:
                 look.discard(self.member(branch))
@@ -421,7 +421,6 @@ class _Batch:
                 lacks = reached, edges, parts
                 open_ -= look - self._lacks_modes(now, first, *lacks, tilts, logs, sorted(look))
                 if not open_:
-                    errors, affinity = resolution.finish(first, report)
                     narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
                     if narrow > resolution.MOST_NARROW:
                         break
@@ -542,14 +541,13 @@ class _Batch:
                     f"{self.kernel.NAME}: the quadrature needs more than {resolution.MAX_PANELS} "
                     f"panels {self._at_parameters(int(wanted.argmax()))}"
                 )
-        now, origin, new = resolution.lay(old, parts, towards, edges)
-        x = nodes(now.lo.take(new), now.hi.take(new))
+        now, origin, new, x = resolution.lay(old, parts, towards, edges)
         ends = [0, x.size]
         if len(self.members) > 1:
             ends = (ORDER * new.searchsorted(now.region.searchsorted(self.branches))).tolist()
         work = tilts * (JUDGED * ORDER * new.size + SUMMED * now.lo.size)
         log_p, loss = self.at(x.ravel(), ends, work)
-        now.x[new], now.log_p[new], now.loss[new] = x, log_p.reshape(x.shape), loss.reshape(x.shape)
+        now.log_p[new], now.loss[new] = log_p.reshape(x.shape), loss.reshape(x.shape)
         return now, origin, new
 
     def shake(self, tilts: list[float]) -> None:

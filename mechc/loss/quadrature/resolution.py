@@ -3,9 +3,9 @@
 Accountants sum p exp(zL) and, because M(0) and M(-1) are known, its deviation from the chord
 between them, p (exp(zL) - 1 + z (exp(-L) - 1)). `judge` measures both on every panel at every
 tilt, and says which panels to cut and where branches end too early; where nothing is lacking,
-`far_modes`, `near_ends` and `summits` look for modes that no node has seen, and `finish` judges
-what stays. Compiled is what looks at every node by itself: a driver costs numba as much as all that
-it calls.
+`far_modes`, `near_ends` and `summits` look for modes that no node has seen, and `fine_panels` at
+rounded nodes of what stays. Compiled is what looks at every node by itself: a driver costs numba as
+much as all that it calls.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats)
 @compiled(
     "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
     " float64[:,::1], float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,:,::1],"
-    " float64[::1], int64[::1])"
+    " float64[::1], int64[::1], float64[::1], float64[:,::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, sums, share, parts
+    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, sums, share, parts, errors, alike
 ):
     """Say of each panel what it adds to the sums, how far that may be off, and so what it lacks.
 
@@ -118,8 +118,9 @@ def _judge(  # type: ignore[no-untyped-def]
 
     Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
     16). Written are also `sums` for every law, tilt and integrand; the largest `share` of each
-    panel in a total; and into how many `parts` it is to be cut: if its error at some tilt exceeds
-    the `goal` of an integrand as a share of its sum.
+    panel in a total; into how many `parts` it is to be cut: if its error at some tilt exceeds the
+    `goal` of an integrand as a share of its sum; for every law the error of integrand 1, as a share
+    of the mass at the tilt where it is largest, and the affinity at neighbouring tilts.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -201,12 +202,23 @@ def _judge(  # type: ignore[no-untyped-def]
                     ratio = high / max(max(abs(c2), abs(c3)), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
-    sums[:] = 0.0
+    sums[:], errors[:], alike[:] = 0.0, 0.0, 0.0
     for m in range(first.size - 1):
         for i in range(first[m], first[m + 1]):
             for a in range(tilts.size):
                 sums[m, a, 0] += out[i, a, 0, 0]
                 sums[m, a, 1] += out[i, a, 1, 0]
+                if a > 0:
+                    alike[m, a - 1] += math.sqrt(out[i, a - 1, 0, 0] * out[i, a, 0, 0])
+        for a in range(tilts.size):
+            off = 0.0
+            for i in range(first[m], first[m + 1]):
+                off += out[i, a, 1, 1] + out[i, a, 1, 2]
+            off /= sums[m, a, 0]
+            if not off <= errors[m]:
+                errors[m] = off if off > errors[m] else math.inf  # of sums beyond doubles
+            if a > 0:
+                alike[m, a - 1] /= math.sqrt(sums[m, a - 1, 0] * sums[m, a, 0])
         for i in range(first[m], first[m + 1]):
             most = short = 0.0
             for a in range(tilts.size):
@@ -224,7 +236,7 @@ def _judge(  # type: ignore[no-untyped-def]
 def judge(
     panels: Panels, starts: Integers, first: Integers, rows: Floats, tilts: Floats, goal: Floats,
     unit: Floats, report: Floats,
-) -> tuple[list[int], Floats, Integers, Floats, Edges] | None:  # fmt: skip
+) -> tuple[list[int], Floats, Integers, Floats, Edges, Floats, Floats] | None:  # fmt: skip
     """Judge the panels that have not been judged.
 
     Args:
@@ -240,15 +252,18 @@ def judge(
     Returns:
         Laws of which nothing is lacking, as far as nodes show; totals of every law at the tilts, in
         units; into how many each panel is to be cut; from where to where branches reach, shape
-        (branches, 2); and edges outwards from ends of branches that end too early. None where a law
-        has no sums.
+        (branches, 2); edges outwards from ends of branches that end too early; and for every law
+        the error of the sums, as a share of the mass at the worst tilt, and the affinity at
+        neighbouring tilts. None where a law has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
     laws, work = first.size - 1, np.empty((4, ORDER))
     sums, share = np.empty((laws, tilts.size, 2)), np.empty(lo.size)
+    errors, affinity = np.empty(laws), np.empty((laws, tilts.size - 1))
     parts = np.empty(lo.size, np.int64)
+    about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, sums, share, parts
+    about += errors, affinity
     for _ in range(2):
-        about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, sums, share, parts
         _judge(*about)
         totals = sums[:, :, 0]
         low, high = np.minimum.reduce(totals, axis=None), np.maximum.reduce(totals, axis=None)
@@ -262,8 +277,17 @@ def judge(
         return None
     cut = np.add.reduceat(parts, first[:-1]) > first[1:] - first[:-1]
     settled = (~cut).nonzero()[0].tolist()
-    reached = np.array([lo[starts[:-1]], hi[starts[1:] - 1]]).T
-    return settled, totals, parts, reached, _grow(starts, lo, hi, rows, reached, share)
+    ends = np.array([starts[:-1], starts[1:] - 1])
+    reached = np.array([lo[ends[0]], hi[ends[1]]]).T
+    early = ((rows - reached) * OUTWARD > 0.0) & (share[ends.T] > NEGLIGIBLE)
+    edges: Edges = {}
+    for r, side in zip(*early.nonzero(), strict=True):
+        i, inward = ends[side, r], 1 - 2 * side
+        inner = min(max(i + inward, ends[0, r]), ends[1, r])
+        at = reached[r, side], -inward, rows[r, side], reached[r, 1] - reached[r, 0]
+        outward = _outward(*map(float, (*at, hi[i] - lo[i], share[i], share[inner])))
+        edges[int(r), int(side)] = outward
+    return settled, totals, parts, reached, edges, errors, affinity
 
 
 def _outward(
@@ -286,24 +310,6 @@ def _outward(
         edges.append(at)
         step = 2.0 * step + reach
     return edges
-
-
-def _grow(
-    starts: Integers, lo: Floats, hi: Floats, rows: Floats, reached: Floats, share: Floats
-) -> Edges:
-    """Edges outwards from ends of branches whose panel matters.
-
-    Panels of branches begin at `starts`, and reach from where to where `reached` says.
-    """
-    ends, grown = np.array([starts[:-1], starts[1:] - 1]).T, {}
-    early = ((rows - reached) * OUTWARD > 0.0) & (share[ends] > NEGLIGIBLE)
-    for r, side in zip(*early.nonzero(), strict=True):
-        i, inward = ends[r, side], 1 - 2 * side
-        inner = min(max(i + inward, ends[r, 0]), ends[r, 1])
-        about = reached[r, side], -inward, rows[r, side], reached[r, 1] - reached[r, 0]
-        outward = _outward(*map(float, (*about, hi[i] - lo[i], share[i], share[inner])))
-        grown[int(r), int(side)] = outward
-    return grown
 
 
 def near_ends(
@@ -411,21 +417,6 @@ def summits(
     return found
 
 
-def finish(first: Integers, report: Floats) -> tuple[Floats, Floats]:
-    """Judge panels that are to stay.
-
-    Returns for every law the error of the sums, as a share of the mass at the tilt where it is
-    largest, and the affinity at neighbouring tilts.
-    """
-    starts, mass = first[:-1], report[:, :, 0, 0]
-    total, roots = np.add.reduceat(mass, starts), np.sqrt(mass)
-    alike = np.add.reduceat(roots[:, :-1] * roots[:, 1:], starts)
-    off = np.add.reduceat(report[:, :, 1, 1] + report[:, :, 1, 2], starts) / total
-    off[np.isnan(off)] = np.inf  # of sums beyond doubles
-    roots = np.sqrt(total)
-    return np.maximum.reduce(off, axis=1), alike / (roots[:, :-1] * roots[:, 1:])
-
-
 def fine_panels(
     panels: Panels, first: Integers, tilts: Floats, logs: Floats, report: Floats
 ) -> tuple[float, Floats]:
@@ -504,7 +495,7 @@ def towards_ends(panels: Panels, rows: Floats, parts: Integers) -> Integers:
 
 def lay(
     panels: Panels, parts: Integers, towards: Integers | None, edges: Edges
-) -> tuple[Panels, Integers, Integers]:
+) -> tuple[Panels, Integers, Integers, Floats]:
     """Cut panel i into parts[i] equal ones and add panels beyond the ends of branches.
 
     Args:
@@ -514,36 +505,65 @@ def lay(
         edges: outwards from the lower and the upper end of branches.
 
     Returns:
-        All panels, the place that each had before, -1 for a new one, and which these are: they have
-        no values yet.
+        All panels, the place that each had before, -1 for a new one, which these are, and their
+        nodes: they have no values yet.
     """
-    region, lo, hi = panels[:3]
-    count, grown = parts, []
-    before = after = np.zeros(1, np.int64)  # panels beyond
-    if edges:
-        (before, after), count = np.zeros((2, parts.size), np.int64), parts.copy()
-        for (branch, side), outward in edges.items():
-            i = int(region.searchsorted(branch + side)) - side
-            (after if side else before)[i] = len(outward) - 1
-            count[i] += len(outward) - 1
-            grown.append((i, side, outward[:: 1 if side else -1]))
-    last = count.cumsum() - after  # where the parts of each panel end
-    piece = np.arange(last[-1] + after[-1]) - (last - parts).repeat(count)
-    start = lo.repeat(count) + piece * ((hi - lo) / parts).repeat(count)
-    if towards is not None and (nearer := (towards.repeat(count) * piece).nonzero()[0]).size:
-        one, step = np.arange(lo.size).repeat(count)[nearer], piece[nearer]
-        up = towards[one] > 0
-        distance = (hi - lo)[one] * CLOSER ** -np.where(up, step, parts[one] - step)
-        start[nearer] = np.where(up, hi[one] - distance, lo[one] + distance)
-    end = np.empty(start.size)
-    end[:-1], end[last - 1] = start[1:], hi
-    for i, side, outward in grown:
-        a = last[i] if side else last[i] - parts[i] - before[i]
-        b = a + len(outward) - 1
-        start[a:b], end[a:b] = outward[:-1], outward[1:]
-    origin = np.zeros(start.size, np.int64) - 1
-    kept = (parts == 1).nonzero()[0]
-    origin[last[kept] - 1] = kept
-    x, log_p, loss = panels.x, panels.log_p, panels.loss
-    values = x.take(origin, axis=0), log_p.take(origin, axis=0), loss.take(origin, axis=0)
-    return Panels(region.repeat(count), start, end, *values), origin, (origin < 0).nonzero()[0]
+    beyond, outer, grown = np.zeros((2, parts.size), np.int64), np.empty(0), []
+    for (branch, side), outward in edges.items():
+        i = int(panels.region.searchsorted(branch + side)) - side
+        beyond[side, i] = len(outward) - 1
+        grown.append((i, side, outward[:: 1 if side else -1]))
+    if grown:
+        outer = np.concatenate([outward for _, _, outward in sorted(grown)])
+    count = int(np.add.reduce(parts) + np.add.reduce(beyond, axis=None))
+    region, origin = np.empty((2, count), np.int64)
+    ends, (x, log_p, loss, fresh) = np.empty((2, count)), np.empty((4, count, ORDER))
+    towards = np.zeros(parts.size, np.int64) if towards is None else towards
+    now = Panels(region, ends[0], ends[1], x, log_p, loss)
+    new = _lay(*panels, parts, towards, beyond, outer, NODES, *now, origin, fresh)
+    return now, origin, (origin < 0).nonzero()[0], fresh[:new]
+
+
+@compiled(
+    "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
+    " int64[::1], int64[::1], int64[:,::1], float64[::1], float64[::1], int64[::1], float64[::1],"
+    " float64[::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64[:,::1])"
+)
+def _lay(  # type: ignore[no-untyped-def]
+    region, lo, hi, x, log_p, loss, parts, towards, beyond, outer, rule,
+    own, start, end, nodes, densities, losses, origin, fresh,
+):  # fmt: skip
+    """See `lay`: writes the panels, and the nodes of new ones to `fresh` as well."""
+    at = new = edge = 0
+    for i in range(lo.size):
+        before, width = at, hi[i] - lo[i]
+        for _ in range(beyond[0, i]):
+            start[at], end[at] = outer[edge], outer[edge + 1]
+            at, edge = at + 1, edge + 1
+        edge += beyond[0, i] > 0
+        inner = at
+        for piece in range(parts[i]):
+            start[at], end[at] = lo[i] + piece * (width / parts[i]), hi[i]
+            if piece > 0:
+                if towards[i] > 0:
+                    start[at] = hi[i] - width * CLOSER ** -float(piece)
+                elif towards[i] < 0:
+                    start[at] = lo[i] + width * CLOSER ** float(piece - parts[i])
+                end[at - 1] = start[at]
+            at += 1
+        for _ in range(beyond[1, i]):
+            start[at], end[at] = outer[edge], outer[edge + 1]
+            at, edge = at + 1, edge + 1
+        edge += beyond[1, i] > 0
+        for k in range(before, at):
+            own[k], origin[k] = region[i], -1
+            if k == inner and parts[i] == 1:
+                origin[k] = i
+                for j in range(ORDER):
+                    nodes[k, j], densities[k, j], losses[k, j] = x[i, j], log_p[i, j], loss[i, j]
+                continue
+            middle, half = 0.5 * start[k] + 0.5 * end[k], 0.5 * (end[k] - start[k])
+            for j in range(ORDER):
+                nodes[k, j] = fresh[new, j] = middle + half * rule[j]
+            new += 1
+    return new
