@@ -6,6 +6,7 @@ import html
 import json
 import math
 import operator
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,10 +139,9 @@ class Bound(Recorded):
             claim: what the pairs stand for.
             quantity: what was asked.
         """
-        word = next((w for w in ("proven", "certified") if self.status.startswith(w)), "")
-        rest = self.status.removeprefix(word)
-        declared = word and claim.status != "proven"
-        status = f"{word} for the declared pair{rest}" if declared else self.status
+        status = self.status
+        if claim.status != "proven":
+            status = re.sub("^(proven|certified)", r"\1 for the declared pair", status)
         return replace(self, status=status, quantity=quantity, claim=claim)
 
     def under(self, adjacency: Adjacency) -> Bound:

@@ -210,7 +210,7 @@ class Event(Queries):
     def _made_of(self, direction: str) -> tuple[Kernels, tuple[float, ...], bool]:
         """Kernels and parameters that the law is made of, and whether it is their reverse."""
         made = self.mechanism
-        whole = made.unsampled(self.theta)
+        whole = made.unsampled(self.theta) if self.theta[-1:] == (1.0,) else None  # a rate of 1
         if whole is not None:
             found: tuple[Kernels, tuple[float, ...], bool] = whole._made_of(direction)
             return found
@@ -428,12 +428,16 @@ class Composition(Queries):
         if name == "auto" and count > 1 and not no_lower:
             sides: dict[str, Any] = dict.fromkeys(steps)
             for d, some in steps.items():
-                if not all(law.is_resolved for law, _ in some):
-                    continue
-                if any(law.atom_loss.size for law, _ in some):
-                    from mechc.loss.discretise import shortened
+                has_atoms = False
+                for law, _ in some:
+                    if not law.is_resolved:
+                        break
+                    has_atoms = has_atoms or law.atom_loss.size > 0
+                else:
+                    if has_atoms:
+                        from mechc.loss.discretise import shortened
 
-                    sides[d] = shortened(some)
+                        sides[d] = shortened(some)
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}

@@ -20,7 +20,6 @@ waves for proofs of decay go through the vector units of the processor (`moments
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import cached_property
 
@@ -197,7 +196,7 @@ HALF = 0.6  # -log |phi| of one step up to which 1 - |phi| tells the decay
 LEVELS = 28  # clipping levels tried in the total-variation bound, ...
 LOWEST = 0.25  # ... the first, of one step, in mean densities: of many a small part is enough, ...
 STRIDE = 2.5  # ... and from one to the next
-HALVINGS = 0.5 ** np.arange(8.0)  # widths of a cell on which phi is bounded, in its beginnings
+HALVINGS = 8  # widths of a cell on which phi is bounded, the first as far as its beginning
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
 PROVEN = 64  # steps whose decay is proven by derivatives as well
@@ -300,6 +299,47 @@ def log_variations(tables, atoms, counts, ys, out):  # type: ignore[no-untyped-d
                     power /= y
             total += counts[i] * math.log(best)
         out[m] = total
+
+
+@compiled(
+    "int64(int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1],"
+    " float64[::1], float64[:,:,::1], float64, float64, float64, float64[:,::1], float64[::1],"
+    " float64[:,::1])"
+)
+def _cells(  # type: ignore[no-untyped-def]
+    offsets, counts, centred, weight, spread, slack, atoms, tables, start, end, goal, work, roots,
+    rows,
+):  # fmt: skip
+    """Write where cells begin, from `start` on, and a bound on log |phi| in each; return how many.
+
+    Each is the widest in which the goal is met; where none is, one in which phi changes little.
+    They end past `end`, or where total variation shows enough, which it does most of the time.
+    `work` is that of `turned`, `roots` room for a number a step.
+    """
+    m = 0
+    rows[0, 0] = start
+    while True:
+        log_variations(tables, atoms, counts, rows[0, m : m + 1], rows[1, m : m + 1])
+        y, far = rows[0, m], rows[1, m]
+        if not y <= end or m + 1 == rows.shape[1] or far < goal:
+            return m
+        for i in range(counts.size):
+            a, b = offsets[i], offsets[i + 1]
+            real, imaginary = turned(centred[a:b], weight[a:b], y, work)
+            g = 2.0 * real - real * real - imaginary * imaginary
+            g -= slack[i] + ROUNDED * y * spread[i]
+            roots[i] = math.sqrt(g) if g > 0.0 else 0.0
+        width, value = 2.0 * y, 0.0
+        for _ in range(HALVINGS):
+            width, value = 0.5 * width, 0.0
+            for i in range(counts.size):
+                least = max(roots[i] - width * spread[i], 0.0)
+                value += 0.5 * counts[i] * math.log1p(-least * least)
+            if value < goal:
+                break
+        rows[0, m + 1] = y + (width if value < goal else 0.5 * width)
+        rows[1, m] = min(value, far)
+        m += 1
 
 
 @compiled(
@@ -625,17 +665,12 @@ class Tilted:
             for were large: they lift the supremum everywhere before them.
         """
         spend(DECAY * self.weight.size)
-        most = min(CELLS, max(TURNED / max(self.weight.size, 1), PROVEN))
-        cells: list[float] = [start]
-        logs: list[float] = []
-        # far out total variation shows more; most of the time it is all that is needed
-        far = float(self._log_variations(np.array([start]))[0])
-        while cells[-1] <= min(reach, edge) and len(logs) < most and not far < goal:
-            value, width = self._cell(cells[-1], goal, lost)
-            logs.append(min(value, far))
-            cells.append(cells[-1] + width)
-            far = float(self._log_variations(np.array(cells[-1:]))[0])
-        left, log_b = np.array(cells), np.array(logs)
+        most = int(min(CELLS, max(TURNED / max(self.weight.size, 1), PROVEN)))
+        slack, rows = self.slack + 8.0 * lost, np.empty((2, most + 1))
+        about = self.offsets, self.counts, self.centred, self.weight, self.spread, slack
+        work = np.empty((5, TILE)), np.empty(self.counts.size)
+        cells = _cells(*about, *self.variations, start, min(reach, edge), goal, *work, rows)
+        left, log_b = rows[0, : cells + 1], rows[1, :cells]
         left[-1] = min(left[-1], edge)
         highest, total = -math.inf, 0.0
         if left[-1] < edge:  # by total variation alone, to infinity in dyadic cells
@@ -649,24 +684,6 @@ class Tilted:
         suprema = np.maximum(np.maximum.accumulate(log_b[::-1])[::-1], highest)
         shares = 1.0 / left[:-1] - 1.0 / left[1:]
         return total + float(np.add.reduce(np.exp(suprema) * shares)), beyond
-
-    def _cell(self, y: float, goal: float, lost: float | Floats) -> tuple[float, float]:
-        """A bound on log |phi| in the widest cell from y that meets the goal, and its width.
-
-        Where no cell does, it is of one in which phi changes little.
-        """
-        roots, work = np.zeros(self.counts.size), np.empty((5, TILE))
-        for i, (a, b) in enumerate(itertools.pairwise(self.offsets.tolist())):
-            real, imaginary = turned(self.centred[a:b], self.weight[a:b], y, work)
-            roots[i] = 2.0 * real - real * real - imaginary * imaginary
-        roots -= self.slack + 8.0 * lost + ROUNDED * y * self.spread
-        widths = y * HALVINGS
-        least = np.sqrt(np.maximum(roots, 0.0)) - np.multiply.outer(widths, self.spread)
-        values = 0.5 * (np.log1p(-(np.maximum(least, 0.0) ** 2)) @ self.counts)
-        (met,) = (values < goal).nonzero()
-        if met.size:
-            return float(values[met[0]]), float(widths[met[0]])
-        return float(values[-1]), 0.5 * float(widths[-1])
 
     def unresolved(self, frequency: float) -> Floats:
         """Return the share of the mass of every step in panels in which a wave turns too often."""

@@ -164,7 +164,8 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
             return -np.inf, np.nan, np.inf, np.nan
         log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
         error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
-        error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period  # times Chernoff's bound
+        if facts[UNRESOLVED] > 0.0:  # times Chernoff's bound
+            error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period
         if b.size:
             excess = horner(b.view(np.float64), turn)[0] - 1.0 + last[FIRST_B]
             error += grown(n * facts[NOISE_M]) * abs(excess)

@@ -435,7 +435,7 @@ def conclude(n, epsilon, log_s, low, middle, error, facts, images):  # type: ign
         right, unknown ones on the left, all that is rounding or truncation.
     """
     known, falling, rounding, unknown, right = _shares_of_images(n, epsilon, log_s, facts, images)
-    rounding += grown(n * facts[NOISE_M]) + error
+    rounding += math.expm1(min(50.0, n * facts[NOISE_M])) + error
     rounding += EPS * (40.0 + 4.0 * abs(n * facts[LOG_M]) + 4.0 * abs(facts[C] * epsilon))
     share, high = middle - known, 1.0 - known + rounding
     least = low - known - rounding - right - unknown

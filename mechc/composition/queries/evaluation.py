@@ -24,7 +24,7 @@ from mechc.accountants.bounds.single_steps import log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.convolution import Nodes
 from mechc.errors import MechcError, NumericError, UnsupportedError
-from mechc.loss.infinite_mass import LogMass, composed, log_error
+from mechc.loss.infinite_mass import NO_MASS, LogMass, composed, log_error
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.loss.running_error import exact_largest
@@ -67,14 +67,17 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Known:
         """Look at the steps."""
-        early, densities = [], []
+        early, densities, reveals = [], [], False
         for law, count in steps:
+            reveals |= max(law.log_infinite, law.log_minus_infinite) > -math.inf
             if count and law.is_resolved:
                 densities.append(count * law.density_error)
-                if law.log_early > -math.inf:
+                if law.early[0] > -math.inf:
                     early.append(math.log(count) + law.log_early)
+        masses = NO_MASS, NO_MASS
+        if reveals:
+            masses = composed(steps), composed(steps, reverse=True)
         log_early = log_total(np.array(early)) if early else -math.inf
-        masses = composed(steps), composed(steps, reverse=True)
         errors = loss_errors(steps)
         largest = _largest_loss(steps, errors[0])
         return cls(*masses, log_early, math.fsum(densities), *errors, largest)

@@ -261,8 +261,8 @@ def judge(
     sums, share = np.empty((laws, tilts.size, 2)), np.empty(lo.size)
     errors, affinity = np.empty(laws), np.empty((laws, tilts.size - 1))
     parts = np.empty(lo.size, np.int64)
-    about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, sums, share, parts
-    about += errors, affinity
+    found = sums, share, parts, errors, affinity
+    about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, *found
     for _ in range(2):
         _judge(*about)
         totals = sums[:, :, 0]
