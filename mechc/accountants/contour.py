@@ -173,7 +173,7 @@ class Side(Columns):
         """An answer, where it is loose with Chernoff's bound."""
         if answer.width < LOOSE:
             return answer
-        upper = min(answer.upper, self._log_mass, self.chernoff(epsilon))
+        upper = min(answer.upper, self._log_mass, self.chernoff(epsilon)[0])
         return replace(answer, upper=upper, estimate=min(answer.estimate, upper))
 
     def _kept(
@@ -351,7 +351,7 @@ class Side(Columns):
 
     def _chernoff(self, epsilon: float, reason: str) -> Answer:
         """Upper bound (43) alone, where the contour has no answer."""
-        log_upper = min(self._log_mass, self.chernoff(epsilon))
+        log_upper = min(self._log_mass, self.chernoff(epsilon)[0])
         return Answer(-math.inf, log_upper, log_upper, {"reason": reason})
 
 
@@ -397,7 +397,7 @@ class ContourAccountant(Accountant):
             side, base, shift = self._backward, log1mexp(epsilon + self.forward.log_q), epsilon
 
         def whole(part: Answer) -> Logs:
-            sides = (shift + v for v in (part.lower, part.estimate, part.upper))
+            sides = shift + part.lower, shift + part.estimate, shift + part.upper
             return with_infinite(base, sides)
 
         _, a = side.finite(abs(epsilon), whole, base - shift)

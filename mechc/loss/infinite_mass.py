@@ -146,6 +146,7 @@ def log_error(infinite: LogMass, opposite: LogMass, epsilon: float) -> float:
 @np.errstate(invalid="ignore")  # an estimate that is unknown stays so
 def with_infinite(log_mass: float, finite: Iterable[float]) -> tuple[float, float, float]:
     """Add a mass at infinity to the logs of bounds and estimate of the finite part."""
-    margins = zip((-MASS_ERROR, 0.0, MASS_ERROR), finite, strict=True)
-    lower, estimate, upper = (min(np.logaddexp(log_mass + m, v), 0.0) for m, v in margins)
-    return float(lower), float(estimate), float(upper)
+    margins = np.array([log_mass - MASS_ERROR, log_mass, log_mass + MASS_ERROR])
+    sums = np.minimum(np.logaddexp(margins, np.array([*finite])), 0.0)
+    lower, estimate, upper = sums.tolist()
+    return lower, estimate, upper

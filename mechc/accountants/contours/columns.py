@@ -112,10 +112,12 @@ class Columns:
         at = min(wanted, t + BEFORE_END * max(self._t_max - t, 0.0))
         return at if at < CLOSE * self._t_max else self._t_max
 
-    def chernoff(self, epsilon: float, reverse: bool = False) -> float:
+    @np.errstate(invalid="ignore")  # a peak that is not known bounds nothing
+    def chernoff(self, epsilon: float, reverse: bool = False) -> tuple[float, bool]:
         """Log of Chernoff's bound (numerics, 3.1) on H(epsilon), by the tilts that are covered.
 
-        With `reverse` on that of the reversed pairs, whose K is K(-1 - t) on the same nodes.
+        With `reverse` on that of the reversed pairs, whose K is K(-1 - t) on the same nodes. And
+        whether larger tilts may have a smaller one.
         """
         if reverse not in self._peaks:
             highest = min(self.covered, self._t_max)
@@ -126,7 +128,10 @@ class Columns:
             t = highest * BELOW_HIGHEST if highest > 0.0 else np.empty(0)
             k, _, _, rounding = self.law.roughly(*(-1.0 - t if reverse else t)).T
             self._peaks[reverse] = t, k + rounding + log_peak(t)
-        return chernoff(epsilon, *self._peaks[reverse])
+        tilts, peaks = self._peaks[reverse]
+        exponents = peaks - tilts * epsilon + 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
+        least = float(np.fmin.reduce(exponents, initial=math.inf))
+        return least + 1e-12, not (exponents.size and exponents[-1] > least)
 
     def chernoff_below(self, epsilon: float, level: float) -> float:
         """Log of Chernoff's bound on H(epsilon), the least where it is not at most `level`.
@@ -140,13 +145,11 @@ class Columns:
         if 0.0 < settled < self._t_max and self.covered < settled:
             self._cover(settled)
         for _ in range(LOOKS):
-            found = self.chernoff(epsilon)
+            found, more = self.chernoff(epsilon)
             limit = min(self.covered, self._t_max)
-            if found <= level or limit >= self._t_max:
+            if found <= level or limit >= self._t_max or not more:
                 break
-            if limit > 0.0 and (
-                self._is_topmost(epsilon, limit) or self.law.saddle(epsilon, limit)[0] < limit
-            ):
+            if limit > 0.0 and self._is_topmost(epsilon, limit):
                 break
             self._cover(self._before_end(limit, max(HIGHER * limit, FIRST_LIMIT / HIGHER)))
         return found
@@ -246,11 +249,3 @@ def targets(steps: tuple[Step, ...], log_delta: float, counts: Floats) -> Floats
             with np.errstate(divide="ignore", invalid="ignore"):
                 both[side] += np.log1p(-share)
     return both
-
-
-@np.errstate(invalid="ignore")  # a peak that is not known bounds nothing
-def chernoff(epsilon: float, tilts: Floats, peaks: Floats) -> float:
-    """Return log of the least of exp(peaks - tilts epsilon), rounding included."""
-    rounding = 8.0 * EPS * (np.abs(peaks) + tilts * epsilon)
-    exponents = peaks - tilts * epsilon + rounding
-    return float(np.fmin.reduce(exponents, initial=math.inf)) + 1e-12

@@ -187,10 +187,10 @@ class Evaluation:
             return None
         level = log_subtract(level - CERTAIN - known.density, infinite)
         try:
-            found = math.inf
+            found, more = math.inf, True
             if not best and (turned := self._mirror_of(direction)) is not None:
-                found = turned.chernoff(epsilon, reverse=True)
-            if not found <= level:
+                found, more = turned.chernoff(epsilon, reverse=True)
+            if more and not found <= level:
                 most = -math.inf if best else level
                 found = self.columns(direction).chernoff_below(epsilon, most)
             if found <= level:

@@ -557,34 +557,28 @@ class _Batch:
         """
         if self.mass_of:
             return
-        for q in self.members:
-            if q._noise is None:
-                self._find_noise()
-                break
+        if [q for q in self.members if q._noise is None]:
+            now, first = self.now, self.first.tolist()
+            x, loss = now.x[:, AMID].copy(), now.loss[:, AMID].copy()
+            noise = off_lines(self._beside, x, loss, now.lo, now.hi)
+            if np.logical_or.reduce(noise):
+                noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
+                # next to an end that moves it is no straight line
+                half = 0.5 * (now.hi - now.lo)
+                noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
+            for q, a, b in zip(self.members, first, first[1:], strict=False):
+                q._noise = noise[a:b]
         for q in self.members:
             if q._noise is not None and np.logical_or.reduce(q._noise):
                 totals = _Batch([q]).log_totals(np.array(tilts))[0]
                 q.latest += resolution.shaken(q._panels, q._noise, np.array(tilts), totals)
 
-    def _find_noise(self) -> None:
-        """Find how far losses are off by more than their ulps."""
-        now, first = self.now, self.first.tolist()
-        x, loss = now.x[:, AMID].copy(), now.loss[:, AMID].copy()
-
-        def beside(x: Floats, sign: float) -> Floats:
-            out = np.empty(x.size)
-            for q, a, b in zip(self.members, first, first[1:], strict=False):
-                losses(self.kernel, q._theta + sign * q._moved, x[a:b], out[a:b])
-            return out
-
-        noise = off_lines(beside, x, loss, now.lo, now.hi)
-        if np.logical_or.reduce(noise):
-            noise[now.log_p[:, AMID] == -math.inf] = 0.0  # where the loss is not known
-            # next to an end that moves it is no straight line
-            half = 0.5 * (now.hi - now.lo)
-            noise[~(half > WIDE * np.maximum(-now.lo, now.hi))] = 0.0
-        for q, a, b in zip(self.members, first, first[1:], strict=False):
-            q._noise = noise[a:b]
+    def _beside(self, x: Floats, sign: float) -> Floats:
+        """Losses at one output a panel, of parameters moved down (-1) or up (1) a little."""
+        out, ends = np.empty(x.size), self.first.tolist()
+        for q, a, b in zip(self.members, ends, ends[1:], strict=False):
+            losses(self.kernel, q._theta + sign * q._moved, x[a:b], out[a:b])
+        return out
 
 
 def _between(tilts: list[float], affinity: Floats, fresh: set[float]) -> list[float]:
