@@ -143,7 +143,7 @@ def _log_phi(offsets, counts, centred, weight, h, begin, tiles, sums, re, im):  
             im[n] += counts[i] * math.atan2(y[n], 1.0 + x[n])
 
 
-@compiled("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])", nogil=True)
+@subroutine("UniTuple(float64, 2)(float64[::1], float64[::1], float64, float64[:,::1])")
 def turned(centred, weight, y, work):  # type: ignore[no-untyped-def]
     """Return sum w (1 - cos(y d)) and sum w sin(y d); the first has no cancellation.
 
