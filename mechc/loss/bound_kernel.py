@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mechc import protocol
 from mechc.errors import DeclarationError, InternalError, NumericError
-from mechc.loss import quadrature, unresolved
+from mechc.loss import quadrature
 from mechc.loss.atoms import (
     SUMMANDS,
     Atoms,
@@ -33,6 +33,7 @@ from mechc.loss.infinite_mass import (
     total,
 )
 from mechc.loss.moments import log_total
+from mechc.loss.quadrature import unresolved
 from mechc.loss.quadrature.panels import NONE, Waves
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE, SILENT
 from mechc.loss.quadrature.rule import (

@@ -31,7 +31,7 @@ from mechc.loss import branches
 from mechc.loss.atoms import formulas_apart
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.loss.quadrature.rule import log_densities
-from mechc.loss.unresolved import displacement
+from mechc.loss.quadrature.unresolved import displacement
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.jit import compiled
 from mechc.numeric.rounding import U

@@ -6,10 +6,6 @@ slopes (Moore, Kearfott and Cloud 2009, chapter 6: automatic differentiation on 
 of functions lie between those at ends of their arguments and at places where they turn, slopes
 between those there, wherever these are monotone. Where a comparison is not decided on a box nothing
 is said of it. All ends are rounded outward.
-
-`beyond` bounds what integers past a list have: on a box where a log mass falls by d or more from
-one to the next they have no more than its first one over 1 - exp(-d), on others as many times the
-largest, and short boxes are added up. Boxes on which that is more than anything seen are halved.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.errors import DeclarationError, NumericError, UnsupportedError
-from mechc.loss import atoms, bounded_part, branches, hockey_stick, moments, unresolved
+from mechc.loss import atoms, branches, moments, one_step
 from mechc.loss.atoms import LossesFrom, Nodes, mirrored
 from mechc.loss.bound_kernel import KernelSource
 from mechc.loss.bound_kernel import nodes as nodes_of
-from mechc.loss.bounded_part import within
 from mechc.loss.infinite_mass import log_complement, rounded
+from mechc.loss.quadrature import unresolved
 from mechc.loss.quadrature.panels import Waves
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Kernel, is_closed
@@ -271,7 +271,7 @@ class PrivacyLoss:
         """
         if self.source is None:
             return self
-        return self.of_source(within(self.source, bound), self.is_reversed)
+        return self.of_source(one_step.within(self.source, bound), self.is_reversed)
 
     @property
     def settled(self) -> tuple[float, float]:
@@ -405,17 +405,17 @@ class PrivacyLoss:
         """
         known = -math.inf, 0.0
         if self.source is not None and self.source.continuous:
-            known = hockey_stick.log_hockey_stick(self.source, epsilon, self.is_reversed)
+            known = one_step.log_hockey_stick(self.source, epsilon, self.is_reversed)
         return self._with_atoms(epsilon, *known)
 
-    def hockey_sticks_log(self, epsilons: Floats, alike: float = hockey_stick.ALIKE) -> Floats:
+    def hockey_sticks_log(self, epsilons: Floats, alike: float = one_step.ALIKE) -> Floats:
         """Return what `hockey_stick_log` does for many epsilons, shape (epsilons, 3).
 
         Nodes are shared where the relative error is below `alike`.
         """
         known = [(-math.inf, 0.0)] * epsilons.size
         if self.source is not None and self.source.continuous:
-            known = hockey_stick.log_hockey_sticks(self.source, epsilons, self.is_reversed, alike)
+            known = one_step.log_hockey_sticks(self.source, epsilons, self.is_reversed, alike)
         pairs = zip(epsilons.tolist(), known, strict=True)
         return np.array([self._with_atoms(epsilon, *pair) for epsilon, pair in pairs])
 
@@ -451,13 +451,13 @@ class PrivacyLoss:
             small = self.atom_log_mass[self.atom_loss <= threshold + slack]
             error = 1e-9 + self.tolerance + self.density_error
             return min(float(np.logaddexp.reduce([-60.0, self.log_early, *small])) + error, 0.0)
-        return bounded_part.log_shares(self.source, threshold, self.is_reversed)[0]
+        return one_step.log_shares(self.source, threshold, self.is_reversed)[0]
 
     def log_above(self, threshold: float) -> float:
         """Return an upper bound on log P(L > threshold), found without tilts; 0 for a table."""
         if self.source is None:
             return 0.0
-        return bounded_part.log_shares(self.source, threshold, self.is_reversed)[1]
+        return one_step.log_shares(self.source, threshold, self.is_reversed)[1]
 
     def cell_masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """Return the masses of L in the cells (edges[i], edges[i+1]] under P and Q, finite part.

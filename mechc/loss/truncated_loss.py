@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from mechc.errors import NumericError
 from mechc.loss.bound_kernel import KernelSource
-from mechc.loss.bounded_part import log_shares, within
 from mechc.loss.branches import formulas_agree
+from mechc.loss.one_step import log_shares, within
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature import Quadrature, with_waves
 from mechc.loss.quadrature.rule import ORDER
