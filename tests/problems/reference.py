@@ -325,12 +325,14 @@ class Reference:
         """Chernoff's bound of log delta, and the tilt where it is attained."""
         loss, log_p = self.nodes()
         loss, log_p = loss[np.isfinite(loss)], log_p[np.isfinite(loss)]
-        best = 0.0, 1e-8
+        best = 0.0, 0.0
         for t in np.geomspace(1e-6, 1e6, 97):
             k = log_sum(log_p + t * loss)
             value = count * k - t * epsilon + t * math.log(t) - (1 + t) * math.log1p(t)
             if value < best[0]:
                 best = value, t
+        if not best[1]:  # no moment is finite, or none says anything
+            return best
         lo, hi = math.log(best[1]) - 0.3, math.log(best[1]) + 0.3
         for _ in range(30):
             a, b = lo + 0.382 * (hi - lo), lo + 0.618 * (hi - lo)
@@ -545,9 +547,9 @@ def _dominated(law, h, t):
     log_p = p + t * middle
     up, down = middle - a * h, middle - (a + 1) * h
     p_ends = (a, (1 - share) * np.exp(-t * up)), (a + 1, share * np.exp(-t * down))
-    q_ends = (a, (1 - share) * np.exp(-(t + 1) * up)), (a + 1, share * np.exp(-(t + 1) * down))
     first, tilted, scale = _on_grid(log_p, *p_ends)
     with np.errstate(all="ignore"):  # how far above its point the merged cell lies
+        q_ends = (a, (1 - share) * np.exp(-(t + 1) * up)), (a + 1, share * np.exp(-(t + 1) * down))
         offset = np.nan_to_num(np.log(tilted / _on_grid(log_p, *q_ends)[1]))
     order = np.argsort(offset)
     dropped = (np.cumsum(tilted[order]) - tilted[order]) / tilted.sum()
