@@ -56,15 +56,13 @@ from mechc.accountants.contours.columns import LARGEST_TILT
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import mean_target, solve
 from mechc.accountants.contours.trapezoid import (
-    FACTS,
     LOG_M,
     LOG_MASS,
     LOG_Q,
     LOWEST,
-    PERIOD,
     Answer,
-    C,
     conclude,
+    constants,
     images_beyond,
 )
 from mechc.accountants.convolution import Nodes
@@ -540,8 +538,8 @@ class Bracket:
         logs = np.array([log_q + epsilon - (c + 1.0) * self.period, log_mass - c * self.period])
         images = np.exp(np.minimum(logs - log_s, 50.0)) / -math.expm1(-c * self.period)
         error += dot(images, self._split.doubt)
-        facts = np.zeros(FACTS)
-        facts[C], facts[PERIOD], facts[LOG_M] = c, self.period, self._log_at
+        facts = constants(c, self.period)
+        facts[LOG_M] = self._log_at
         facts[LOG_MASS], facts[LOG_Q], facts[LOWEST] = log_mass, log_q, self._lowest
         later = self._tilts > c
         rows = images_beyond(c, self.period, self._tilts[later], self._log_b[later])

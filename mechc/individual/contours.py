@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from mechc.accountants.contours import decay, gridding
 from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
-from mechc.accountants.contours.trapezoid import images_beyond
+from mechc.accountants.contours.trapezoid import LOWEST, constants, images_beyond
 from mechc.individual import inversion
 from mechc.individual.budget import for_rows
 from mechc.individual.family import Family
 from mechc.individual.inversion import (
+    ABOVE,
     ALLOWED,
     BEFORE,
     BEST,
@@ -71,7 +72,7 @@ SHARE, TAIL = 0.02, 0.05  # of the tolerance asked for, that images and truncati
 ROUNDS = (4.0, 8.0, 16.0)  # frequencies resolved, as multiples of a guess by K''
 RARE, ALL = 100, 1000  # one person in so many may stay wider than asked for, beyond so many people
 LEAST, MOST = 16, 2048  # nodes
-BAND = 1.08  # ratio of the nodes at which bands of errors begin
+BAND = 1.2  # ratio of the nodes at which bands of errors begin
 SUMMED = 1.0 + 1e-9  # more than the rounding of sums of errors
 SPANS = 20  # parts of the grid at whose ends tables begin and end
 AWAY = 0.3  # cost of cancellation where tables are exact: what is proven beyond nodes grows less
@@ -361,11 +362,10 @@ class Asked(NamedTuple):
 
         def of(part: slice) -> None:
             room = [np.empty((block, table.shape[1])) for table in tables]
-            rows = np.empty((block, self.ledger.grid.columns))
             for begin in range(part.start, part.stop, block):
                 some = slice(begin, min(begin + block, part.stop))
                 own, better = self.rows[some], self.better
-                work(some, *self.ledger.times(own, *tables, room=room, rows=rows, better=better))
+                work(some, *self.ledger.times(own, *tables, room=room, better=better))
 
         for_rows(self.rows.size, of, BLOCKS * BLOCK)
 
@@ -439,7 +439,7 @@ class Evaluator(TakesTurns):
                 how = found
             else:  # who has the best tilt and those above it keeps them
                 how[:, far] = found
-            more = found[BEST] + (apart or inversion.ABOVE) >= tilts.t.size
+            more = found[BEST] + (apart or ABOVE) >= tilts.t.size
             far = far[(found[TILT] != -1.0) & more]
             if tilts.complete or far.size <= asked.query.few:
                 break
@@ -492,7 +492,7 @@ class Evaluator(TakesTurns):
             if turn:  # with what is known by now contours fit better
                 _, asked, tilts = self.first(asked, known[todo])
             todo, asked = todo[asked.tilts >= 0], asked.some(asked.tilts >= 0)
-            _share(asked, tilts, known[todo])
+            _share(asked, tilts, known[todo], SHARE * asked.query.rtol)
             for part, i in _groups(asked.tilts):
                 self._on_contour(answers, todo[part], asked.some(part), tilts, i, ROUNDS[turn:])
                 done += part.size
@@ -514,6 +514,7 @@ class Evaluator(TakesTurns):
     def _guesses(self, asked: Asked, tilts: Tilts) -> Floats:
         """Return estimates of which nothing is proven, nan where none is found."""
         known = np.full(asked.rows.size, np.nan)
+        _share(asked, tilts, known, ROUGH)
         for part, i in _groups(asked.tilts):
             known[part] = self._guess(asked.some(part), tilts, i)
         return known
@@ -574,12 +575,13 @@ class Evaluator(TakesTurns):
         nodes = table.first(count)
         images = images_beyond(table.c, table.period, table.right, np.zeros(table.right.size))
         images[2] += log_peak(table.right)
+        facts = constants(table.c, table.period)
+        facts[LOWEST] = -math.inf
 
         def solve(part: slice, sums: Floats, beside: Floats) -> None:
             inversion.solve(
-                sums, beside, images.copy(), table.c, table.period, table.growth,
-                table.phase, table.band, lost[part], start[part], target, query.inverse, only,
-                out[part],
+                sums, beside, images.copy(), facts.copy(), table.growth, table.phase, table.band,
+                lost[part], start[part], target, query.inverse, only, out[part],
             )  # fmt: skip
 
         asked.each(solve, nodes, table.beside)
@@ -615,11 +617,11 @@ def _choose(
     useful[contours] = True
     away = AWAY if asked.ledger.grid.listed else 0.0  # of tables their errors keep contours near
     about = query.log_delta, query.epsilon, query.rtol, math.log(share), away
-    peaks, below = np.asarray(log_peak(t)), asked.below
-    below = np.full(asked.rows.size, t.size) if below is None else below
+    peaks = np.asarray(log_peak(t))
 
     def choose(part: slice, sums: Floats) -> None:
-        own = known[part], below[part]
+        below = np.full(len(sums), t.size) if asked.below is None else asked.below[part]
+        own = known[part], below
         inversion.choose(sums, t, peaks, useful, *about, *own, lessons, found[:, part])
 
     asked.each(choose, table)
@@ -627,14 +629,14 @@ def _choose(
     return found
 
 
-def _share(asked: Asked, tilts: Tilts, known: Floats) -> None:
+def _share(asked: Asked, tilts: Tilts, known: Floats, share: float) -> None:
     """Let people on contours of few take one of many, where they have little more work with it."""
     at = asked.tilts
     distinct, sizes = np.unique(at, return_counts=True)
     many = distinct[sizes >= min(FEW, sizes.max(initial=0))]
     few = np.flatnonzero(~np.isin(at, many))
     if few.size:
-        how = _choose(asked.some(few), tilts, known[few], many, SHARE * asked.query.rtol)
+        how = _choose(asked.some(few), tilts, known[few], many, share)
         fits = (how[TILT] >= 0) & (how[WORK] <= DEAR * asked.column(WORK)[few])
         asked.lay(few[fits], how[:, fits])
 

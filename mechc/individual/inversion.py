@@ -27,9 +27,8 @@ from mechc.accountants.contours.inversion import (
     sides,
 )
 from mechc.accountants.contours.trapezoid import (
-    FACTS,
+    FRONT,
     LOG_M,
-    LOWEST,
     NOISE_M,
     PERIOD,
     TAIL,
@@ -54,6 +53,7 @@ BEFORE = np.array([0, 4, 10, 18])
 # weights of the log of the bound and of these
 LESSON = 4 + BEFORE.size
 LEAST = 5e-324  # a positive delta that no double is as small as
+TERMS, PHASE = 33.0, 8.0  # EPS that sums and terms are off by, times log phi, and its largest phase
 GUESSED = 1e-4  # of the sum's first term, that a guess may be off by
 CAP = 16.0  # times a first guess of epsilon and one: the largest answer that is looked for
 
@@ -112,7 +112,8 @@ def choose(  # type: ignore[no-untyped-def]
     delta that is as good as the width asked for; TILT, the index of the tilt through which the
     contour goes, -1 if none is needed, -2 if none serves, most often because the tables are too
     coarse; BEST, that of the tilt with the best upper bound; WORK that the contour takes in nodes;
-    KNOWN, the estimate of the answer that all this fits, nan if it is for a guess.
+    KNOWN, the estimate of the answer that all this fits, nan if it is for a guess. Without a
+    contour that could serve there are UPPER, TILT and BEST alone.
     """
     strides, some = (rows.shape[1] - t.size) // 2, useful.any()
     log_b, values = np.empty(t.size), np.empty(t.size)
@@ -131,6 +132,9 @@ def choose(  # type: ignore[no-untyped-def]
         best = values[j]
         out[UPPER, p] = best
         out[BEST, p] = j
+        out[TILT, p] = -1.0 if k[t.size - 1] == 0.0 else -2.0
+        if out[TILT, p] == -1.0 or not some:  # memory that is not needed is not touched
+            continue
         goal = log_delta
         if math.isnan(log_delta):
             goal = min(best, 0.0) - 2.0
@@ -138,12 +142,7 @@ def choose(  # type: ignore[no-untyped-def]
                 goal = min(best, math.log(known[p]))
         goal += log_small
         out[LENGTH, p], out[NODES, p], out[LEVEL, p] = 1.0, 1.0, 0.0
-        out[ALLOWED, p], out[TILT, p], out[WORK, p], out[KNOWN, p] = rtol, -1.0, np.inf, known[p]
-        if k[t.size - 1] == 0.0:  # untouched
-            continue
-        out[TILT, p] = -2.0
-        if not some:
-            continue
+        out[WORK, p], out[KNOWN, p] = np.inf, known[p]
         eps = known[p] if math.isnan(epsilon) else epsilon
         lesson = lessons[j]
         if math.isnan(eps) and best > 0.0 and lesson[0] < np.inf:
@@ -217,91 +216,80 @@ def reach(beyond, y, scale, wanted, most, lost, shell):  # type: ignore[no-untyp
                 lost[p], shell[p] = tail, m
 
 
-@subroutine("float64(float64[::1])")
-def _total(x):  # type: ignore[no-untyped-def]
-    """Return the sum of x, four at a time: no addition waits for the one before."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, x.size - 3, 4):
-        a, b, c, d = a + x[j], b + x[j + 1], c + x[j + 2], d + x[j + 3]
-    for j in range(x.size - x.size % 4, x.size):
-        a += x[j]
-    return (a + b) + (c + d)
-
-
 @subroutine(
-    "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1], float64[::1])"
+    "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1])",
+    fastmath={"reassoc"},  # no addition waits for another
 )
-def _moved(size, log_phi, growth, band, gamma, out):  # type: ignore[no-untyped-def]
+def _moved(size, log_phi, growth, band, gamma):  # type: ignore[no-untyped-def]
     """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1."""
     # error is gamma growth, gamma that of the band of each node; |v| is e^log_phi / growth, and
     # log |w growth| is at most gamma[0].
-    large = 0
+    large, total = 0, 0.0
     for i in range(size.size):
         error = gamma[band[i + 1]] * growth[i + 1]
-        out[i] = size[i] * error * (1.0 + 0.6 * error)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
+        total += size[i] * error * (1.0 + 0.6 * error)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
         large += error >= 0.5
-    for i in range(size.size if large else 0):
-        error = gamma[band[i + 1]] * growth[i + 1]
-        if error >= 0.5:
-            most = math.exp(min(log_phi[i] + error, gamma[0]))
-            out[i] = size[i] + most / growth[i + 1]
-    return _total(out)
+    if large:
+        total = 0.0
+        for i in range(size.size):
+            error = gamma[band[i + 1]] * growth[i + 1]
+            if error < 0.5:
+                total += size[i] * error * (1.0 + 0.6 * error)
+            else:
+                most = math.exp(min(log_phi[i] + error, gamma[0]))
+                total += size[i] + most / growth[i + 1]
+    return total
 
 
 @subroutine(
-    "Tuple((int64, float64, float64))(float64[::1], float64[::1], float64, float64[::1],"
+    "Tuple((int64, float64))(float64[::1], float64[::1], float64, float64[::1], float64[::1],"
     " float64[::1], int64[::1], complex128[::1], float64[:,::1], float64[::1])"
 )
-def _prepare(row, beside, lost, growth, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
+def _prepare(row, beside, lost, growth, fade, phase, band, g, work, facts):  # type: ignore[no-untyped-def]
     """Fill w_n and, in `work`, their sizes; what is left out, and errors of tables, become facts.
 
-    Returns how many w_n matter, as the others are left out; what rounding of them does to the sum;
-    and what errors of tables do.
+    Returns how many w_n matter, as the others are left out, and what errors of tables do.
     """
     n, gamma = g.size, beside[1:]
     size, cosine, sine, re, im = work[0], work[1], work[2], row[:n], row[n:]
     facts[LOG_M], facts[NOISE_M] = beside[0], 64.0 * EPS
     exponentials(re, size)
     for i in range(n):
-        size[i] /= growth[i + 1]
-    error = math.expm1(gamma[0]) + 2.0 * _moved(size, re, growth, band, gamma, sine)
+        size[i] *= fade[i + 1]
+    error = math.expm1(gamma[0]) + 2.0 * _moved(size, re, growth, band, gamma)
     left, most = 0.0, n
     while most > 1 and left + 2.0 * size[most - 1] <= NEGLIGIBLE * lost:
         most -= 1
         left += 2.0 * size[most]
     for i in range(most):
-        sine[i] = size[i] * (1.0 + abs(re[i]) + abs(im[i]))
         im[i] -= phase[i]
-    noise = 64.0 * EPS * _total(sine[:most])
     waves(im[:most], cosine, sine)
     for i in range(most):
         g[i] = complex(size[i] * cosine[i], size[i] * sine[i])
     facts[TAIL] = lost * math.exp(gamma[0]) + left + error
-    return most, noise, error
+    return most, error
 
 
 @compiled(
-    "void(float64[:,::1], float64[:,::1], float64[:,::1], float64, float64, float64[::1],"
+    "void(float64[:,::1], float64[:,::1], float64[:,::1], float64[::1], float64[::1],"
     " float64[::1], int64[::1], float64[::1], float64[::1], float64, boolean, boolean,"
     " float64[:,::1])",
     nogil=True,
     makes_arrays=True,
 )
 def solve(  # type: ignore[no-untyped-def]
-    nodes, beside, images, c, period, growth, phase, band, lost, start, target, inverse,
-    only, out
+    nodes, beside, images, facts, growth, phase, band, lost, start, target, inverse, only, out
 ):  # fmt: skip
     """Bound epsilon (inverse, from `start`, target a log delta) or delta for a block of people.
 
     `nodes` and `beside` are products of ledger rows with those of a `ContourTable`, `lost` bounds
-    the sum over further nodes, `images` those right of c as `evaluate` has them but for K; `nodes`
-    and `images` are written to. `out` becomes [lower, estimate, upper, numeric share, share of the
-    tables' errors] of each person; the estimate is all of it with `only`.
+    the sum over further nodes, `images` those right of c as `evaluate` has them but for K; `nodes`,
+    `images` and `facts` are written to. `out` becomes [lower, estimate, upper, numeric share, share
+    of the tables' errors] of each person; the estimate is all of it with `only`.
     """
-    h, n = 2.0 * math.pi / period, nodes.shape[1] // 2
-    g, nothing = np.empty(n, np.complex128), np.empty(0, np.complex128)
-    work, last, facts = np.empty((3, n)), np.zeros(FIRST_B + 1), np.zeros(FACTS)
-    facts[C], facts[PERIOD], facts[LOWEST] = c, period, -np.inf
+    h, n, c = 2.0 * math.pi / facts[PERIOD], nodes.shape[1] // 2, facts[C]
+    g, fade, nothing = np.empty(n, np.complex128), 1.0 / growth, np.empty(0, np.complex128)
+    work, last = np.empty((3, n)), np.zeros(FIRST_B + 1)
     right, slack = images.shape[1], SLACK * (abs(target) + 4.0)
     if only:  # a guess needs no images
         images = np.empty((images.shape[0], 0))
@@ -312,12 +300,12 @@ def solve(  # type: ignore[no-untyped-def]
             continue
         for r in range(images.shape[1]):
             images[1, r] = beside[p, r] if beside[p, r] < UNKNOWN else np.inf
-        about = (growth, phase, band, g, work, facts)
-        most, noise, tables = _prepare(nodes[p], more, lost[p], *about)
+        about = (growth, fade, phase, band, g, work, facts)
+        most, tables = _prepare(nodes[p], more, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
         cap = CAP * (1.0 + start[p]) if inverse else abs(target)
-        rounding, last[BEND] = bounds_on_sum(1.0, re, im, size, h, 0.0, cap, 0.0)
-        last[AT], last[NOISE] = np.nan, GUESSED if only else noise + rounding
+        noise, last[BEND] = bounds_on_sum(TERMS, re, im, size, h, 0.0, cap, PHASE * TERMS * EPS)
+        last[AT], last[NOISE] = np.nan, GUESSED if only else noise
         now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:
             found = root(start[p], target - slack, *now)
@@ -328,7 +316,7 @@ def solve(  # type: ignore[no-untyped-def]
             out[p, :3] = math.exp(low), math.exp(middle), max(math.exp(high), LEAST)
         if not middle > -np.inf:
             continue
-        front = more[0] - c * last[AT] - math.log(c * (c + 1.0) * period)
+        front = more[0] - c * last[AT] + facts[FRONT]
         out[p, 4] = tables * math.exp(min(front - middle, MOST_LOG))
         share = 0.5 * (math.expm1(min(high - middle, MOST_LOG)) - math.expm1(low - middle))
         out[p, 3] = max(share - out[p, 4], 0.0)

@@ -92,31 +92,29 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
-@compiled(
-    "void(float64[:,::1], float64[:,::1], float64[:,::1])",
-    nogil=True,
-    fastmath={"contract"},  # one way to contract it
-)
-def multiply(rows, table, out):  # type: ignore[no-untyped-def]
-    """Write the product of four or more rows with a table to `out`.
+@compiled(nogil=True, fastmath={"contract"})  # for the integer types; one way to contract it
+def multiply(totals, people, share, table, out):  # type: ignore[no-untyped-def]
+    """Write to `out` the product of four or more people's totals, a share of them, with a table.
 
     Libraries would wait for their threads in between, and each sum is taken in the order of the
     columns here: nobody's depends on whose are next to it.
     """
-    columns, wide = rows.shape[1], table.shape[1]
+    columns, wide = table.shape
     for begin in range(0, wide, SPREAD):
         end = min(begin + SPREAD, wide)
-        for first in range(0, rows.shape[0], 4):
-            i = min(first, rows.shape[0] - 4)
+        for first in range(0, people.size, 4):
+            i = min(first, people.size - 4)
             a, b = out[i, begin:end], out[i + 1, begin:end]
             c, d = out[i + 2, begin:end], out[i + 3, begin:end]
+            x0, x1 = totals[people[i]], totals[people[i + 1]]
+            x2, x3 = totals[people[i + 2]], totals[people[i + 3]]
             for j in range(end - begin):
                 a[j], b[j], c[j], d[j] = 0.0, 0.0, 0.0, 0.0
             for k in range(0, columns - 3, 4):
-                p = rows[i, k], rows[i, k + 1], rows[i, k + 2], rows[i, k + 3]
-                q = rows[i + 1, k], rows[i + 1, k + 1], rows[i + 1, k + 2], rows[i + 1, k + 3]
-                r = rows[i + 2, k], rows[i + 2, k + 1], rows[i + 2, k + 2], rows[i + 2, k + 3]
-                s = rows[i + 3, k], rows[i + 3, k + 1], rows[i + 3, k + 2], rows[i + 3, k + 3]
+                p = share * x0[k], share * x0[k + 1], share * x0[k + 2], share * x0[k + 3]
+                q = share * x1[k], share * x1[k + 1], share * x1[k + 2], share * x1[k + 3]
+                r = share * x2[k], share * x2[k + 1], share * x2[k + 2], share * x2[k + 3]
+                s = share * x3[k], share * x3[k + 1], share * x3[k + 2], share * x3[k + 3]
                 if sum(p) + sum(q) + sum(r) + sum(s) == 0.0:
                     continue
                 u, v = table[k, begin:end], table[k + 1, begin:end]
@@ -130,10 +128,10 @@ def multiply(rows, table, out):  # type: ignore[no-untyped-def]
             for k in range(columns - columns % 4, columns):
                 u = table[k, begin:end]
                 for j in range(end - begin):
-                    a[j] = a[j] + rows[i, k] * u[j]
-                    b[j] = b[j] + rows[i + 1, k] * u[j]
-                    c[j] = c[j] + rows[i + 2, k] * u[j]
-                    d[j] = d[j] + rows[i + 3, k] * u[j]
+                    a[j] = a[j] + share * x0[k] * u[j]
+                    b[j] = b[j] + share * x1[k] * u[j]
+                    c[j] = c[j] + share * x2[k] * u[j]
+                    d[j] = d[j] + share * x3[k] * u[j]
 
 
 @compiled("void(float64[::1], float64[::1], int64[::1])", nogil=True)
@@ -239,27 +237,18 @@ class Ledger:
         return found
 
     def times(
-        self,
-        people: Integers,
-        *tables: Floats,
-        room: Sequence[Floats],
-        rows: Floats | None = None,
-        better: bool = False,
+        self, people: Integers, *tables: Floats, room: Sequence[Floats], better: bool = False
     ) -> list[Floats]:
         """Return the sums over all steps of some people of functions given by columns.
 
-        They are written to `room`, arrays with rows for as many people and for four at least, and
-        what the people have used to `rows`. With `better`, counts stand for the better knots, and
-        steps beyond the last one for nothing.
+        They are written to `room`, arrays with rows for as many people and for four at least. With
+        `better`, counts stand for the better knots, and steps beyond the last one for nothing.
         """
         four = people if people.size >= 4 else np.resize(people, 4)
-        rows = np.empty((four.size, self.grid.columns)) if rows is None else rows[: four.size]
-        np.multiply(self.totals[four], 1.0 / self.grid.unit, out=rows)
-        if better:
-            rows[:, -1] = 0.0
-            rows = rows if self.grid.splines else np.roll(rows, 1, axis=1)
         for table, out in zip(tables, room, strict=True):
-            multiply(rows, table, out[: len(rows)])
+            if better:
+                table = table[:-1] if self.grid.splines else table[1:]
+            multiply(self.totals, four, 1.0 / self.grid.unit, table, out)
         return [out[: people.size] for out in room]
 
     def on_one_side(self, people: Integers) -> NDArray[np.bool_]:
@@ -273,6 +262,8 @@ class Ledger:
         # numbers that are the same for rows that are, and by chance for others
         weights = np.random.default_rng(0).integers(1, 1 << 63, self.grid.columns, np.uint64)
         found = np.concatenate([rows.astype(np.uint64) @ weights for rows in self._parts(people)])
+        if (np.diff(np.sort(found)) != 0).all():  # faster than to see who is like whom
+            return people, np.arange(people.size)
         _, first, place = np.unique(found, return_index=True, return_inverse=True)
         if first.size < people.size:
             pairs = zip(self._parts(people), self._parts(people[first[place]]), strict=True)

@@ -26,6 +26,7 @@ import math
 import numpy as np
 
 from mechc.accountants.contours.trapezoid import (
+    FRONT,
     LOG_M,
     MEAN,
     NOISE_M,
@@ -52,10 +53,12 @@ from mechc.protocol import Complexes, Floats
 FRESH_COUNTS = 32  # counts between fresh starts of the powers of phi
 TURNS = 50  # Newton steps or halvings to the root
 OUTWARD, NEWTON = 16, 8  # steps to a certified side, those by Newton's method first
-ROOM = 1.001  # lest the width, a little larger there, takes another step
-STEADY = 1e-6  # Newton stops when the next step would change log delta by less than its square
+ROOM = 1.012  # lest the width, a little larger where a tangent has been off, takes another step
+# Newton stops when the next step would change log delta by less than the square of this, or than a
+# share of the width of that, where it is wide
+STEADY = 1e-6
 
-NEAR = 0.01  # share of what is left out that the tangent of the sum may be off by
+NEAR = 0.01  # share of what is left out that the tangent of the sum, or a root, may be off by
 BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is right up to images
 
 # places in `last`: where the sum was taken, it and its derivative by the turn there; two more are
@@ -144,7 +147,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         total = last[TOTAL] - last[TURNING] * math.expm1(-gap)
         if not (total > 0.0 and last[TURNING] > 0.0):
             return -np.inf, np.nan, np.inf, np.nan
-        log_s = n * facts[LOG_M] - c * point + math.log(grain / period) + math.log(total)
+        log_s = n * facts[LOG_M] - c * point + facts[FRONT] + math.log(total)
         chernoff = math.exp(min(50.0, c * gap)) * period / (grain * total)
         mean = n * facts[STRAYED] + 4.0 * EPS * abs(epsilon)
         most = n * facts[STRAYED_MOST] + 4.0 * EPS * abs(epsilon)
@@ -162,7 +165,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
         total = last[TOTAL] - h * last[TURNING] * apart
         if not total > 0.0:
             return -np.inf, np.nan, np.inf, np.nan
-        log_s = n * facts[LOG_M] - c * epsilon - math.log(c * (c + 1.0) * period) + math.log(total)
+        log_s = n * facts[LOG_M] - c * epsilon + facts[FRONT] + math.log(total)
         error = last[NOISE] + last[BEND] * apart * apart + facts[TAIL]
         if facts[UNRESOLVED] > 0.0:  # times Chernoff's bound
             error += grown(n * facts[UNRESOLVED]) * c * (c + 1.0) * period
@@ -179,6 +182,7 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
 @subroutine(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
+    fastmath={"reassoc"},  # bounds allow for any order
 )
 def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
     """Bound the rounding of the sum, and half its second derivative by epsilon.
@@ -258,7 +262,8 @@ def root(start, target, n, g, b, last, cap, facts, images):  # type: ignore[no-u
         new = epsilon - excess / slope if slope < 0.0 else np.nan
         if grain == 0.0:
             off = excess * excess  # what Newton leaves is of the order of the square of its step
-            if off < STEADY * STEADY and slope < 0.0:
+            left = NEAR * min(upper - lower, STEADY)
+            if off < max(left, STEADY * STEADY) and slope < 0.0:
                 return max(new, 0.0), off, lower, middle, upper, slope
         else:
             off = abs(excess)
@@ -409,6 +414,7 @@ def epsilons(
     if isinstance(contour.payoff, Lattice):
         step = contour.payoff.step
         facts[OFFSET], facts[STEP] = contour.payoff.offset / n, step
+        facts[FRONT] = math.log(step / contour.period)
         w, v = contour.payoff.parts(z)
         last[FIRST], last[FIRST_B] = w[0].real, v[0].real
         facts[TAIL], v = 2.0 * left_out / step, v[1:]  # of D and B, each of which `size` bounds

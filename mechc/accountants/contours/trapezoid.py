@@ -348,8 +348,7 @@ class Contour:
 
         TAIL, what is left out, is for whoever has chosen the nodes.
         """
-        facts = np.zeros(FACTS)
-        facts[C], facts[PERIOD] = self.c, self.period
+        facts = constants(self.c, self.period)
         facts[MEAN], facts[LOG_M], facts[LOWEST] = self.mean / n, self.k / n, self.lowest / n
         facts[UNRESOLVED] = self.unresolved / n
         facts[NOISE_M] = (self.rounding + self.tolerance) / n
@@ -367,17 +366,32 @@ class Contour:
 
 def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floats:
     """Rows for the bound on the images right of c: tilts s, bounds there, and the rest of it."""
-    fade = np.minimum(period * (tilts - c), 1e300)
-    rows = np.array([tilts, log_b, -fade - np.log(-np.expm1(-fade))])
+    rows = np.array([tilts, log_b, _log_images(np.minimum(period * (tilts - c), 1e300))])
     rows[1][np.isnan(log_b)] = np.inf
     return rows
+
+
+def _log_images(fade: Floats) -> Floats:
+    """Log of the sum over images, each of which is smaller than the one before by exp(-fade)."""
+    found: Floats = -fade - np.log(-np.expm1(-fade))
+    return found
 
 
 # places of a contour's constants in the array `facts`; all of one repetition
 C, PERIOD, MEAN, LOG_M, NOISE_M, TAIL, LOG_MASS, LOG_Q, LOWEST = range(9)
 UNRESOLVED = 9  # tilted mass that `Law.unresolved` bounds, of one repetition
 OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
-FACTS = 14  # their number
+# logs of what the sum is multiplied by, and of the images of the masses of both laws
+FRONT, IMAGES, IMAGES_Q = range(14, 17)
+FACTS = 17  # their number
+
+
+def constants(c: float, period: float) -> Floats:
+    """Return those that follow from the contour and the period, zero for the others."""
+    facts = np.zeros(FACTS)
+    facts[C], facts[PERIOD], facts[FRONT] = c, period, -math.log(c * (c + 1.0) * period)
+    facts[IMAGES : IMAGES_Q + 1] = _log_images(np.array([c, c + 1.0]) * period)
+    return facts
 
 
 @subroutine("float64(float64)")
@@ -393,18 +407,16 @@ def _shares_of_images(n, epsilon, log_s, facts, images):  # type: ignore[no-unty
     # how much more they may be, a bound on those on the right
     c, period = facts[C], facts[PERIOD]
     damped = (c + 1.0) * period
-    first = math.exp(min(50.0, n * facts[LOG_MASS] - c * period - log_s))
-    first /= -math.expm1(-c * period)
-    second = math.exp(min(50.0, n * facts[LOG_Q] + epsilon - damped - log_s))
-    second /= -math.expm1(-damped)
+    first = math.exp(min(50.0, n * facts[LOG_MASS] + facts[IMAGES] - log_s))
+    second = math.exp(min(50.0, n * facts[LOG_Q] + facts[IMAGES_Q] + epsilon - log_s))
     known, unknown, falling = first - second, 0.0, second
     if epsilon - period > n * facts[LOWEST]:
         falling = second if known > 0.0 else 0.0
         known = max(0.0, known)  # each image lies between max(0, ...) and its mass
         unknown = first - known
     # the rounding of log_s itself is that of the sum
-    rounding = EPS * (8.0 + c * period) * (known + falling)
-    rounding += EPS * (8.0 + 2.0 * (damped + abs(epsilon) + abs(n * facts[LOG_Q]))) * falling
+    rounding = EPS * (16.0 + c * period) * (known + falling)
+    rounding += EPS * (16.0 + 2.0 * (damped + abs(epsilon) + abs(n * facts[LOG_Q]))) * falling
     right = 50.0 + log_s
     for k in range(images.shape[1]):
         right = min(right, n * images[1, k] - epsilon * images[0, k] + images[2, k])
