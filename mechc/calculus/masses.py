@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -112,12 +113,9 @@ def weights_of(case: Case, variable: Symbol, parameters: tuple[Parameter, ...]) 
 
 def _vectors(parameters: tuple[Parameter, ...], cases: tuple[Case, ...]) -> list[list[Theta]]:
     """Typical parameter vectors for each case."""
-    chosen: list[list[Theta]] = [[] for _ in cases]
-    for theta in typical_vectors(parameters, TRIED if len(cases) > 1 else VECTORS):
-        for case, mine in zip(cases, chosen, strict=True):
-            if len(mine) < VECTORS and evaluate.holds_at(case.condition, parameters, theta):
-                mine.append(theta)
-    return chosen
+    tried = TRIED if len(cases) > 1 else VECTORS
+    found = (typical_vectors(parameters, tried, case.condition) for case in cases)
+    return [list(islice(vectors, VECTORS)) for vectors in found]
 
 
 class _CaseChecker:
@@ -176,10 +174,7 @@ class _CaseChecker:
 
     def overlaps_somewhere(self) -> bool:
         """Whether it is at one of many vectors, as for noise that may be narrower than its move."""
-        return any(
-            evaluate.holds_at(self.case.condition, self.parameters, theta) and self.overlap(theta)
-            for theta in typical_vectors(self.parameters, TRIED)
-        )
+        return any(map(self.overlap, typical_vectors(self.parameters, TRIED, self.case.condition)))
 
     def overlap(self, theta: Theta) -> bool:
         """Whether some outcome is possible under both laws."""

@@ -338,9 +338,7 @@ def _refutation(noise: Declaration, case: Case) -> str | None:
     logs = [Evaluator(log_sum(p.p), x, parameters) if p.p else None for p in case.pieces]
     parts = [t.log_density for p in case.pieces for t in p.p]
     centres = evaluate.centres(parts, [e for p in case.pieces for e in (p.lo, p.hi)], x)
-    for theta in typical_vectors(parameters, VECTORS):
-        if not evaluate.holds_at(case.condition, parameters, theta):
-            continue
+    for theta in typical_vectors(parameters, VECTORS, case.condition):
         middles = [evaluate.value(c, parameters, theta) for c in centres] or [0.0]
         heights = [
             log.at(theta, EVERY)(_grid(piece, noise, theta, middles))

@@ -188,9 +188,19 @@ def number(value: int | Fraction) -> Number:
     return Number(Fraction(value))
 
 
+def terms_of(expr: Expr) -> tuple[Expr, ...]:
+    """What a sum adds up; itself for anything else."""
+    return expr.args if isinstance(expr, Add) else (expr,)
+
+
+def factors_of(expr: Expr) -> tuple[Expr, ...]:
+    """What a product multiplies; itself for anything else."""
+    return expr.args if isinstance(expr, Mul) else (expr,)
+
+
 def add(*terms: Expr) -> Expr:
     """A sum, flattened, like terms collected, its rational constant last."""
-    flat = [t for term in terms for t in (term.args if isinstance(term, Add) else (term,))]
+    flat = [t for term in terms for t in terms_of(term)]
     constant = Fraction(0)
     collected: dict[Expr, Fraction] = {}
     for term in flat:
@@ -217,9 +227,7 @@ def split_number(expr: Expr) -> tuple[Fraction, Expr]:
 
 def mul(*factors: Expr) -> Expr:
     """A product, flattened, with its rational constants folded and placed first."""
-    flat = [
-        f for factor in factors for f in (factor.args if isinstance(factor, Mul) else (factor,))
-    ]
+    flat = [f for factor in factors for f in factors_of(factor)]
     constant = Fraction(1)
     for factor in flat:
         if isinstance(factor, Number):

@@ -23,7 +23,7 @@ from sympy import Add, Dummy, Expr, Mul, Pow, S, Symbol, exp, log, oo
 
 from mechc.symbolic.facts import Facts, Undecided
 from mechc.symbolic.functions import argument_of_erfc, atan2, log_besselk, log_erf_gap, log_mix
-from mechc.symbolic.rewrite import expanded_log, factored
+from mechc.symbolic.rewrite import HYPERBOLIC, expanded_log, factored
 from mechc.symbolic.signs import proved, sign
 
 TERMS = 3  # terms kept of an infinite expansion, relative to its leading term
@@ -100,9 +100,6 @@ def _normal(coefficient: Expr) -> Expr:
 def _expanded(expr: Expr) -> Expr:
     """Multiplied out, logarithms too unless that makes them complex."""
     return sp.expand(expanded_log(expr), log=False)
-
-
-_HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
 
 
 class Expansion:
@@ -248,7 +245,7 @@ class Expansion:
             return reduce(self.multiply, map(self.series, expr.args))
         if isinstance(expr, Pow) and not expr.exp.has(self.y):
             return self.power(self.series(expr.base), expr.exp)
-        if isinstance(expr, _HYPERBOLIC):
+        if isinstance(expr, HYPERBOLIC):
             return self.series(expr.rewrite(exp))
         rule = _RULES.get(type(expr))
         return self._function(expr) if rule is None else rule(self, *expr.args)
@@ -321,7 +318,7 @@ class Expansion:
             return self._log_gamma(argument.args[0])
         if isinstance(argument, sp.besseli):
             return self._log_bessel(*argument.args)
-        if isinstance(argument, _HYPERBOLIC):
+        if isinstance(argument, HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
         tail = argument_of_erfc(argument)
         if tail is not None:

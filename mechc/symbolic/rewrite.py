@@ -23,7 +23,7 @@ from sympy.polys.polyerrors import BasePolynomialError
 
 from mechc.symbolic.functions import spell_out
 
-_HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
+HYPERBOLIC = (sp.sinh, sp.cosh, sp.tanh, sp.coth, sp.sech, sp.csch)
 _TRIGONOMETRIC = (sp.sin, sp.cos, sp.tan, sp.sec, sp.csc)
 
 
@@ -77,7 +77,7 @@ def _split_log(node: Expr, x: Symbol) -> Expr:
     argument = node.args[0]
     if not argument.has(x):
         return sp.expand_log(node) if argument.is_Mul else node
-    if argument.atoms(exp) or argument.atoms(*_HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
+    if argument.atoms(exp) or argument.atoms(*HYPERBOLIC) or argument.atoms(*_TRIGONOMETRIC):
         return node
     numerator, denominator = fraction(argument)
     constant, dependent = denominator.as_independent(x, as_Add=False)
@@ -213,7 +213,7 @@ class RationalForm:
 def rational_in(expr: Expr, x: Symbol) -> RationalForm | None:
     """A rational function of x and one generator; None for other functions and several rates."""
     expr = spell_out(expr)
-    expr = expr.replace(lambda n: isinstance(n, _HYPERBOLIC), lambda n: n.rewrite(exp))
+    expr = expr.replace(lambda n: isinstance(n, HYPERBOLIC), lambda n: n.rewrite(exp))
     found = _generator_exp(expr, x) if expr.atoms(exp) else None
     if found is None and any(n.has(x) for n in expr.atoms(*_TRIGONOMETRIC)):
         found = _generator_tan(expr, x)

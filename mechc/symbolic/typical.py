@@ -11,7 +11,7 @@ import mpmath
 from mpmath import mp
 from sympy import Basic, Expr, S, Symbol
 
-from mechc.symbolic.evaluate import Theta, evaluate, holds
+from mechc.symbolic.evaluate import Theta, evaluate, holds, holds_at
 from mechc.symbolic.facts import eliminations
 from mechc.symbolic.parameters import Parameter
 
@@ -34,11 +34,14 @@ def typical_values(
     return _values(parameters, max(how_many, _USUAL), condition, mp.prec)[:how_many]
 
 
-def typical_vectors(parameters: tuple[Parameter, ...], how_many: int) -> list[Theta]:
-    """The same without a condition, as doubles."""
+def typical_vectors(
+    parameters: tuple[Parameter, ...], how_many: int, condition: Basic = S.true
+) -> Iterator[Theta]:
+    """Of so many vectors those that meet a condition, as doubles."""
     with mp.workprec(53):
         found = typical_values(parameters, how_many)
-    return [tuple(map(float, vector.values())) for vector in found]
+    vectors = (tuple(map(float, vector.values())) for vector in found)
+    return (vector for vector in vectors if holds_at(condition, parameters, vector))
 
 
 @lru_cache(maxsize=256)  # all that looks at a case asks for its vectors

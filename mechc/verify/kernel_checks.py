@@ -354,7 +354,7 @@ def vectors(declaration: Declaration, count: int, corners: bool) -> list[tuple[f
     of the pair that no typical vector reaches gets one from outside the typical ranges.
     """
     parameters = declaration.parameters
-    found = [tuple(map(float, v)) for v in typical_vectors(parameters, count)]
+    found = list(typical_vectors(parameters, count))
     ends = [tuple(map(float, v)) for v in itertools.product(*(p.typical for p in parameters))]
     found += ends[:CORNERS] if corners else [ends[k * len(ends) // 3] for k in range(3)]
     conditions = [case.condition for case in by_cases(declaration)]

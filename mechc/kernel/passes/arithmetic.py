@@ -100,9 +100,7 @@ def _quotient(constant: Fraction, powers: list[tuple[Expr, Fraction]]) -> Expr:
 
 
 def _joined(factors: list[Expr]) -> Expr:
-    flat = [
-        f for factor in factors for f in (factor.args if isinstance(factor, ir.Mul) else (factor,))
-    ]
+    flat = [f for factor in factors for f in ir.factors_of(factor)]
     if not flat:
         return ir.ONE
     return flat[0] if len(flat) == 1 else ir.Mul(tuple(flat))
@@ -150,21 +148,17 @@ def _shared_factors(terms: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
     rest = []
     for term, product in zip(terms, products, strict=True):
         left = {base: exponent - shared.get(base, 0) for base, exponent in product.items()}
-        coefficient = math.prod(f.exact for f in _factors(term) if isinstance(f, ir.Number))
-        signs = sum(map(_is_negative, _factors(term)))
+        coefficient = math.prod(f.exact for f in ir.factors_of(term) if isinstance(f, ir.Number))
+        signs = sum(map(_is_negative, ir.factors_of(term)))
         powers = (_raised(base, exponent) for base, exponent in left.items() if exponent)
         rest.append(ir.mul(ir.Number(coefficient * (-1) ** signs), *powers))
     return [_raised(base, exponent) for base, exponent in shared.items()], rest
 
 
-def _factors(term: Expr) -> tuple[Expr, ...]:
-    return term.args if isinstance(term, ir.Mul) else (term,)
-
-
 def _powers(term: Expr) -> dict[Expr, Fraction]:
     """The factors of a product by their bases, rational numbers and signs aside."""
     found: dict[Expr, Fraction] = {}
-    for factor in _factors(term):
+    for factor in ir.factors_of(term):
         base, exponent = factor, Fraction(1)
         if isinstance(factor, ir.Pow) and isinstance(factor.exponent, ir.Number):
             base, exponent = factor.base, factor.exponent.exact

@@ -69,7 +69,7 @@ def _real_factor(expr: Expr, variable: str) -> Expr:
     z = frozenset((ir.Var(variable),))
     if not isinstance(expr, (ir.Mul, ir.Div)) or ir.depends_on(bottom, z):
         return expr
-    factors = top.args if isinstance(top, ir.Mul) else (top,)
+    factors = ir.factors_of(top)
     real = ir.mul(*(factor for factor in factors if not ir.depends_on(factor, z)))
     if bottom != ir.ONE:
         real = ir.Div(real, bottom)

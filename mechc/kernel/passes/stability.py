@@ -253,13 +253,15 @@ def log1p_of_power(expr: Expr) -> Expr | None:
         case ir.Call("log1p", (ir.Pow(base, power),)) if not isinstance(power, ir.Number):
             return ir.call("softplus", ir.mul(power, ir.call("log", base)))
         case ir.Call("log1p", (product,)):
-            moving = [factor for factor in _factors(product) if _has_output(factor)]
+            moving = [factor for factor in ir.factors_of(product) if _has_output(factor)]
             match moving:
                 case [ir.Pow(base, ir.Number(times))] if times > 1:
                     below = [
-                        f for f in _factors(product) if f == ir.Pow(_base(f), ir.number(-times))
+                        f
+                        for f in ir.factors_of(product)
+                        if f == ir.Pow(_base(f), ir.number(-times))
                     ]
-                    rest = [f for f in _factors(product) if f not in (*moving, *below)]
+                    rest = [f for f in ir.factors_of(product) if f not in (*moving, *below)]
                     bottom = ir.mul(ir.ONE, *map(_base, below))
                     args = ir.mul(ir.ONE, *rest), base, bottom, ir.number(times)
                     return ir.call("log1p_power", *args)
@@ -320,7 +322,7 @@ def complement_of_power(expr: ir.Add) -> Expr | None:
     if len(expr.args) != 2 or _has_output(expr):
         return None
     for one, other in (expr.args, expr.args[::-1]):
-        factors = _factors(ir.negate(other))
+        factors = ir.factors_of(ir.negate(other))
         for i, factor in enumerate(factors):
             match factor:
                 case ir.Pow(base, power) if (
@@ -334,16 +336,18 @@ def complement_of_power(expr: ir.Add) -> Expr | None:
 
 def common_denominator(expr: ir.Add) -> Expr | None:
     """C/d + e = (c + d e)/d where terms cancel above: 1/(1 - a) - 1 = a/(1 - a)."""
-    found = [(term, below) for term in expr.args for below in _factors(term) if _divides(below)]
+    found = [
+        (term, below) for term in expr.args for below in ir.factors_of(term) if _divides(below)
+    ]
     if len(found) != 1:
         return None
     ((term, below),) = found
     above = [other for other in expr.args if other is not term]
     for base in _divides(below):
-        above = [_ordered(one, two) for one in above for two in _sum(base)]
-    above.append(_ordered(*(factor for factor in _factors(term) if factor is not below)))
+        above = [_ordered(one, two) for one in above for two in ir.terms_of(base)]
+    above.append(_ordered(*(factor for factor in ir.factors_of(term) if factor is not below)))
     kept = ir.add(*above)
-    if len(_sum(kept)) < len({ir.split_number(one)[1] for one in above}):
+    if len(ir.terms_of(kept)) < len({ir.split_number(one)[1] for one in above}):
         return ir.mul(kept, below)
     return None
 
@@ -359,13 +363,13 @@ def _divides(factor: Expr) -> list[Expr]:
 def _ordered(*factors: Expr) -> Expr:
     """A product in which equal factors stand in one order, so that like terms meet."""
     product = ir.mul(*factors)
-    return ir.mul(*sorted(_factors(product), key=repr))
+    return ir.mul(*sorted(ir.factors_of(product), key=repr))
 
 
 def _gap(a: Expr, b: Expr) -> Expr:
     """A - b; where they share factors, by the difference of what is left, if terms cancel there."""
     (c, above), (d, below) = ir.split_number(a), ir.split_number(b)
-    left, right = _factors(above), _factors(below)
+    left, right = list(ir.factors_of(above)), list(ir.factors_of(below))
     common = []
     for factor in tuple(left):
         if factor in right:
@@ -374,17 +378,9 @@ def _gap(a: Expr, b: Expr) -> Expr:
             right.remove(factor)
     terms = _terms(c, left), _terms(-d, right)
     rest = ir.add(*terms[0], *terms[1])
-    if len(_sum(rest)) < len(terms[0]) + len(terms[1]):
+    if len(ir.terms_of(rest)) < len(terms[0]) + len(terms[1]):
         return ir.mul(*common, rest)
     return ir.add(a, ir.negate(b))
-
-
-def _factors(expr: Expr) -> list[Expr]:
-    return list(expr.args) if isinstance(expr, ir.Mul) else [expr]
-
-
-def _sum(expr: Expr) -> tuple[Expr, ...]:
-    return expr.args if isinstance(expr, ir.Add) else (expr,)
 
 
 def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
@@ -393,7 +389,7 @@ def _terms(coefficient: Fraction, factors: list[Expr]) -> list[Expr]:
     if len(sums) != 1:
         return [ir.mul(ir.Number(coefficient), *factors)]
     others = [factor for factor in factors if factor is not sums[0]]
-    return [ir.mul(ir.Number(coefficient), *others, term) for term in _sum(sums[0])]
+    return [ir.mul(ir.Number(coefficient), *others, term) for term in ir.terms_of(sums[0])]
 
 
 def cosine_sum(expr: ir.Add) -> Expr | None:
