@@ -409,7 +409,7 @@ def test_short_commands_load_no_library_that_they_do_not_use():
 
 def test_shells_complete_commands_and_mechanisms():
     """What a shell asks when tab is pressed, as the script of --install-completion asks it."""
-    for words, expected in (
+    asked = (
         ("mechc dps", "dpsgd"), ("mechc epsilon gauss", "gaussian"),
         ("mechc epsilon gaussian --method cont", "contour"),
         ("mechc show gaussian --stage ex", "explain"),
@@ -420,15 +420,25 @@ def test_shells_complete_commands_and_mechanisms():
         ("mechc calibrate gaussian --solve-for c", "count"),
         ("mechc epsilon gaussian --set sens", "sensitivity="),
         ("mechc optimise subbotin --over be", "beta="),
-    ):  # fmt: skip
-        asked = {"_MECHC_COMPLETE": "complete_bash", "COMP_WORDS": words,
-                 "COMP_CWORD": str(len(words.split()) - 1)}  # fmt: skip
-        code = "import sys; sys.argv[0] = 'mechc'; from mechc.cli import main; main()"
-        found = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **asked}, capture_output=True, text=True,
-        )  # fmt: skip
-        assert expected in found.stdout.split()
+    )  # fmt: skip
+    code = (
+        "import os, sys\n"
+        "from mechc.cli import main\n"
+        "asked, sys.argv = sys.argv[1:], ['mechc']\n"
+        "for words in asked:\n"
+        "    os.environ.update(COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit:\n"
+        "        print('\\0')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *(words for words, _ in asked)],
+        env={**os.environ, "_MECHC_COMPLETE": "complete_bash"}, capture_output=True, text=True,
+    )  # fmt: skip
+    found = done.stdout.split("\0")
+    for (_, expected), answer in zip(asked, found[:-1], strict=True):
+        assert expected in answer.split()
 
 
 def test_an_interruption_in_a_callback_is_not_lost():

@@ -62,8 +62,9 @@ def equally_large_parts():
 def test_emission_does_not_depend_on_hashing(seed):
     code = (
         "import sys; sys.path[:0] = ['tests/problems', 'tests/kernel'];"
-        "from built_in import source; from test_emit import equally_large_parts, share;"
-        "sys.stdout.write(source('logistic') + repr(share(equally_large_parts())))"
+        "from built_in import declaration; from test_emit import *;"
+        "text = compile_declaration(declaration('logistic'));"
+        "sys.stdout.write(text + repr(share(equally_large_parts())))"
     )
     environment = {"PYTHONHASHSEED": seed, "PATH": ""}
     run = subprocess.run(

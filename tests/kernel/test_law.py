@@ -8,10 +8,10 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from built_in import as_python, source
 
 import mechc
 from mechc.kernel.emit import with_law
-from tests.problems.built_in import as_python, source
 
 PAGE = Path(__file__).parents[2] / "docs" / "three-accountants.md"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mechc import mechanisms
 from mechc.calculus import transform
-from mechc.kernel.compiler import compile_declaration
+from mechc.kernel import build
 from mechc.kernel.run import IEEE
 
 LENGTHS = {"random_sensitivity": (3,), "with_replacement": (3,)}
@@ -29,8 +29,8 @@ def declaration(name):
 
 @cache
 def source(name):
-    """The emitted text of a built-in mechanism, compiled once a session."""
-    return compile_declaration(declaration(name))
+    """The emitted text of a built-in mechanism, out of the cache that all tests share."""
+    return build.source(build.kernel(declaration(name), ()))
 
 
 def as_python(text, namespace):
