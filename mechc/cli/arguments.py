@@ -16,7 +16,6 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
-from rich.console import Console
 
 import mechc
 from mechc.errors import DeclarationError, MechcError, in_words
@@ -217,8 +216,6 @@ class Settings(Sample):
 
     def open(self, missing: str | None = "") -> tuple[Mechanism, dict[str, Any]]:
         """Return the mechanism, compiled, and its parameters: all but a missing one (None: any)."""
-        from mechc.cli.progress import compiling
-
         values = values_of(self.settings)
         if missing != "sampling_rate":
             kept = self.under({*values, missing or ""})
@@ -228,7 +225,7 @@ class Settings(Sample):
             raise DeclarationError(f"--poisson {self.poisson} is the rate to find; leave it out")
         if not any(isinstance(value, list) for value in values.values()):  # of another mechanism
             kept.check({**kept.bound, **values}, missing)
-            compiling(kept, Console(stderr=True, emoji=False))
+            kept.compile()
         return kept, values
 
     def run(self, count: int = 1) -> Composition:

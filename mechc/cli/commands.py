@@ -307,11 +307,8 @@ def emit(
     ] = False,
 ) -> Answer:
     """Write the compiled kernel as a standalone Python module."""
-    from mechc.cli.progress import compiling
-
     args.writable(output)
     mechanism = what.under()
-    compiling(mechanism, err)
     return _wrote(mechanism.emit(output, law=law), mechanism)
 
 
@@ -329,8 +326,7 @@ def report(
     args.writable(output)
     datasheet.check(output)
     mechanism, values = what.open(None)
-    with err.status(f"datasheet of {mechanism.name}"):
-        path = mechanism.report(output, certificate=certificate, **values)
+    path = mechanism.report(output, certificate=certificate, **values)
     return _wrote(path, mechanism)
 
 
@@ -424,8 +420,7 @@ def compare(
     args.drawable(plot)
     run = what.run(what.count)
     word = "delta" if delta is None else "epsilon"
-    with err.status("asking every method"):
-        found = comparison.answers(run, epsilon=epsilon, delta=delta)
+    found = comparison.answers(run, epsilon=epsilon, delta=delta)
     if plot is not None:
         at = f"epsilon {epsilon:g}" if delta is None else f"delta {delta:g}"
         comparison.figure(found, word, f"{run} at {at}", plot)
@@ -500,10 +495,7 @@ def tournament(
 ) -> Answer:
     """Rank mechanisms by the errors of the least noise that meets a target."""
     args.drawable(plot)
-    with err.status("tournament") as status:
-        found = mechc.tournament(
-            mechanisms=names or None, rank=rank, progress=status.update, **search.words
-        )
+    found = mechc.tournament(mechanisms=names or None, rank=rank, **search.words)
     if plot is not None:
         found.plot(plot)
     return Answer(found.record(), lambda: found, int(found.best.event is None))
@@ -527,11 +519,10 @@ def optimise(
     settings: args.Set = None,
 ) -> Answer:
     """Find the shape of noise whose error is least at a target."""
-    with err.status(f"optimising {name}"):
-        found = mechc.optimise(
-            name, over=args.ranges_of(over), minimise=minimise, parameters=args.values_of(settings),
-            **search.words,
-        )  # fmt: skip
+    found = mechc.optimise(
+        name, over=args.ranges_of(over), minimise=minimise, parameters=args.values_of(settings),
+        **search.words,
+    )  # fmt: skip
     return Answer(found.record(), lambda: found)
 
 
@@ -558,19 +549,18 @@ def verify(
     In ball arithmetic, against its declaration.
     """
     from mechc.cli import subject
-    from mechc.cli.progress import verifying
     from mechc.kernel.build import write_atomically
-    from mechc.verify.certificate import table
+    from mechc.verify import certificate as certificates
 
     output = None if output is None else args.writable(output)
     mechanism, kernel = subject.find(what.name)
     mechanism = what.under((), mechanism)
     again = again or against is not None
-    certificate = verifying(mechanism, err, level, kernel, again)
+    certificate = certificates.verify(mechanism, level, kernel, again=again)
     if output is not None:
         write_atomically(output, certificate.to_json())
     record = {**json.loads(certificate.to_json()), "kept": certificate.kept, **_claimed(mechanism)}
-    shown: list[Any] = [table(certificate)]
+    shown: list[Any] = [certificates.table(certificate)]
     if against is not None:
         record["differences"] = certificate.differences(against.read_text("utf-8", "replace"))
         if others := ", ".join(record["differences"]):
@@ -676,7 +666,7 @@ def warm(names: args.Names = None) -> Answer:
     """
     from importlib.util import find_spec
 
-    from mechc.cli.progress import compiling_all, verifying, warm_up
+    from mechc.cli.progress import compiling_all, warm_up
     from mechc.kernel import cache
 
     start = time.perf_counter()
@@ -685,9 +675,8 @@ def warm(names: args.Names = None) -> Answer:
     for mechanism in mechanisms:
         mechanism.compile()  # its error, if it has one
     proved = mechanisms if find_spec("flint") else ()
-    failed = [made.name for made in proved if not verifying(made, err).ok]
-    with err.status("compiling the accountants"):
-        warm_up()
+    failed = [made.name for made in proved if not made.verify().ok]
+    warm_up()
     if cache.is_temporary():
         raise CacheError("warm: kernels were compiled and are not kept")
     seconds = time.perf_counter() - start

@@ -18,6 +18,7 @@ from mechc.accountants.bound import Bound
 from mechc.accountants.registry import methods
 from mechc.errors import MechcError
 from mechc.numeric.allowance import OutOfWorkError
+from mechc.numeric.telling import telling
 from mechc.report.tables import number, under
 
 if TYPE_CHECKING:
@@ -55,18 +56,20 @@ def answers(run: Composition, *, epsilon: float | None, delta: float | None) -> 
         asked += VARIANTS.get(known.name, ((known.name, {}),))
     found: Answers = {}
     run.delta(1.0, max_work=WARM)  # what is loaded once is charged to no method
-    for method, options in asked:
-        start = time.perf_counter()
-        answer: Bound | str
-        try:
-            ask, at = (run.epsilon, delta) if epsilon is None else (run.delta, epsilon)
-            answer = ask(at, method=method, **({} if method == "auto" else SHARE | options))
-        except MechcError as error:
-            answer = str(error).removeprefix(f"{method.partition(':')[0]}: ")
-            if isinstance(error.__cause__, OutOfWorkError):
-                answer = f"more than its share of the work; alone: --method {method}"
-        label = " ".join([method, *(f"{key}={value}" for key, value in options.items())])
-        found[label] = answer, time.perf_counter() - start
+    ask, at = (run.epsilon, delta) if epsilon is None else (run.delta, epsilon)
+    with telling("asking every method") as tell:
+        for method, options in asked:
+            label = " ".join([method, *(f"{key}={value}" for key, value in options.items())])
+            tell(label)
+            start = time.perf_counter()
+            answer: Bound | str
+            try:
+                answer = ask(at, method=method, **({} if method == "auto" else SHARE | options))
+            except MechcError as error:
+                answer = str(error).removeprefix(f"{method.partition(':')[0]}: ")
+                if isinstance(error.__cause__, OutOfWorkError):
+                    answer = f"more than its share of the work; alone: --method {method}"
+            found[label] = answer, time.perf_counter() - start
     return found
 
 

@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import mechc
-from mechc.cli.progress import children, compiling, known, known_answers, processes
+from mechc.cli.progress import children, known, known_answers, processes
 from mechc.composition.events import Composition
 from mechc.composition.mechanism import Mechanism
 from mechc.declare import catalog
@@ -43,7 +43,7 @@ def run(out: Console, folder: Path) -> None:
     start = time.perf_counter()
     with _second_process(out):
         huber = _compile(out, folder)
-        compiling(mechc.poisson(huber), out)
+        mechc.poisson(huber).compile()
     runs = training_runs(huber, out)
     _account(out, runs)
     path = folder / FIGURE_FILE
@@ -89,7 +89,7 @@ def _compile(out: Console, folder: Path) -> Mechanism:
     out.rule("2  Compile: what was derived")
     huber = Mechanism(file)
     start = time.perf_counter()
-    compiling(huber, out)
+    huber.compile()
     seconds = time.perf_counter() - start
     out.print(f"compiled in {seconds:.1f} s; {huber.claim}", highlight=False)
     for index, branch in enumerate(huber.kernel.BRANCHES):
@@ -109,7 +109,7 @@ def training_runs(huber: Mechanism, out: Console) -> list[Run]:
     gaussian, sampled, counts = known()
     sampled_huber = mechc.poisson(huber)
     for mechanism in (gaussian, sampled, sampled_huber, counts):
-        compiling(mechanism, out)
+        mechanism.compile()
 
     def sgd(rate: float, sigma: float, steps: int) -> Composition:
         return steps * sampled(sampling_rate=rate, sigma=sigma)

@@ -1,4 +1,4 @@
-"""Lines that say what the compiler is doing."""
+"""What is made ahead, in processes of its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mechc.composition.mechanism import built_in, load
 from mechc.composition.operations import poisson
 from mechc.errors import MechcError
 from mechc.kernel.cache import VARIABLE, directory
+from mechc.numeric.telling import telling
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -22,30 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mechc.composition.mechanism import Mechanism
-    from mechc.verify.certificate import Certificate
-
-
-def compiling(mechanism: Mechanism, console: Console) -> None:
-    """Make sure that the kernel exists, with a progress display if it has to be compiled."""
-    if mechanism.is_compiled:
-        return
-    with console.status(f"compiling {mechanism.name}") as status:
-        mechanism.compile(lambda stage: status.update(f"compiling {mechanism.name}: {stage}"))
-
-
-def verifying(
-    mechanism: Mechanism, console: Console, level: str = "quick", kernel: Any = None,
-    again: bool = False,
-) -> Certificate:  # fmt: skip
-    """Return the certificate, with a progress display while it is made."""
-    from mechc.verify.certificate import verify
-
-    if kernel is None:
-        compiling(mechanism, console)
-    about = f"verifying {mechanism.name}"
-    with console.status(about) as status:
-        return verify(mechanism, level, kernel, again=again,
-                      progress=lambda check: status.update(f"{about}: {check}"))  # fmt: skip
 
 
 def known() -> tuple[Mechanism, ...]:
@@ -64,8 +41,9 @@ def known_answers() -> None:
 
 def warm_up() -> None:
     """Compile whatever an accountant needs, for noise with atoms beside a density as well."""
-    known_answers()
-    (100 * built_in("laplace")(scale=20.0)).epsilon(1e-5)
+    with telling("compiling the accountants"):
+        known_answers()
+        (100 * built_in("laplace")(scale=20.0)).epsilon(1e-5)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from mechc.hints import QUESTIONS, of_package, suggestion
 from mechc.kernel import build
 from mechc.loss.window import ENDS, Window, fits
 from mechc.numeric.jit import uncollected
+from mechc.numeric.telling import Tell
 from mechc.protocol import TAG, Kernel, Measure, ParameterInfo
 
 if TYPE_CHECKING:
@@ -113,11 +114,11 @@ class Mechanism(inputs.SetOnce):
         base = self._base
         return base is not None and base.is_compiled and self._behind is not None
 
-    def compile(self, progress: build.Progress | None = None) -> Kernel:
+    def compile(self, progress: Tell | None = None) -> Kernel:
         """Return the kernel, reporting each stage of a compilation to `progress`.
 
         Args:
-            progress: called with the name of each stage as it begins.
+            progress: called with the name of each stage as it begins; by default a line says so.
         """
         with uncollected():
             kernel = build.kernel(self.origin, self.transforms, progress)

@@ -23,13 +23,13 @@ from mechc.declare import catalog
 from mechc.declare.transforms import OfLength, Transform, Unlisted
 from mechc.errors import CacheError, DeclarationError, UnsupportedError, in_words
 from mechc.kernel import cache
+from mechc.numeric.telling import Tell, telling
 from mechc.protocol import PROTOCOL, TAG, Kernel
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
 
 
-Progress = Callable[[str], None]
 Transforms = tuple[Transform, ...]
 
 
@@ -114,7 +114,7 @@ def find(origin: Origin, transforms: tuple[Any, ...]) -> Kernel | None:
     return cast(Kernel, origin.module)
 
 
-def kernel(origin: Origin, transforms: Transforms, progress: Progress | None = None) -> Kernel:
+def kernel(origin: Origin, transforms: Transforms, progress: Tell | None = None) -> Kernel:
     """Return the kernel of the remove direction, compiled if need be."""
     return _made(origin, transforms, (), progress)
 
@@ -138,7 +138,7 @@ def _made(
     origin: Origin,
     transforms: Transforms,
     other: tuple[Other, ...],
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> Kernel:
     """One kernel of an origin: of this process, else of the cache, else compiled with the rest."""
     if isinstance(origin, LoadedKernel):
@@ -220,19 +220,21 @@ def write_atomically(path: Path, text: str) -> Path:
 
 
 def _compile(
-    origin: Origin, transforms: Transforms, progress: Progress | None
+    origin: Origin, transforms: Transforms, progress: Tell | None
 ) -> dict[tuple[Other, ...], Kernel]:
     """Compile and store both directions, the same kernel if there is one pair, and the index."""
     from mechc.kernel.compiler import compile_declaration
 
     forward = compiled(origin, transforms)
-    whole = compile_declaration(forward, progress=progress)
     laws: dict[tuple[Other, ...], Declaration | None] = {
         (): forward, (Other.REVERSE,): forward.reverse or forward, (Other.INDEX,): forward.tag
     }  # fmt: skip
-    made = {}
-    for other, law in laws.items():
-        if law is not None:
-            text = whole if law is forward else compile_declaration(law, progress=progress)
-            made[other] = cache.store(key(origin, (*transforms, *other)), law.name, text)
+    made, texts = {}, dict[int, str]()
+    with telling(f"compiling {forward.name}", progress) as tell:
+        for other, law in laws.items():
+            if law is not None:
+                if id(law) not in texts:
+                    texts[id(law)] = compile_declaration(law, progress=tell)
+                name = key(origin, (*transforms, *other))
+                made[other] = cache.store(name, law.name, texts[id(law)])
     return made

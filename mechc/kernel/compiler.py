@@ -7,7 +7,6 @@ This is the only module that knows all rooms of the compiler; it imports SymPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,10 @@ from mechc.protocol import TAG
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
+    from mechc.numeric.telling import Tell
 
 
-Progress = Callable[[str], None]
-
-
-def compile_declaration(declaration: Declaration, *, progress: Progress | None = None) -> str:
+def compile_declaration(declaration: Declaration, *, progress: Tell | None = None) -> str:
     """Compile a declaration.
 
     Args:
@@ -48,7 +45,7 @@ def compile_declaration(declaration: Declaration, *, progress: Progress | None =
         ) from None
 
 
-def _text_of(declaration: Declaration, report: Progress) -> str:
+def _text_of(declaration: Declaration, report: Tell) -> str:
     """The text, stage by stage."""
     report("normalise")
     pair = normalise(declaration)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from mechc.numeric.telling import is_watched
+
 _OPTIONS: dict[str, Any] = {
     "error_model": "numpy", "cache": True, "no_cfunc_wrapper": True,
     "no_rewrites": True,  # of expressions on arrays, which have no place in compiled functions
@@ -131,7 +133,7 @@ def uncollected() -> Iterator[None]:
 @functools.cache
 def tell_of_compiling() -> None:
     """Say on a terminal or in a notebook, once a process, what its user waits for."""
-    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+    if is_watched():
         sys.stderr.write(
             "mechc: compiling numeric functions, once on this machine (3 to 10 s in all; "
             "`mechc warm` does so ahead)\n"

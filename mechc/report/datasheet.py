@@ -17,8 +17,10 @@ import numpy as np
 
 from mechc import __version__
 from mechc.errors import DeclarationError, UnsupportedError, check_one_of, library
+from mechc.numeric.telling import Tell, telling
 from mechc.protocol import TAG
 from mechc.report import cite, plot
+from mechc.report.stages import kept
 
 if TYPE_CHECKING:
     from mechc.protocol import Described, Kernel, Use
@@ -44,24 +46,28 @@ def report(mechanism: Described, values: Mapping[str, float], certificate: str =
     template = (files("mechc.report") / "report.html").read_text("utf-8")
     page = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
     kernel = mechanism.kernel
-    proof, why = _certificate(mechanism, certificate)
-    head, *sections = mechanism.derived("datasheet", partial(_derived, mechanism))
+    with telling(f"datasheet of {mechanism.name}") as tell:
+        proof, why = _certificate(mechanism, certificate, tell)
+        tell("derivation")
+        head, *sections = kept(mechanism, "datasheet", partial(_derived, mechanism))
+        tell("figures")
+        figures = _figures(event, kernel)
     text: str = page.from_string(template).render(
         mechanism=mechanism, kernel=kernel, claim=mechanism.claim, certificate=proof, why=why,
-        parameters=head, sections=sections, event=repr(event), figures=_figures(event, kernel),
+        parameters=head, sections=sections, event=repr(event), figures=figures,
         references=cite.lines(kernel.REFS), version=__version__,
     )  # fmt: skip
     return text
 
 
-def _certificate(mechanism: Described, level: str) -> tuple[Certificate | None, str]:
+def _certificate(mechanism: Described, level: str, tell: Tell) -> tuple[Certificate | None, str]:
     """The certificate, or why there is none."""
     from mechc.verify.certificate import verify
 
     if level == "none":
         return None, "No certificate was asked for; mechc verify writes one."
     try:
-        return verify(mechanism, level), ""
+        return verify(mechanism, level, progress=tell), ""
     except UnsupportedError as error:  # no ball arithmetic, or no declaration to go back to
         return None, str(error)
 

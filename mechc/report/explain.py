@@ -24,6 +24,7 @@ from mechc.calculus.terms import total
 from mechc.calculus.transform.listed import listed
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
+from mechc.report.stages import printed
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -87,15 +88,12 @@ class Explanation:
 
     def __rich__(self) -> Text:
         """Text with headings marked for a terminal."""
-        text = Text()
-        for section in self.sections:
-            text.append(f"{section.heading}\n", style="bold")
-            width = max((len(line.label) for line in section.lines), default=0)
-            for line in section.lines:
-                text.append(f"  {line.label:<{width}}  ", style="cyan")
-                text.append(f"{line.text}\n")
-        text.rstrip()
-        return text
+        return printed(self.rows)
+
+    @property
+    def rows(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """Headings, with the label and the text of every line."""
+        return [(s.heading, [(line.label, line.text) for line in s.lines]) for s in self.sections]
 
     def _repr_html_(self) -> str:
         parts = []

@@ -25,7 +25,7 @@ from mechc import __version__
 from mechc.accountants.bound import as_table
 from mechc.errors import check_one_of, is_interrupt, library
 from mechc.kernel import build, cache
-from mechc.kernel.build import Progress
+from mechc.numeric.telling import Tell, telling
 from mechc.verify.recheck import PLACES, SCHEMA, TYPICAL, VERSIONS, once, plain
 from mechc.verify.recheck.kernel import STATED
 from mechc.verify.result import Check
@@ -146,7 +146,7 @@ def _written(content: Any) -> str:
 
 def verify(
     mechanism: Any, level: str = "quick", kernel: Any = None, *, again: bool = False,
-    progress: Progress = lambda check: None,
+    progress: Tell | None = None,
 ) -> Certificate:  # fmt: skip
     """Verify the kernel of a mechanism against its declaration.
 
@@ -159,7 +159,7 @@ def verify(
         level: "quick" (two parameter vectors, coarse grids) or "full" (ten or more, fine grids).
         kernel: a loaded kernel module to verify instead of the mechanism's own.
         again: verify, whatever is kept.
-        progress: called with the name of each check that begins.
+        progress: called with the name of each check that begins; by default a line says so.
 
     Returns:
         The certificate; `ok` says whether everything passed.
@@ -178,7 +178,8 @@ def verify(
     with contextlib.suppress(LookupError, TypeError, AttributeError, ValueError):  # nothing kept
         if known["code"].items() <= cache.digests(Path(made.__file__)).items():
             return _read(known["certificate"])
-    found = _verified(mechanism, level, made, text, progress)
+    with telling(f"verifying {made.NAME}", progress) as tell:
+        found = _verified(mechanism, level, made, text, tell)
     if kernel is None and found.ok:
         code = cache.digests(Path(made.__file__))
         cache.keep(name, {"certificate": found.to_json(), "code": code})
@@ -221,7 +222,7 @@ def _read(text: str) -> Certificate:
 
 
 def _verified(
-    mechanism: Any, level: str, kernel: Any, text: str, progress: Progress
+    mechanism: Any, level: str, kernel: Any, text: str, progress: Tell
 ) -> Certificate:  # fmt: skip
     from mechc.kernel.compiler import compile_declaration
     from mechc.kernel.emit import LAW, with_law

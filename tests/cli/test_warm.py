@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from mechc.cli import progress
 from mechc.cli.commands import app
 from mechc.kernel import cache
-from mechc.numeric import jit
+from mechc.numeric import jit, telling
 
 
 class Terminal(io.StringIO):
@@ -68,3 +68,15 @@ def test_no_process_is_waited_for_at_an_interruption():
         raise KeyboardInterrupt
     assert job.cancelled() or isinstance(job.exception(), BrokenProcessPool)
     assert not multiprocessing.active_children()
+
+
+def test_a_long_task_is_told_of_and_wiped_away(monkeypatch):
+    monkeypatch.setattr(telling, "PATIENCE", 0.01)
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with telling.telling("a task") as tell:
+            time.sleep(0.1)
+            tell("its end")
+        said = stream.getvalue()
+        assert ("mechc: a task: its end" in said) == stream.isatty()
+        assert not said.rpartition("\r")[2]

@@ -46,6 +46,7 @@ from mechc.errors import (
 )
 from mechc.hints import QUESTIONS, of_package, suggestion
 from mechc.numeric.allowance import MAX_WORK, limited
+from mechc.numeric.telling import telling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,9 +191,10 @@ class Queries(SetOnce, ABC):
         order = points if shape is None else sorted(
             set(points), reverse=quantity is not Quantity.EPSILON  # which falls with the points
         )  # fmt: skip
-        known = {}
-        with asked():
+        known = dict[float, Bound]()
+        with asked(), telling(str(quantity)) as tell:
             for at in order:
+                tell(f"{len(known)} of {len(order)} points")
                 with limited(allowed, setting.method):
                     if answers is None or quantity is Quantity.EPSILON:
                         evaluation = evaluation or run.evaluation(setting)

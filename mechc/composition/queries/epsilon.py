@@ -45,6 +45,7 @@ from mechc.loss.privacy_loss import PrivacyLoss, Step, distinct
 from mechc.numeric.allowance import OutOfWorkError, limited, share
 from mechc.numeric.logs import log1mexp, log_subtract
 from mechc.numeric.rounding import EPS, EXACT
+from mechc.numeric.telling import telling
 from mechc.protocol import Floats, Run
 
 MAX_EVALUATIONS = 200  # of delta in one search
@@ -452,16 +453,19 @@ def epsilon_curve(
     numbers = as_counts(counts)
     different, place = np.unique(numbers, return_inverse=True)
     method = setting.method
-    with limited(max_work, method):
+    with telling("epsilon after each count") as tell:
+
+        def ask(count: int) -> Bound:
+            tell(f"{count} repetitions, by themselves")
+            return epsilon((composition * count).evaluation(setting), log_delta)
+
         try:
-            table, methods = _together(composition, log_delta, different, setting)
+            with limited(max_work, method):
+                table, methods = _together(composition, log_delta, different, setting)
         except OutOfWorkError:
             table, methods = np.full((3, different.size), math.nan), set()
-    alone = np.flatnonzero(np.isnan(table).any(axis=0))
-    found = one_by_one(
-        different[alone], max_work, method,
-        lambda n: epsilon((composition * n).evaluation(setting), log_delta),
-    )  # fmt: skip
+        alone = np.flatnonzero(np.isnan(table).any(axis=0))
+        found = one_by_one(different[alone], max_work, method, ask)
     answered = alone[sorted(found)]
     singles = [found[i] for i in sorted(found)]
     for i, answer in zip(answered, singles, strict=True):

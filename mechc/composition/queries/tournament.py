@@ -44,6 +44,7 @@ from mechc.errors import (
 )
 from mechc.hints import VALUES, suggestion
 from mechc.numeric.roots import lowest
+from mechc.numeric.telling import telling
 from mechc.protocol import Measure, ParameterInfo
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def tournament(
         sensitivity: how far the query moves, > 0; on a lattice an integer. Where a mechanism has
             it bound, the same.
         rank: one of `ERRORS`.
-        progress: called with the name of each mechanism as it begins.
+        progress: called with the name of each mechanism as it begins; by default a line says so.
 
     Raises:
         DeclarationError: an argument is not acceptable.
@@ -241,15 +242,17 @@ def tournament(
     given = available() if mechanisms is None else mechanisms
     known = [_known(what) for what in listed("tournament: mechanisms", given, "a list of them")]
     names, entrants = Counter(mechanism.name for mechanism in known), []
-    for mechanism in known:
-        if mechanisms is None and not _is_additive(mechanism):
-            continue
-        name = mechanism.name
-        if names[name] > 1 and mechanism.bound:
-            name += f"({', '.join(f'{k}={inputs.shown(v)}' for k, v in mechanism.bound.items())})"
-        if progress is not None:
-            progress(name)
-        entrants.append(_enter(name, mechanism, setting))
+    with telling("tournament", progress) as tell:
+        for mechanism in known:
+            if mechanisms is None and not _is_additive(mechanism):
+                continue
+            name = mechanism.name
+            if names[name] > 1 and mechanism.bound:
+                name += (
+                    f"({', '.join(f'{k}={inputs.shown(v)}' for k, v in mechanism.bound.items())})"
+                )
+            tell(name)
+            entrants.append(_enter(name, mechanism, setting))
     entrants.sort(key=lambda e: (e.event is None, e.errors.get(rank, math.inf)))
     if not entrants:
         raise DeclarationError("tournament: mechanisms=[] (expected at least one)")
