@@ -2,18 +2,11 @@
 
     H_j(u) = E_{P_j}[H_{j-1}(u - L_j)],   H_0(u) = (1 - exp(u))_+,   H(epsilon) = H_k(epsilon)
 
-over the finite part of the laws. Everything is tilted: g_j(u) = exp(t u - K_1(t) - .. - K_j(t))
-H_j(u) obeys g_j(u) = E_nu[g_{j-1}(u - L_j)] with the tilted law nu, a probability measure, and
-
-    H(epsilon) = exp(K(t) - t epsilon) g_k(epsilon).
-
-Error theory. E_nu is linear, positive, and of norm one: where g_{j-1} is off by at most r g_{j-1} +
-f, g_j is off by at most r g_j + f. Relative errors and floors of all steps therefore only add up:
-those of the interpolation of g_j, of the tabulated law (`accountants.chebyshev_tables`), and what
-is left out where g_j is represented on an interval only. The last is bounded by g_j(u) <= exp((t -
-r) u + K_j(r) - K_j(t)) r^r / (1 + r)^(1 + r), for every tilt r > 0. No term is negative, so nothing
-cancels at any delta. The floor is a share of g_k(epsilon): where the first guess of g_k was too
-large (sparse sampling), a second pass has a lower floor.
+over the finite part of the laws, in tilted functions g_j(u) = exp(t u - K_1(t) - .. - K_j(t))
+H_j(u). Why errors only add up is in docs/methods.md, direct. What is left out where g_j is
+represented on an interval only is bounded by g_j(u) <= exp((t - r) u + K_j(r) - K_j(t)) r^r / (1 +
+r)^(1 + r), for every tilt r > 0. The floor is a share of g_k(epsilon): where the first guess of g_k
+was too large (sparse sampling), a second pass has a lower floor.
 
 Before it runs, a `Plan` chooses for every level the interval on which its function is represented,
 and bounds what lies beyond; a step is `Prepared` with K at tilts around t. Repeated steps share one
@@ -22,12 +15,9 @@ estimated twice, by continuing the decay of the coefficients and by the deviatio
 ends of the panel, which are no nodes; the larger counts, times a guard.
 
 Every count of a repeated step: the recursion passes g_1, g_2, ... on its way to the largest number,
-each a piecewise polynomial with a bound on its error, so that
-
-    log H_n(epsilon) = n K(t) - t epsilon + log g_n(epsilon)
-
-is inverted by compiled bisection. The tilt is that of the largest number; where it leaves too
-little of g_n for fewer repetitions, they get a recursion of their own.
+each with a bound on its error, so that log H_n(epsilon) = n K(t) - t epsilon + log g_n(epsilon) is
+inverted by compiled bisection. The tilt is that of the largest number; where it leaves too little
+of g_n for fewer repetitions, they get a recursion of their own.
 """
 
 from __future__ import annotations

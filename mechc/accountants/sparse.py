@@ -5,34 +5,16 @@ beyond. One contour does badly there: its frequencies have to reach the width of
 period has to cover the far losses, and where epsilon lies between both, no tilt makes it likely.
 
 Here every step is cut by smooth functions chi_0 <= chi_1 <= ... of its loss, chi_i rising from 0
-at a_i to 1 at b_i, with thresholds that fall with i. With the positive measures
-
-    M_i = (1 - chi_i) P,    C_i = (chi_i - chi_(i-1)) P,    M_(i-1) = M_i + C_i,
-
-the composition is a sum of positive measures, by the size of the largest loss that occurs:
+at a_i to 1 at b_i, with thresholds that fall with i. With the positive measures M_i = (1 - chi_i) P
+and C_i = M_(i-1) - M_i the composition is a sum by the size of the largest loss that occurs:
 
     M^k = [M^k - M_0^k] + [M_0^k - M_1^k] + ... + M_n^k.
 
 The first has a loss above a_0 > epsilon, to which the small ones add little: its share of delta is
 M'(0) - exp(epsilon) M'(-1) but for a bound by Chernoff. The brackets are inverted on contours of
-their own. The last is bounded by Chernoff; levels are added until it is negligible.
-
-With M' any of these positive measures, Theorem A holds as for the law of a loss. The transform
-
-    M'(z) = M_i(z)^k * sum over j >= 1 of binom(k, j) (C_i(z) / M_i(z))^j
-
-has no subtraction however rare large losses are: the sum is expm1(k log1p(C/M)), by the odds C/M of
-a large loss to a small one, at y = h, 2h, ... on one contour. All its terms
-contain C_i, and M_i and C_i are positive measures, so that telescoping the product gives
-
-    |M'(c + iy)| / M'(c) <= |C_i(c + iy)| / C_i(c),
-
-for different steps a convex combination of such shares. With a bound B on these from a frequency
-on, M' is at most the same sum with odds B C_i(c) / M_i(c), whose coefficients are positive: as a
-convex function of B that vanishes at 0, it leaves share(B) / B of that, which is little where many
-large losses are likely. C_i has a density that is smooth on the scale b_i - a_i: frequencies of
-that order are enough. What lies beyond them is bounded by the variation of its derivatives, see
-`_Fading`; where kinks leave it none, the brackets fail, and a mesh has to do.
+their own, by the odds C_i / M_i of a large loss to a small one. The last is bounded by Chernoff;
+levels are added until it is negligible. Proofs, of what lies beyond the last frequency too, are in
+docs/numerics.md, section 4.
 """
 
 from __future__ import annotations

@@ -6,26 +6,9 @@ SPA; equation numbers are theirs): with K the generating function of the compose
     delta - d_inf = exp(K(t) - t eps) E~[f_t(L - eps)],   f_t(x) = exp(-tx) (1 - exp(-x))_+  (33-38)
 
 under the law tilted by exp(tL - K(t)), for every t > 0 in the strip; t is chosen at the saddle
-K'(t) = eps + 1/t + 1/(t+1) (50). The identity needs no normalisation of K, so a mass d_inf at
-L = +inf is simply added (I5). Cost: O(distinct steps) per epsilon, independent of the counts.
-
-=========== ==================================================== ==============================
-variant     estimate                                             lower and upper
-=========== ==================================================== ==============================
-msd0..msd2  steepest descent (60), (61) and the next order       none: nan
-clt         normal law for the tilted loss (66), (78)-(79)       proven, Berry-Esseen (Theorem 5)
-moments     (43)-(44), as renyi                                  proven, Chernoff
-edgeworth   tilted Edgeworth series of order 1..4                proven, see `TiltedLaw`
-=========== ==================================================== ==============================
-
-Expectation of the payoff f_t under normal and Edgeworth laws for the tilted privacy loss.
-
-In: the composed loss, a tilt t and epsilon. Out: delta - d_inf = exp(K(t) - t eps) E~[f_t(L - eps)]
-with the tilted law of L replaced by a normal law or an Edgeworth series with the same cumulants,
-and proven intervals: f_t rises from 0 to its maximum and falls back to 0, so that a uniform error
-D of the distribution function costs at most 2 D max f_t (SPA, Theorem 5; the layer-cake argument
-there, or integration by parts for a series that is no distribution function). The error is
-therefore relative to exp(K - t eps): it shrinks with delta.
+K'(t) = eps + 1/t + 1/(t+1) (50). That law is replaced by a normal one ("clt", (66), (78)-(79)), by
+a tilted Edgeworth series, or by steepest descent ("msd", (60), (61)); "moments" is (43)-(44). What
+each proves, and by which theorem, is in docs/methods-series.md.
 """
 
 from __future__ import annotations

@@ -2,29 +2,13 @@
 
 Nothing of the compiler and no ball arithmetic: the declaration is rebuilt from its canonical text
 against a whitelist of SymPy names and evaluated with mpmath; the kernel's functions are run as
-plain Python, no statement of the file besides them. What it tests:
-
-* the digests of declaration, kernel file and certificate, and that the kernel's parameters are
-  those of the declaration;
-* that the certificate claims success only if each of its checks does, that none which counts is
-  missing or of another kind or tolerance, that enclosures are no wider than any kernel needs, that
-  its largest errors are those of the places it names, and that it says nothing besides, except as
-  remarks (level, notes, how many points, errors without such a place), which nothing here can tell;
-* that what several kernels share (root finders, special functions) is what mechc ships;
-* that array functions look at one element at a time, have the text of the scalar ones but for
-  regrouped sums and products, and answer as they do;
-* log densities, loss, inverses, distribution functions, generating function, branches, atoms, mass
-  at infinite loss, strip and lattice, by the declaration, at places of the checker's own: at
-  typical parameters and far from them, on either side of every comparison in the kernel's text that
-  a search reaches, among them all constants in the text;
-* the masses of P and Q, by mpmath quadrature or summation.
+plain Python, no statement of the file besides them. What it tests, and what it takes on trust, is
+in docs/verification.md.
 
     python -m mechc.verify.recheck KERNEL.py CERTIFICATE.json [DECLARATION]
 
 DECLARATION is the SHA-256 of the canonical text of a declaration you know, or a file with it:
-without it, nothing says which declaration the two files speak of. What a kernel says in words, its
-claim and defaults among them, follows from more than that text: it is shown, and not checked. So
-are a certificate's remarks.
+without it, nothing says which declaration the two files speak of.
 """
 
 from __future__ import annotations
