@@ -275,10 +275,7 @@ class Auto(registry.Accountant):
 
     def columns(self) -> Columns | None:
         """Return the columns of the contour, if it may be asked."""
-        for strategy in self._applied:
-            if strategy.method == "contour":
-                return self._accountant("contour").columns()
-        return None
+        return self._accountant("contour").columns() if self._resolved else None
 
     def _by_revealing(self, epsilon: float, rtol: float, aim: float) -> Bound:
         """Ask about steps whose losses far out are infinite."""

@@ -632,7 +632,6 @@ def _bind(
 
 def bind_together(events: Sequence[Event], direction: str) -> None:
     """Make first laws of many events, which are the same as those made one by one."""
-    from mechc.loss.privacy_loss import reversals
     from mechc.loss.quadrature import TOGETHER
 
     wanted: dict[Kernels, dict[tuple[float, ...], None]] = {}
@@ -657,8 +656,7 @@ def bind_together(events: Sequence[Event], direction: str) -> None:
     keys = [key for key in turned if key in known and (*key, True) not in known]
     keys = [key for key in keys if known[key].source is not None]
     with suppress(NumericError, OutOfWorkError):
-        laws = reversals([known[key] for key in keys])
-        known.update(zip([(*key, True) for key in keys], laws, strict=True))
+        known.update({(*key, True): known[key].reversed() for key in keys})
 
 
 def unsupported_on_composition(name: str) -> UnsupportedError:

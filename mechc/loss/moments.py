@@ -103,7 +103,6 @@ class GeneratingFunction:
     off by |log p| ulp, exp(tL) by |tL| ulp.
     """
 
-    @np.errstate(over="ignore", invalid="ignore")  # of masses too far from one they are not used
     def __init__(
         self, offsets: Integers, loss: Floats, log_weight: Floats,
         log_masses: list[tuple[float, float]],
@@ -113,22 +112,8 @@ class GeneratingFunction:
         if not np.logical_and.reduce(here):
             offsets = np.concatenate([[0], here.cumsum()])[offsets]
             loss, log_weight = loss[here], log_weight[here]
-        # losses L, log weights, weights w, and w (exp(-L) - 1 + L)
         self._offsets, self._nodes = offsets, np.empty((4, loss.size))
-        self._nodes[0], self._nodes[1] = loss, log_weight
-        np.exp(log_weight, out=self._nodes[2])
-        y, p = -loss, self._nodes[2]
-        middle = np.minimum(y, _FAR)
-        over, near = np.expm1(middle) - middle, np.abs(y) <= 0.5
-        some = y[near]
-        series = np.zeros(some.size)
-        for term in _EXCESS.tolist():
-            series = series * some + term
-        over[near] = some * some * series
-        np.multiply(p, over, out=self._nodes[3])
-        far = y >= _FAR
-        if np.logical_or.reduce(far):
-            self._nodes[3, far] = np.exp((log_weight + y)[far]) - p[far] * (1.0 + y[far])
+        _prepare(loss, log_weight, self._nodes)
         # of each law M(0) - 1, M(-1) - M(0), and inf where these are of no use
         self._known = np.empty((len(log_masses), 3))
         for known, (log_p, log_q) in zip(self._known, log_masses, strict=True):
@@ -144,6 +129,15 @@ class GeneratingFunction:
         out = np.empty((len(self._known), tilts.size, 4))
         _generated(self._offsets, self._nodes, self._known, tilts, work, out)
         return out.transpose(2, 0, 1)
+
+
+@compiled("void(float64[::1], float64[::1], float64[:,::1])")
+def _prepare(loss, log_weight, nodes):  # type: ignore[no-untyped-def]
+    """Write rows of losses L, log weights, weights w, and w (exp(-L) - 1 + L)."""
+    for j in range(loss.size):
+        y, p = -loss[j], math.exp(log_weight[j])
+        nodes[0, j], nodes[1, j], nodes[2, j] = loss[j], log_weight[j], p
+        nodes[3, j] = p * excess(y) if y < _FAR else math.exp(log_weight[j] + y) - p * (1.0 + y)
 
 
 @subroutine("float64(float64[::1])")

@@ -513,7 +513,7 @@ class PrivacyLoss:
     def reversed(self) -> PrivacyLoss:
         """Return the privacy loss of the reversed pair (I3: K_rev(z) = K(-1-z))."""
         if self.source is not None:
-            return reversals([self])[0]
+            return _of_sources([self.source], not self.is_reversed, *mirrored(*self.tilts))[0]
         nodes = Nodes(*(getattr(self, name) for name in Nodes._fields)).reversed()
         nodes = nodes._replace(tolerance=nodes.tolerance + atoms.rounding(*self.nodes()))
         return replace(
@@ -540,19 +540,6 @@ def bound(kernel: Kernel, thetas: Sequence[Floats]) -> list[PrivacyLoss]:
     sources = KernelSource.many(kernel, theta)
     branches.require_consistent(sources)
     return _of_sources(sources, False, -1.0, 0.0)
-
-
-def reversals(laws: Sequence[PrivacyLoss]) -> list[PrivacyLoss]:
-    """Return what `PrivacyLoss.reversed` does for each of many laws of kernels, made together."""
-    groups: dict[tuple[Any, ...], list[KernelSource]] = {}
-    for law in laws:
-        assert law.source is not None
-        groups.setdefault((law.is_reversed, law.tilts), []).append(law.source)
-    made = {}
-    for key, sources in groups.items():
-        reverse, (low, high) = key
-        made[key] = iter(_of_sources(sources, not reverse, -1.0 - high, -1.0 - low))
-    return [next(made[law.is_reversed, law.tilts]) for law in laws]
 
 
 def covering(

@@ -35,7 +35,6 @@ class Compilable(functools.partial):  # type: ignore[type-arg]
         py_func: the function in Python.
         signatures: its types, in numba's notation; None for those of its calls.
         options: of `numba.njit`, beyond those that all functions have in common.
-        python: what Python calls, `py_func` if None.
     """
 
     py_func: Callable[..., Any]
@@ -45,10 +44,10 @@ class Compilable(functools.partial):  # type: ignore[type-arg]
 
     def __new__(
         cls, py_func: Callable[..., Any], signatures: str | list[str] | None,
-        options: dict[str, Any], python: Callable[..., Any] | None = None,
+        options: dict[str, Any],
     ) -> Self:  # fmt: skip
         """Remember what to compile."""
-        self = super().__new__(cls, python or py_func)
+        self = super().__new__(cls, py_func)
         functools.update_wrapper(self, py_func)
         self.py_func = py_func
         self._signatures = signatures
@@ -111,7 +110,7 @@ class Compiled(Compilable):
 class Subroutine(Compilable):
     """One without an entry from Python, half of the work: where Python calls it, it runs as Python.
 
-    There it raises where machine code goes on, and may be written otherwise, for NumPy.
+    There it raises where machine code goes on.
     """
 
     def __init__(self, *about: Any) -> None:
@@ -158,15 +157,11 @@ def compiled(
 
 
 def subroutine(
-    signatures: str | list[str],
-    python: Callable[..., Any] | None = None,
-    *,
-    makes_arrays: bool = False,
-    **options: Any,
+    signatures: str | list[str], *, makes_arrays: bool = False, **options: Any
 ) -> Callable[[Callable[..., Any]], Subroutine]:
     """Decorate a function that compiled ones call, or Python once or twice a question.
 
-    For the arguments see `compiled`; `python` is what Python calls in place of a long loop.
+    For the arguments see `compiled`.
     """
     options = {"no_cpython_wrapper": True, "_nrt": makes_arrays, **options}
-    return lambda py_func: Subroutine(py_func, signatures, options, python)
+    return lambda py_func: Subroutine(py_func, signatures, options)

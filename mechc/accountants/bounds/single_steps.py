@@ -27,13 +27,15 @@ from contextlib import suppress
 import numpy as np
 
 from mechc.errors import NumericError
-from mechc.loss.privacy_loss import Step
+from mechc.loss.moments import log_total
+from mechc.loss.privacy_loss import PrivacyLoss, Step
 from mechc.numeric.allowance import OutOfWorkError
 from mechc.numeric.logs import log1mexp, log_add, log_subtract
-from mechc.numeric.rounding import U
+from mechc.numeric.rounding import EPS, U
 
 SURE = 40.0  # eps - t of the event, nats: exp(-40) is lost, far below the digits of a delta near 1
 SETTINGS = 100  # distinct steps that are looked at one by one
+LEAST_ATOM = -600.0  # log mass of an atom at the largest loss that a double holds with a margin
 UNION = -600.0  # log of a sum of probabilities that is that of a union to rounding
 
 
@@ -94,3 +96,30 @@ def _log_some(events: Sequence[tuple[int, float]]) -> float:
     if any(share >= 1.0 for _, share in shares):
         return 0.0
     return math.log(-math.expm1(math.fsum(count * math.log1p(-share) for count, share in shares)))
+
+
+def log_all_largest(steps: Sequence[Step], within: float = 0.0) -> tuple[float, float, float]:
+    """Return log P(every step is at its largest loss), -inf without atoms there, and its error.
+
+    Or less than `within` below it, which a lattice of longer steps takes for one point; last how
+    far below the sum of these may be.
+    """
+    total, error, below = 0.0, 0.0, 0.0
+    for step in steps:
+        law = step.loss
+        if not _ends_in_atom(law):
+            return -math.inf, 0.0, 0.0
+        near = max(int(np.count_nonzero(law.atom_loss > law.atom_loss[-1] - within)), 1)
+        log_mass, known = log_total(law.atom_log_mass[-near:]), law.tolerance + law.atom_error
+        below += step.count * float(law.atom_loss[-1] - law.atom_loss[-near])
+        total += step.count * log_mass
+        error += step.count * (known + 4.0 * EPS * (1.0 + abs(log_mass)))
+    return total, error + 4.0 * EPS * abs(total), below
+
+
+def _ends_in_atom(law: PrivacyLoss) -> bool:
+    """Whether the largest loss is an atom, of a mass that doubles hold."""
+    top = law.support[1]
+    if not law.atom_loss.size or not math.isfinite(top) or law.atom_log_mass[-1] < LEAST_ATOM:
+        return False
+    return bool(abs(law.atom_loss[-1] - top) <= 4.0 * EPS * abs(top))

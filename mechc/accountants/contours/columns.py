@@ -88,7 +88,8 @@ class Columns:
             # rare large losses, which the nodes at hand show, need less than that
             at = log_delta, n, math.inf, self._t_max, min(near, half)
             near = min(near, self.law.saddle_of_delta(*at)[0])
-            self.cover_around(near)
+            bend = float(self.law.roughly(near)[0, 2]) + near**-2 + (1.0 + near) ** -2
+            self._cover(self.top(near, bend))
         t = min(near, half)
         for _ in range(NEWTON):
             at = log_delta, n, self.covered, self._t_max, t
@@ -97,11 +98,6 @@ class Columns:
                 break
             self._cover(t)
         return Saddle(n, t, epsilon)
-
-    def cover_around(self, t: float) -> None:
-        """Make nodes for a saddle point t, and for bounds on images of a contour there."""
-        bend = float(self.law.roughly(t)[0, 2]) + t**-2 + (1.0 + t) ** -2
-        self._cover(self.top(t, bend))
 
     def top(self, t: float, bend: float) -> float:
         """The largest tilt wanted beside a saddle point t, of the exponent's curvature there."""

@@ -68,14 +68,7 @@ BETWEEN_POINTS = 1e-12  # the same between lattice points, where each step is ri
 AT, TOTAL, TURNING, NOISE, BEND, FIRST, FIRST_B = range(7)
 
 
-def _by_powers(g: Floats, turn: float) -> tuple[float, float]:
-    """The same as `horner`, every power by itself."""
-    n = np.arange(1.0, 1.0 + g.size // 2)
-    terms = g.view(np.complex128) * np.exp(1j * turn * n)
-    return 1.0 + 2.0 * float(np.add.reduce(terms.real)), -2.0 * float(np.add.reduce(n * terms.imag))
-
-
-@subroutine("UniTuple(float64, 2)(float64[::1], float64)", python=_by_powers)
+@compiled("UniTuple(float64, 2)(float64[::1], float64)")
 def horner(g, turn):  # type: ignore[no-untyped-def]
     """Return 1 + 2 Re sum_j g_j r^j, j = 1, 2, ..., r = exp(i turn), and its derivative by turn.
 
