@@ -44,7 +44,7 @@ Mask = NDArray[np.bool_]
 _BITS = 62  # of a scaled number, whose square fits two words
 _FRACTION, _WORD = 2.0**_BITS, 2.0**64  # one, scaled, and the weight of the upper word
 # outside this range the power of two that scales the budget would leave float64
-_SMALLEST, _LARGEST = 1e-150, 1e150
+SMALLEST, LARGEST = 1e-150, 1e150
 SHAVE = 1.0 - 4 * EPS  # 8 ulp: covers the roundings on the way back to float64
 _HUGE = 1.7e308  # a factor stays finite
 
@@ -71,7 +71,7 @@ class Budget(NamedTuple):
 
 def make_budget(name: str, value: float, *, squared: bool) -> Budget:
     """Return the exact integer form of a budget, refused by its name outside [1e-150, 1e150]."""
-    if not _SMALLEST <= (value := number(name, value)) <= _LARGEST:
+    if not SMALLEST <= (value := number(name, value)) <= LARGEST:
         raise DeclarationError(
             f"{name}={value!r} cannot be a budget (expected a number in [1e-150, 1e150])"
         )

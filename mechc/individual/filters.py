@@ -38,6 +38,8 @@ from numpy.typing import ArrayLike, NDArray
 from mechc.composition.queries import divergences
 from mechc.errors import DeclarationError, listed, public
 from mechc.individual.budget import (
+    LARGEST,
+    SMALLEST,
     Budget,
     Mask,
     Update,
@@ -321,7 +323,7 @@ class RenyiFilter(_Filter):
         else:
             epsilon, delta = target(epsilon, delta)
             order = gaussian_order(epsilon, delta) if order is None else order
-            budget = renyi_budget(epsilon, delta, check_order(order))
+            budget = budget_for(epsilon, delta, renyi_budget(epsilon, delta, check_order(order)))
         self.order = check_order(order)
         self._open(people, make_budget("budget", budget, squared=False), storage)
 
@@ -524,7 +526,19 @@ def gdp_budget(
             f"budget mu={mu!r}, epsilon={epsilon!r}, delta={delta!r} (expected either mu, or"
             " epsilon and delta)"
         )
-    return number("mu", mu) if mu is not None else convert(epsilon, delta)
+    if mu is not None:
+        return number("mu", mu)
+    return budget_for(epsilon, delta, convert(epsilon, delta))
+
+
+def budget_for(epsilon: float | None, delta: float | None, found: float) -> float:
+    """Return the budget found for a target, which is refused where that can be none."""
+    if not SMALLEST <= found <= LARGEST:
+        raise DeclarationError(
+            f"epsilon={epsilon!r}, delta={delta!r}: no budget is known to meet this target"
+            " (expected one that a budget in [1e-150, 1e150] meets)"
+        )
+    return found
 
 
 def target(epsilon: float | None, delta: float | None) -> tuple[float, float]:

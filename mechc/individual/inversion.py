@@ -132,8 +132,13 @@ def choose(  # type: ignore[no-untyped-def]
         best = values[j]
         out[UPPER, p] = best
         out[BEST, p] = j
-        out[TILT, p] = -1.0 if k[t.size - 1] == 0.0 else -2.0
-        if out[TILT, p] == -1.0 or not some:  # memory that is not needed is not touched
+        untouched = k[t.size - 1] == 0.0
+        out[TILT, p] = -1.0 if untouched else -2.0
+        if not (some or untouched):  # memory that is not needed is not touched
+            continue
+        out[LENGTH, p], out[NODES, p], out[LEVEL, p] = 1.0, 1.0, 0.0
+        out[ALLOWED, p], out[WORK, p], out[KNOWN, p] = rtol, np.inf, known[p]
+        if untouched:
             continue
         goal = log_delta
         if math.isnan(log_delta):
@@ -141,8 +146,6 @@ def choose(  # type: ignore[no-untyped-def]
             if known[p] > 0.0:
                 goal = min(best, math.log(known[p]))
         goal += log_small
-        out[LENGTH, p], out[NODES, p], out[LEVEL, p] = 1.0, 1.0, 0.0
-        out[WORK, p], out[KNOWN, p] = np.inf, known[p]
         eps = known[p] if math.isnan(epsilon) else epsilon
         lesson = lessons[j]
         if math.isnan(eps) and best > 0.0 and lesson[0] < np.inf:

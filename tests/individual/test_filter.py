@@ -1,5 +1,6 @@
 """Filters never let anyone cross the budget; rational arithmetic is the judge."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -182,9 +183,12 @@ def test_bad_budgets_are_refused(arguments):
         GDPFilter(**arguments)
 
 
-def test_a_target_whose_mu_is_below_all_doubles_is_refused_as_other_budgets_are():
-    with pytest.raises(DeclarationError, match="cannot be a budget"):
-        GDPFilter(people=1, epsilon=0.0, delta=5e-324)
+def test_a_target_whose_budget_is_none_is_refused_by_the_target():
+    for epsilon, delta in ((0.0, 5e-324), (1e300, 1e-5)):
+        with pytest.raises(DeclarationError, match=f"epsilon={re.escape(repr(epsilon))}.*target"):
+            GDPFilter(people=1, epsilon=epsilon, delta=delta)
+    with pytest.raises(DeclarationError, match="target"):
+        RenyiFilter(people=1, epsilon=1e-300, delta=1e-300)
 
 
 def test_the_shared_filter_stops_for_good():
