@@ -1,5 +1,6 @@
 """A damaged or unusable cache costs time, never an answer (fresh processes, private caches)."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -37,8 +38,11 @@ def test_an_edited_kernel_is_rebuilt(tmp_path):
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path):
     blocked = tmp_path / "a_file"
     blocked.write_text("not a folder")
-    done = ask(blocked)
-    assert float(done.stdout) == pytest.approx(TRUTH, rel=1e-9)
+    question = (
+        "import mechc; print(mechc.load('randomized_response')(epsilon=1.0).delta(0.5).upper)"
+    )
+    done = ask(blocked, question)
+    assert float(done.stdout) == pytest.approx((math.e - math.exp(0.5)) / (1.0 + math.e), rel=1e-9)
     assert "CacheWarning" in done.stderr
     assert blocked.read_text() == "not a folder"
 
