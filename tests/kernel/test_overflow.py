@@ -6,7 +6,10 @@ from types import FunctionType, SimpleNamespace
 
 import numpy as np
 import pytest
+from sympy import pi, sqrt
 
+import mechc
+from mechc.declare import mechanism, real
 from mechc.kernel.run import IEEE
 from mechc.loss.branches import LOG_ULPS
 from mechc.loss.quadrature.rule import log_densities, losses
@@ -66,3 +69,16 @@ def test_nothing_is_above_a_supremum_that_losses_tend_to():
         sampling_rate=0.8146275187969818,
     )  # fmt: skip
     assert event.log_delta(1.4307503909267136, direction="add").lower == -math.inf
+
+
+@np.errstate(all="ignore")
+def test_an_overflow_in_one_density_is_not_hidden_in_a_sample():
+    """log(1 + x + x^2) overflows before log(9 + x^2), of which no power is taken, does."""
+    x, rate = real("x"), 0.3
+    p, q = sqrt(3) / (2 * pi * (1 + x + x**2)), 3 / (pi * (9 + x**2))
+    kernel = mechc.poisson(mechc.load(mechanism("quadratics", variable=x, p=p, q=q))).kernel
+    theta, far = np.array([rate]), np.array([-1e160, 1e152, 1e154, 1e155, 1e300])
+    found = losses(as_python(kernel), theta, far)
+    limit = math.log(1.0 - rate + rate * math.sqrt(3) / 6)
+    assert found[1] == pytest.approx(limit, rel=1e-12)
+    assert all(np.isnan(found) | (np.abs(found - limit) < 1e-12))

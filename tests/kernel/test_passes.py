@@ -48,8 +48,17 @@ def text(expr):
             "math.log(s * s) + log1p_power(1.0, x, s, 2.0)",
         ),
         (
-            log(ir.mul(ir.add(X, S), ir.Pow(ir.add(X, ir.ONE), ir.number(-1)))),
-            "log_ratio(x + s, x + 1.0, s - 1.0)",
+            log(
+                ir.mul(
+                    ir.add(ir.Pow(X, ir.number(2)), S),
+                    ir.Pow(ir.add(ir.Pow(X, ir.number(2)), ir.ONE), ir.number(-1)),
+                )
+            ),
+            "log_ratio(x * x + s, x * x + 1.0, s - 1.0)",
+        ),
+        (
+            log(ir.add(ir.Pow(X, ir.number(2)), X, ir.ONE)),
+            "log_ratio(x * x + x + 1.0, 1.0, x * (x + 1.0))",
         ),
         (log(ir.add(ir.ONE, ir.negate(exp(X)))), "log1mexp(x)"),
         (log(ir.add(ir.ONE, ir.negate(S), ir.mul(S, exp(X)))), "log_mix(s, x)"),

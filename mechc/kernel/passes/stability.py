@@ -145,30 +145,59 @@ def _distances(expr: Expr) -> Expr:
     return expr
 
 
-def log_of_squares(expr: Expr) -> Expr | None:
-    """log(a^2 + b^2) = log(a^2) + log1p(b^2/a^2); a quotient that overflows is no 0 or infinity."""
+def log_of_polynomial(expr: Expr) -> Expr | None:
+    """log(c + b^k) = log(c) + log1p(b^k/c) for c > 0; others and quotients nan where they overflow.
+
+    An overflow in one of two densities would be an infinite loss, or hidden in a mixture.
+    """
     match expr:
-        case ir.Call("log", (ir.Add((ir.Pow(a, power), ir.Pow(b, other))),)) if (
-            power == other == ir.number(2) and _has_output(a) != _has_output(b)
-        ):
-            a, b = (b, a) if _has_output(a) else (a, b)
-            more = ir.call("log1p_power", ir.ONE, b, a, power)
-            return ir.add(ir.call("log", ir.Pow(a, power)), more)
+        case ir.Call("log", (ir.Add((*_, last)) as total,)) if last != ir.ONE:
+            if not _overflows(total):
+                return None
+            steady = [term for term in total.args if not _has_output(term)]
+            moving = [term for term in total.args if _has_output(term)]
+            if len(steady) == len(moving) == 1 and _is_positive(steady[0]):
+                share = ir.mul(*moving, _raised(steady[0], -1))
+                return ir.add(ir.call("log", steady[0]), ir.call("log1p", share))
+            return ir.call("log_ratio", total, ir.ONE, ir.add(total, ir.number(-1)))
         case ir.Call("log", (ir.Mul(factors),)):
             below = [f for f in factors if _divides(f)]
             n = ir.mul(ir.ONE, *(f for f in factors if f not in below))
             d = ir.mul(ir.ONE, *(base for f in below for base in _divides(f)))
-            if _is_polynomial(n) and _is_polynomial(d):
+            if _overflows(n) and _overflows(d):
                 return ir.call("log_ratio", n, d, ir.add(n, ir.negate(d)))
     return None
 
 
-def _is_polynomial(expr: Expr) -> bool:
-    """Whether a product has a sum with powers of the output, and nothing else of it."""
-    sums = [node for node in ir.walk(expr) if isinstance(node, ir.Add) and _has_output(node)]
-    return bool(sums) and not any(
-        isinstance(node, ir.Call | ir.Select) and _has_output(node) for node in ir.walk(expr)
-    )
+def _overflows(expr: Expr) -> bool:
+    """Whether there are powers of the output, but no functions of it."""
+    nodes = [node for node in ir.walk(expr) if _has_output(node)]
+    powers = [n for n in nodes if isinstance(n, ir.Pow) and _power(n) > 1 and _has_output(n.base)]
+    products = [n for n in nodes if isinstance(n, ir.Mul) and sum(map(_has_output, n.args)) > 1]
+    return bool(powers or products) and not any(isinstance(n, ir.Call | ir.Select) for n in nodes)
+
+
+def _power(factor: Expr) -> Fraction:
+    """The exponent of a power in numbers, else 0."""
+    match factor:
+        case ir.Pow(_, ir.Number(power)):
+            return power
+    return Fraction(0)
+
+
+def _is_positive(expr: Expr) -> bool:
+    """Whether a product is one of positive numbers and even powers."""
+    factors = ir.factors_of(expr)
+    return all((isinstance(f, ir.Number) and f.exact > 0) or _power(f) % 2 == 0 < _power(f) ** 2
+               for f in factors)  # fmt: skip
+
+
+def _raised(expr: Expr, power: int) -> Expr:
+    """A product to a power, factor by factor."""
+    return ir.mul(ir.ONE, *(
+        ir.Number(f.exact**power) if isinstance(f, ir.Number)
+        else ir.Pow(_base(f), ir.number((_power(f) or 1) * power)) for f in ir.factors_of(expr)
+    ))  # fmt: skip
 
 
 def log_of_sum(expr: Expr) -> Expr | None:
@@ -247,7 +276,8 @@ def log1p_of_expm1(expr: Expr) -> Expr | None:
 def log1p_of_power(expr: Expr) -> Expr | None:
     """log1p(b^a) = softplus(a log(b)), as powers of large outputs overflow before their logs do.
 
-    Of a power in numbers, log1p(c b^k / d^k): digits of small ones are not in their logs.
+    Of a power in numbers, log1p(c b^k / d^k): digits of small ones are not in their logs. Of other
+    polynomials that overflow nothing is known.
     """
     match expr:
         case ir.Call("log1p", (ir.Pow(base, power),)) if not isinstance(power, ir.Number):
@@ -265,6 +295,8 @@ def log1p_of_power(expr: Expr) -> Expr | None:
                     bottom = ir.mul(ir.ONE, *map(_base, below))
                     args = ir.mul(ir.ONE, *rest), base, bottom, ir.number(times)
                     return ir.call("log1p_power", *args)
+            if _overflows(product):
+                return ir.call("log_ratio", ir.add(product, ir.ONE), ir.ONE, product)
     return None
 
 
@@ -433,7 +465,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         log_of_product,
         log_of_function,
         log_of_distance,
-        log_of_squares,
+        log_of_polynomial,
         log_of_sum,
         log1p_of_expm1,
         log1p_of_power,
