@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mechc.composition.renyi_curves import rdp as rdp
     from mechc.composition.renyi_curves import zcdp as zcdp
     from mechc.composition.run_file import open as open
+    from mechc.composition.selection import repeat_and_select as repeat_and_select
     from mechc.composition.tables import from_losses as from_losses
     from mechc.composition.tables import from_pmfs as from_pmfs
     from mechc.composition.tables import mixture as mixture
@@ -60,6 +61,7 @@ _HOME = {
         "truncate vector with_replacement without_replacement",
         "composition.radial": "radial",
         "composition.renyi_curves": "rdp zcdp",
+        "composition.selection": "repeat_and_select",
         "composition.run_file": "open",
         "composition.tables": "from_losses from_pmfs mixture post_process",
         "composition.queries.tournament": "optimise tournament",

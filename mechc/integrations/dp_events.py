@@ -23,6 +23,7 @@ from mechc.composition.inputs import as_count, as_number, size
 from mechc.composition.mechanism import built_in
 from mechc.composition.operations import poisson, random_sensitivity, without_replacement
 from mechc.composition.renyi_curves import zcdp
+from mechc.composition.selection import repeat_and_select
 from mechc.composition.tables import from_pmfs
 from mechc.errors import DeclarationError, UnsupportedError, listed, public
 from mechc.numeric.rounding import U
@@ -332,6 +333,16 @@ def _tree(event: Any, relation: NeighboringRelation) -> Found:
     return tree_aggregation(complete, sigma) if sigma else _revealing()
 
 
+def _selected(event: Any, relation: NeighboringRelation) -> Found:
+    """The best of a random number of runs: a bound on its Rényi divergences."""
+    run = from_event(event.event, relation)
+    if not run.parts:
+        return run
+    if any(part == _revealing() for part, _ in run):
+        return _revealing()
+    return repeat_and_select(run, mean=event.mean, shape=event.shape)
+
+
 def _guaranteed(event: Any, relation: NeighboringRelation) -> Found:
     epsilon, delta = _amount(event, "epsilon"), _amount(event, "delta", 1.0)
     pair = built_in("approximate_dp")
@@ -378,6 +389,7 @@ _NAMES: dict[str, Callable[[Any, NeighboringRelation], Found]] = {
     "RandomizedResponseDpEvent": _response,
     "ZCDpEvent": _concentrated,
     "SingleEpochTreeAggregationDpEvent": _tree,
+    "RepeatAndSelectDpEvent": _selected,
     # newer than version 0.6.0
     "EpsilonDeltaDpEvent": _guaranteed,
     "DiscreteGaussianDpEvent": _rounded,

@@ -145,7 +145,6 @@ def test_cut_batches_lie_below_their_larger_pair():
 
 WITHOUT_PAIR = {
     "UnsupportedDpEvent": dp.UnsupportedDpEvent(),
-    "RepeatAndSelectDpEvent": dp.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, 1.0),
 }
 WITH_PAIR = (
     (dp.NoOpDpEvent(), "asr"),
@@ -154,6 +153,7 @@ WITH_PAIR = (
     (LAPLACE, "asr"),
     (dp.DiscreteLaplaceDpEvent(0.5, 1), "asr"),
     (dp.ZCDpEvent(0.1), "asr"),
+    (dp.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, 1.0), "asr"),
     (dp.SelfComposedDpEvent(GAUSSIAN, 3), "asr"),
     (dp.ComposedDpEvent([GAUSSIAN, LAPLACE]), "asr"),
     (dp.RandomizedResponseDpEvent(0.5, 4), "sr"),
