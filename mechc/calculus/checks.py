@@ -52,12 +52,11 @@ class Checker:
 
     @classmethod
     def of(
-        cls, x: Symbol, parameters: tuple[Parameter, ...], condition: Basic, integer: bool,
-        count: int = 3,
-    ) -> Checker:  # fmt: skip
-        """A checker with `count` parameter vectors that satisfy `condition`."""
+        cls, x: Symbol, parameters: tuple[Parameter, ...], condition: Basic, integer: bool
+    ) -> Checker:
+        """A checker with three parameter vectors that satisfy `condition`."""
         with mpmath.workdps(_DIGITS):
-            found = typical_values(parameters, count, condition)
+            found = typical_values(parameters, 3, condition)
         return cls(x, found, integer)
 
     def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:

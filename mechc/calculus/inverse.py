@@ -94,29 +94,21 @@ def _divided(value: Expr, coefficient: Expr) -> Expr:
 
 
 def _last_layer(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
-    if isinstance(inner, Pow) and inner.exp.is_Integer:
-        yield from _powers(inner, x, value)
-    elif isinstance(inner, sp.cosh):
-        for branch in (sp.acosh(value), -sp.acosh(value)):
-            yield from _rewound(inner.args[0], x, branch, "unwinding")
+    for rest, branch in _unwound(inner, value):
+        for solution, _ in candidates(rest, x, branch):
+            yield solution, "unwinding"
     yield from _polynomials(inner, x, value)
 
 
-def _rewound(inner: Expr, x: Symbol, value: Expr, how: str) -> Iterator[tuple[Expr, str]]:
-    """Solve inner(x) = value for what a strategy left over."""
-    for solution, _ in candidates(inner, x, value):
-        yield solution, how
-
-
-def _powers(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:
+def _unwound(inner: Expr, value: Expr) -> list[tuple[Expr, Expr]]:
+    """What is inside of a whole power, or of cosh, and its values on both branches."""
+    if isinstance(inner, sp.cosh):
+        return [(inner.args[0], sp.acosh(value)), (inner.args[0], -sp.acosh(value))]
+    if not (isinstance(inner, Pow) and inner.exp.is_Integer):
+        return []
     root = value ** (1 / inner.exp)
-    if inner.exp.is_odd:
-        root_of_negative = -((-value) ** (1 / inner.exp))
-        branches = (root, root_of_negative)
-    else:
-        branches = (root, -root)
-    for branch in branches:
-        yield from _rewound(inner.base, x, branch, "unwinding")
+    other = -((-value) ** (1 / inner.exp)) if inner.exp.is_odd else -root
+    return [(inner.base, root), (inner.base, other)]
 
 
 def _polynomials(inner: Expr, x: Symbol, value: Expr) -> Iterator[tuple[Expr, str]]:

@@ -135,9 +135,9 @@ class Printer:
             keyword = "elif"
 
 
-def indent(lines: list[str], depth: int = 1) -> list[str]:
-    """The lines, `depth` steps further in."""
-    return ["    " * depth + line if line else line for line in lines]
+def indent(lines: list[str]) -> list[str]:
+    """The lines, one step further in."""
+    return [f"    {line}" if line else line for line in lines]
 
 
 def literal(value: float) -> tuple[str, int]:

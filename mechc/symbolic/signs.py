@@ -69,7 +69,8 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
     if ends:
         lengths = {end for end in ends if end.is_extended_nonnegative}
         if lengths:  # each may be any length for this proof, of which there may be many
-            found = weak_sign(expr.xreplace(_any_lengths(lengths)), facts)
+            free = {end: sp.Symbol(f"length {sp.sstr(end)}", positive=True) for end in lengths}
+            found = weak_sign(expr.xreplace(free), facts)
             if found is not None:
                 return found
         return _by_ends(expr, max(ends, key=lambda end: end.count_ops()), facts)
@@ -84,11 +85,6 @@ def weak_sign(expr: Expr, facts: Facts) -> int | None:
         if form.is_extended_nonnegative or form.is_extended_nonpositive:
             return 1 if form.is_extended_nonnegative else -1
     return None
-
-
-def _any_lengths(lengths: set[Expr]) -> dict[Expr, Expr]:
-    """A symbol for each of some ends that are not negative."""
-    return {end: sp.Symbol(f"length {sp.sstr(end)}", positive=True) for end in lengths}
 
 
 def _by_ends(expr: Expr, end: Expr, facts: Facts) -> int | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import mpmath
 from mpmath import mp
-from sympy import And, Basic, Expr, Not, Piecewise, Symbol, erf, erfc, exp, expand, log, oo, true
+from sympy import And, Basic, Expr, Not, Piecewise, erf, erfc, exp, expand, log, oo, true
 
 from mechc.calculus.cases import Case, Pair
 from mechc.calculus.terms import Term, total
@@ -110,7 +110,7 @@ def _zeros(
     # end a sum has lost its digits.
     x = calculus.pair.variable
     with mp.workdps(DIGITS):
-        places = vectors(calculus, case, 2)
+        places, tiny = vectors(calculus, case, 2), mpmath.mpf(10) ** (-DIGITS // 2)
         for piece in case.pieces:
             ends = [e for e in (piece.lo, piece.hi) if not e.is_infinite]
             for node in {
@@ -122,17 +122,12 @@ def _zeros(
                 (inside,) = node.args
                 found = [
                     end for end in ends
-                    if all(_is_zero(inside, {**theta, x: evaluate(end, theta)}) for theta in places)
+                    if all(abs(evaluate(inside, {**t, x: evaluate(end, t)})) < tiny for t in places)
                 ]  # fmt: skip
                 if found:
                     product = factored(inside) if inside.is_polynomial(x) else inside
                     past = not all(end.is_Integer for end in found)
                     yield node, log(product, evaluate=False), past
-
-
-def _is_zero(expr: Expr, values: Mapping[Symbol, Any]) -> bool:
-    """Whether an expression is nothing but rounding."""
-    return bool(abs(evaluate(expr, values)) < mpmath.mpf(10) ** (-DIGITS // 2))
 
 
 def _up_to_zero(expr: ir.Expr) -> ir.Expr:

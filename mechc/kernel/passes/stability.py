@@ -32,26 +32,16 @@ LOG_OF = {
 }  # fmt: skip
 
 
+@functools.lru_cache(maxsize=2**14)  # what has changed is looked at again, with its operands
 def stabilise(expr: Expr) -> Expr:
     """Apply the rules to a node before its operands: a log must see the sum it is of."""
-    done: dict[Expr, Expr] = {}  # what has changed is looked at again, its operands need not be
-
-    def visit(node: Expr) -> Expr:
-        if node not in done:
-            done[node] = _better(node, visit)
-        return done[node]
-
-    return visit(expr)
-
-
-def _better(expr: Expr, visit: Callable[[Expr], Expr]) -> Expr:
     for rule in RULES.get(type(expr), ()):
         better = rule(expr)
         if better is not None:
-            return visit(better)
+            return stabilise(better)
     args = ir.children(expr)
-    renewed = tuple(map(visit, args))
-    return expr if renewed == args else visit(ir.rebuild(expr, renewed))
+    renewed = tuple(map(stabilise, args))
+    return expr if renewed == args else stabilise(ir.rebuild(expr, renewed))
 
 
 def _arguments(expr: Expr, name: str) -> tuple[Expr, ...] | None:
