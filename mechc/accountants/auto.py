@@ -14,7 +14,7 @@ a small one: it is soon there, or a mesh is. A search for epsilon is content wit
 side of the delta that it looks for.
 
 Steps whose loss has no exponential moments on a side, or cannot be resolved, are replaced by ones
-that have them before (`bounds.heavy_tails`).
+that have them before (`heavy_tails`).
 
 What a refused request is answered with: the method, the reason, and the methods that can.
 """
@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mechc.accountants import bounds, registry
+from mechc.accountants import bounds, heavy_tails, registry
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds import heavy_tails
 from mechc.accountants.convolution import Nodes
 from mechc.accountants.sparse import STEPS
 from mechc.errors import MechcError, NumericError, UnsupportedError

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants import bounded_losses, recursion
-from mechc.accountants.bounds.single_steps import log_all_largest
+from mechc.accountants.bounds import log_all_largest
 from mechc.accountants.contour import Side
 from mechc.accountants.contours import inversion
 from mechc.accountants.contours.columns import Columns, Saddle, targets

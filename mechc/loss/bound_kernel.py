@@ -239,7 +239,7 @@ class KernelSource:
     def cut_to(self, rows: Floats, panels: quadrature.Quadrature) -> None:
         """Take shorter branches, on which the loss is bounded, and fresh panels for them."""
         self.rows, self._missing, self.followed = rows, {}, {}
-        self._panels = panels.covering(-1.0, 0.0)
+        (self._panels,) = quadrature.covering([panels], -1.0, 0.0)
         self.strip = (-math.inf, math.inf)
         self.support = self._find_support(rows)
         self._find_ends()
@@ -368,7 +368,8 @@ class KernelSource:
         Raises:
             NumericError: they did not settle; those of before are kept.
         """
-        self._panels = panels = self.panels.covering(tilt_lo, tilt_hi, *points)
+        (panels,) = quadrature.covering([self.panels], tilt_lo, tilt_hi, *points)
+        self._panels = panels
         return panels
 
     def nodes(self, lo: float, hi: float) -> Nodes:

@@ -22,7 +22,7 @@ from mechc import protocol
 from mechc.errors import NumericError, VerificationError
 from mechc.loss.bound_kernel import Course, KernelSource, inside
 from mechc.loss.moments import log_total
-from mechc.loss.quadrature import Quadrature, of_mass
+from mechc.loss.quadrature import Quadrature, covering, of_mass
 from mechc.loss.quadrature.rule import (
     ORDER,
     WEIGHTS,
@@ -752,7 +752,7 @@ def _hold_symmetry(source: KernelSource) -> None:
     if not source.symmetric or (panels and panels.apart) or _is_mirrored(source, panels):
         return
     # powers of a distance that are whole at 0 and -1 are not between, and want finer panels there
-    if not panels or not _is_mirrored(source, panels.covering(-1.0, 0.0, *QUARTERS)):
+    if not panels or not _is_mirrored(source, covering([panels], -1.0, 0.0, *QUARTERS)[0]):
         raise contradiction(source, "the pair is not the mirror image of its reversal")
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, special
 from written_kernels import gaussian, laplace
 
-from mechc.accountants.bounds.chernoff import Tails
+from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum
 from mechc.accountants.pld import choose, images, reach

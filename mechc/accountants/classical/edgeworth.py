@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.chernoff import best_maximum
+from mechc.accountants.bounds import best_maximum
 from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant

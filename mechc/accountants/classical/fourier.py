@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.chernoff import Tails
+from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, check_memory
 from mechc.accountants.registry import Accountant

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.chernoff import Tails
+from mechc.accountants.bounds import Tails
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.fft import TiltedSum, check_memory
 from mechc.accountants.registry import Accountant

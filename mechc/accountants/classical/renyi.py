@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.chernoff import best_maximum
+from mechc.accountants.bounds import best_maximum
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import NumericError, UnsupportedError

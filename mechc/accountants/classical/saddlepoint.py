@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.accountants.bounds.chernoff import best_maximum, exponent, maximum_bound
+from mechc.accountants.bounds import best_maximum, exponent, maximum_bound
 from mechc.accountants.classical.berry_esseen import berry_esseen_distance
 from mechc.accountants.classical.edgeworth_errors import edgeworth_error
 from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise

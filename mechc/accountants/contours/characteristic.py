@@ -550,14 +550,11 @@ class Law:
     def saddle_of_delta(
         self, log_delta: float, n: float, limit: float, end: float, near: float
     ) -> tuple[float, float, bool]:
-        """Return the saddle point of the epsilon that has this log delta after n repetitions.
+        """Return the tilt and epsilon at which n repetitions have this log delta, nearly.
 
-        As far as the leading term tells: K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2
-        at eps = K'(t) - 1/t - 1/(t+1).
-
-        Returns:
-            The tilt, at least halfway below `end`; epsilon; and whether that is it: otherwise the
-            tilt is the first one above `limit` that Newton's method asked for.
+        By the leading term K(t) - t K'(t) + 1 - log(t (t + 1)) - log(2 pi F''(t)) / 2, at
+        eps = K'(t) - 1/t - 1/(t+1), at least halfway below `end`; and whether that is it, or the
+        first tilt above `limit` that Newton's method asked for.
         """
         t, found, epsilon = self._solved(n, math.nan, log_delta, limit, end, near)
         return t, epsilon, found > 0.0

@@ -19,7 +19,7 @@ import numpy as np
 from mechc.accountants import registry
 from mechc.accountants.auto import Auto, explained
 from mechc.accountants.bound import ESTIMATED, Bound, Place, below, outward, worse
-from mechc.accountants.bounds.single_steps import log_all_largest, log_by_single_steps
+from mechc.accountants.bounds import log_all_largest, log_by_single_steps
 from mechc.accountants.contours.columns import Columns
 from mechc.accountants.convolution import Nodes
 from mechc.errors import MechcError, NumericError, UnsupportedError

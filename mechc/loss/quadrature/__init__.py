@@ -119,14 +119,6 @@ class Quadrature:
         self.spacing: Floats = (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         self._noise: Floats | None = None  # of losses, beyond their ulps
 
-    def covering(self, tilt_lo: float, tilt_hi: float, *points: float) -> Quadrature:
-        """Return panels that resolve all real tilts in [tilt_lo, tilt_hi], `points` exactly so.
-
-        Raises:
-            NumericError: the panels did not settle, with the branch where they did not.
-        """
-        return covering([self], tilt_lo, tilt_hi, *points)[0]
-
     @SILENT
     def cut(self, parts: Integers) -> Quadrature:
         """Return a copy in which every panel is cut into so many.
@@ -188,7 +180,7 @@ def of_mass(kernel: Kernel, theta: Floats, rows: Floats, law: str) -> Quadrature
     Raises:
         NumericError: they did not settle.
     """
-    return laid(kernel, [theta], [rows], law)[0].covering(0.0, 0.0)
+    return covering(laid(kernel, [theta], [rows], law), 0.0, 0.0)[0]
 
 
 @SILENT
