@@ -428,16 +428,11 @@ class Composition(Queries):
         if name == "auto" and count > 1 and not no_lower:
             sides: dict[str, Any] = dict.fromkeys(steps)
             for d, some in steps.items():
-                has_atoms = False
-                for law, _ in some:
-                    if not law.is_resolved:
-                        break
-                    has_atoms = has_atoms or law.atom_loss.size > 0
-                else:
-                    if has_atoms:
-                        from mechc.loss.discretise import shortened
+                sizes = [law.atom_loss.size if law.is_resolved else -1 for law, _ in some]
+                if min(sizes) >= 0 < max(sizes):
+                    from mechc.loss.discretise import shortened
 
-                        sides[d] = shortened(some)
+                    sides[d] = shortened(some)
             if any(sides.values()):
                 no_lower = "long lists of losses were rounded up to a grid"
                 least = {d: side[1] if side else steps[d] for d, side in sides.items()}

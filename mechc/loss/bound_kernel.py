@@ -362,15 +362,14 @@ class KernelSource:
         """Real tilts covered so far, in the orientation of the kernel."""
         return self._atoms[2] if self._panels is None else self._panels.tilts
 
-    def cover(self, tilt_lo: float, tilt_hi: float, *points: float) -> quadrature.Quadrature:
-        """Return panels that resolve these tilts, see `Quadrature.covering`, and keep them.
+    def cover(self, tilt_lo: float, tilt_hi: float) -> quadrature.Quadrature:
+        """Return panels that resolve these tilts, and keep them; those of before where they do not.
 
         Raises:
-            NumericError: they did not settle; those of before are kept.
+            NumericError: they did not settle.
         """
-        (panels,) = quadrature.covering([self.panels], tilt_lo, tilt_hi, *points)
-        self._panels = panels
-        return panels
+        (self._panels,) = found = quadrature.covering([self.panels], tilt_lo, tilt_hi)
+        return found[0]
 
     def nodes(self, lo: float, hi: float) -> Nodes:
         """Return nodes accurate for real tilts lo..hi."""
@@ -605,7 +604,8 @@ class KernelSource:
                     next_ = max(-1.0 - FURTHER * max(-1.0 - low, 0.5), 0.5 * (low + strip[0]))
                     source.nodes(next_, 0.0)
                 else:
-                    source.nodes(-1.0, min(FURTHER * max(high, 0.5), 0.5 * (high + strip[1])))
+                    most = min(FURTHER * max(high, 0.5), 0.5 * (high + strip[1]))
+                    source.nodes(-1.0, most)
             except NumericError:
                 break
         return loss, log_mass, left_out

@@ -499,9 +499,7 @@ class Law:
     def composed(self, t: float) -> tuple[float, float, float, float]:
         """Return K, K', K'' and the rounding error of K at real t."""
         spend(4.0 * self.loss.size)
-        masses = []
-        for law, _ in self.steps:
-            masses.append((law.log_finite, law.log_q_finite))
+        masses = [(law.log_finite, law.log_q_finite) for law, _ in self.steps]
         each = GeneratingFunction(self.offsets, self.loss, self.log_weight, masses)
         rows = each.at(np.array([t], np.float64))[:, :, 0] * self.counts
         k, first, second, error = map(math.fsum, rows.tolist())
@@ -702,10 +700,8 @@ class Tilted:
     @property
     def atoms(self) -> list[Floats]:
         """Weights of the atoms of every step."""
-        found = []
-        for step, weights in zip(self._law.steps, self.weights, strict=True):
-            found.append(weights[step.loss.loss.size :])
-        return found
+        each = zip(self._law.steps, self.weights, strict=True)
+        return [weights[step.loss.loss.size :] for step, weights in each]
 
     @property
     def lasting(self) -> float:

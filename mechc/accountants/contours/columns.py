@@ -71,12 +71,7 @@ class Columns:
             self.covered = min(self.covered, law.tilts[1])
 
     def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
-        """Saddle point where log delta is the target, see `Law`, on nodes that grow.
-
-        Args:
-            log_delta: the target.
-            n: repetitions of all columns.
-            near: a tilt to start from, 0 without one.
+        """Saddle point of a log delta after n repetitions, on nodes that grow, from a tilt near it.
 
         Raises:
             NumericError: nodes do not settle.
