@@ -209,8 +209,7 @@ class IndividualAccountant(TakesTurns):
         given = as_floats(real_array("norms", norms))
         given = given[:, None] if given.ndim == 1 else given
         steps = given.shape[1] if given.ndim == 2 else 0
-        bad = given.ndim != 2 or not given.size or not (given >= 0.0).all()
-        if bad:
+        if given.ndim != 2 or not given.size or not (given >= 0.0).all():
             raise DeclarationError("norms: expected numbers >= 0 of shape (people, steps)")
         sizes = []
         for name, value in (("clip", clip), ("noise", noise)):

@@ -310,11 +310,8 @@ class Answers:
             better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
         self.lower[rows] = np.fmax(self.lower[rows], other.lower)
         self.upper[rows] = np.fmin(self.upper[rows], other.upper)
-        for own, new in (
-            (self.estimate, other.estimate),
-            (self.numeric, other.numeric),
-            (self.compression, other.compression),
-        ):
+        for name in ("estimate", "numeric", "compression"):
+            own, new = getattr(self, name), getattr(other, name)
             own[rows] = np.where(better, new, own[rows])
 
 
@@ -621,8 +618,8 @@ def _choose(
 
     def choose(part: slice, sums: Floats) -> None:
         below = np.full(len(sums), t.size) if asked.below is None else asked.below[part]
-        own = known[part], below
-        inversion.choose(sums, t, peaks, useful, *about, *own, lessons, found[:, part])
+        own = known[part], below, lessons, found[:, part]
+        inversion.choose(sums, t, peaks, useful, *about, *own)
 
     asked.each(choose, table)
     found[BEST] *= apart

@@ -230,17 +230,14 @@ def _moved(size, log_phi, growth, band, gamma):  # type: ignore[no-untyped-def]
     large, total = 0, 0.0
     for i in range(size.size):
         error = gamma[band[i + 1]] * growth[i + 1]
-        total += size[i] * error * (1.0 + 0.6 * error)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
-        large += error >= 0.5
-    if large:
-        total = 0.0
-        for i in range(size.size):
-            error = gamma[band[i + 1]] * growth[i + 1]
-            if error < 0.5:
-                total += size[i] * error * (1.0 + 0.6 * error)
-            else:
-                most = math.exp(min(log_phi[i] + error, gamma[0]))
-                total += size[i] + most / growth[i + 1]
+        small = min(error, 0.5)
+        total += size[i] * small * (1.0 + 0.6 * small)  # expm1(x) <= x (1 + 0.6 x) up to 0.5
+        large += error > 0.5
+    for i in range(size.size if large else 0):
+        error = gamma[band[i + 1]] * growth[i + 1]
+        if error > 0.5:  # what was added for it stays
+            most = math.exp(min(log_phi[i] + error, gamma[0]))
+            total += size[i] + most / growth[i + 1]
     return total
 
 

@@ -24,13 +24,7 @@ from numpy.typing import NDArray
 from mechc.composition.inputs import as_path
 from mechc.errors import DeclarationError
 from mechc.individual import storage
-from mechc.individual.budget import (
-    Update,
-    allocate,
-    checked,
-    for_rows,
-    integer,
-)
+from mechc.individual.budget import Update, allocate, checked, for_rows, integer
 from mechc.individual.splines import Grid
 from mechc.individual.storage import PathLike
 from mechc.numeric.jit import compiled

@@ -373,8 +373,7 @@ def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floa
 
 def _log_images(fade: Floats) -> Floats:
     """Log of the sum over images, each of which is smaller than the one before by exp(-fade)."""
-    found: Floats = -fade - np.log(-np.expm1(-fade))
-    return found
+    return np.asarray(-fade - np.log(-np.expm1(-fade)))
 
 
 # places of a contour's constants in the array `facts`; all of one repetition
