@@ -32,7 +32,7 @@ from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
 from mechc.declare.shapes import with_constants
 from mechc.declare.transforms import Transform
-from mechc.errors import DeclarationError, as_flag, listed
+from mechc.errors import DeclarationError, as_flag, listed, public
 from mechc.protocol import Measure
 from mechc.symbolic.facts import facts_of
 from mechc.symbolic.functions import shape
@@ -362,6 +362,7 @@ class Declaration:
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
 
+@public
 def mechanism(
     name: str,
     *,
@@ -442,6 +443,7 @@ def mechanism(
     )
 
 
+@public
 def additive(
     name: str,
     *,
@@ -516,6 +518,7 @@ def _of_length_at(module: str, name: str) -> Any:
     return getattr(import_module(module), name).of_length
 
 
+@public
 def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaration]:
     """Declare a mechanism some of whose parameters are lists, made by `numbers`.
 
@@ -532,6 +535,7 @@ def lists(*, length: int) -> Callable[[Callable[[int], Declaration]], Declaratio
     return build
 
 
+@public
 def dominates(adjacency: Adjacency | str, *, because: str) -> Claim:
     """Assert that the pair dominates the mechanism: recorded, printed, and not checked.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sympy import Symbol
 
-from mechc.errors import LONGEST_NAME, DeclarationError, as_flag, check_text, listed
+from mechc.errors import LONGEST_NAME, DeclarationError, as_flag, check_text, listed, public
 from mechc.protocol import ParameterInfo
 
 LONGEST_LIST = 10_000  # parameters of one list
@@ -94,16 +94,19 @@ class ParameterSymbol(Symbol):  # type: ignore[misc]
         return (*super()._hashable_content(), self.parameter.info)
 
 
+@public
 def real(name: str) -> Symbol:
     """A real output variable, the point at which densities are evaluated."""
     return Symbol(_checked_name(name), real=True)
 
 
+@public
 def integer(name: str) -> Symbol:
     """An integer output variable, for mechanisms on a lattice."""
     return Symbol(_checked_name(name), integer=True)
 
 
+@public
 def positive(
     name: str, *, default: float | None = None, typical: tuple[float, float] = (0.1, 10.0)
 ) -> ParameterSymbol:
@@ -118,6 +121,7 @@ def positive(
                      typical=typical)  # fmt: skip
 
 
+@public
 def rate(
     name: str, *, default: float | None = None, typical: tuple[float, float] = (0.001, 0.5)
 ) -> ParameterSymbol:
@@ -128,6 +132,7 @@ def rate(
 probability = rate
 
 
+@public
 def numbers(
     name: str,
     length: int,
@@ -149,6 +154,7 @@ def numbers(
     return tuple(parameter(f"{name}_{i + 1}", lo, hi, typical=typical) for i in places)
 
 
+@public
 def probabilities(name: str, length: int) -> tuple[ParameterSymbol, ...]:
     """As `numbers`, for probabilities that add up to one; checks use equal ones."""
     share = 1 / as_length(name, length)
@@ -162,6 +168,7 @@ def as_length(name: str, length: object) -> int:
     raise DeclarationError(f"{name}: length={length!r} (expected an integer from 1 to 10000)")
 
 
+@public
 def count(
     name: str, lo: int = 1, *, default: int | None = None, typical: tuple[int, int] | None = None
 ) -> ParameterSymbol:
@@ -171,6 +178,7 @@ def count(
                      typical=usual)  # fmt: skip
 
 
+@public
 def parameter(
     name: str,
     lo: float = -math.inf,

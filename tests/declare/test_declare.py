@@ -216,3 +216,10 @@ def test_declarations_survive_pickling():
 def test_a_claim_is_for_a_known_relation():
     with pytest.raises(DeclarationError, match="adjacency='sometimes'"):
         dominates("sometimes", because="")
+
+
+def test_words_that_no_declaration_has_are_named():
+    with pytest.raises(DeclarationError, match="did you mean sensitivity"):
+        additive("t", noise=1, sensitivty=1)
+    with pytest.raises(DeclarationError, match="did you mean typical"):
+        positive("b", typcal=(1, 2))
