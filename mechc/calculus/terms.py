@@ -11,6 +11,7 @@ law convolved with another, becomes one function that does not cancel:
 
     erf(a) - erf(b)     exp(log_erf_gap((a + b)/2, (a - b)/2)), erfc and Gauss integrals likewise
     atan(a) - atan(b)   atan2(a - b, 1 + a*b), of exponentials atan2 of sinh and cosh
+    a/sqrt(1 + a^2) - b/sqrt(1 + b^2)    (a - b)(A + B)/(A B (1 + A B + a b)), A^2 = 1 + a^2
     anything rational in one exponential, such as logistic or hyperbolic functions: factored
 
 with the distance a - b worked out symbolically and proved positive.
@@ -20,13 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 from sympy import Add, Expr, Mul, Pow, S, Symbol, exp, log
 
 from mechc.symbolic.facts import Facts
 from mechc.symbolic.functions import atan2, log_besselk, log_erf_gap
-from mechc.symbolic.rewrite import MAX_DEGREE, degree, factored, fraction, rational_in
+from mechc.symbolic.rewrite import (
+    MAX_DEGREE,
+    affine_in,
+    degree,
+    factored,
+    fraction,
+    polynomial_in,
+    rational_in,
+)
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
 MAX_TERMS = 200  # that a density is taken apart into
@@ -274,26 +284,42 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
 
 
 def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
-    """Pairs of erf, atan or tanh with opposite coefficients, the larger argument first."""
+    """Pairs of an odd function with opposite coefficients, the larger argument first."""
     waiting, rest = [], S.Zero
     for term in sp.expand(expr.replace(sp.erfc, lambda u: 1 - sp.erf(u)), deep=False).args:
         c, f = term.as_independent(x, as_Add=False)
         if isinstance(f, (sp.erf, sp.atan, sp.tanh)):
-            waiting.append((c, f))
+            waiting.append((c, f.func, f.args[0]))
+        elif (slanted := _slanted(f, x)) is not None:
+            waiting.append((c * slanted[0], _slanted, slanted[1]))
         else:
             rest += term
     found, lonely = S.Zero, S.Zero
     while waiting:
-        c, f = waiting.pop(0)
-        for index, (d, g) in enumerate(waiting):
-            gap = None if g.func is not f.func else _gap(c, f.args[0], d, g.args[0], facts)
+        c, odd, u = waiting.pop(0)
+        for index, (d, other, v) in enumerate(waiting):
+            gap = None if other is not odd else _gap(c, u, d, v, facts)
             if gap is not None:
-                found += gap[0] * _distance(f.func, *gap[1:])
+                found += gap[0] * _distance(odd, *gap[1:])
                 del waiting[index]
                 break
         else:
-            lonely += c * f
+            lonely += c
     return found + rest if found != 0 and lonely == 0 else expr
+
+
+def _slanted(f: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """(c, u) with f = c u/sqrt(1 + u^2), c > 0, for a function u of x that is affine."""
+    roots = [a for a in Mul.make_args(f) if a.is_Pow and a.exp == -S.Half]
+    over = affine_in(f / roots[0], x) if len(roots) == 1 else None
+    under = polynomial_in(roots[0].base, x, 2) if over is not None else None
+    if over is None or under is None or len(under) < 3:
+        return None
+    u, share = f / roots[0], under[2] / over[0] ** 2
+    rest = sp.simplify(roots[0].base - share * u**2)
+    if rest.has(x) or not (share.is_positive and rest.is_positive):
+        return None
+    return 1 / sp.sqrt(share), u * sp.sqrt(share / rest)
 
 
 def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, Expr] | None:
@@ -308,7 +334,11 @@ def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, 
     return (d, v, u) if exceeds_zero(-distance, facts) else None
 
 
-def _distance(function: type[Expr], a: Expr, b: Expr) -> Expr:
+def _distance(function: Any, a: Expr, b: Expr) -> Expr:
+    if function is _slanted:
+        one, other = sp.sqrt(1 + a**2), sp.sqrt(1 + b**2)
+        apart = sp.factor(sp.expand(a - b))
+        return apart * (one + other) / (one * other * (1 + one * other + sp.expand(a * b)))
     if function is sp.atan and isinstance(a, exp) and isinstance(b, exp):  # which overflow
         middle, half = (sp.factor(sp.expand((a.exp + sign * b.exp) / 2)) for sign in (1, -1))
         return atan2(sp.sinh(half), sp.cosh(middle))

@@ -30,6 +30,7 @@ from sympy.core.function import AppliedUndef
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
+from mechc.declare.integrals import integrated
 from mechc.declare.shapes import with_constants
 from mechc.declare.transforms import Transform
 from mechc.errors import DeclarationError, as_flag, listed, public
@@ -118,7 +119,13 @@ class Reader:
         read = _with_named_indices(read.xreplace({f: exact(f) for f in read.atoms(sp.Float)}))
         read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
         varies = {i for i in read.atoms(sp.Integral) if self.variable in i.free_symbols}
-        read = read.xreplace({i: i.doit() for i in varies})
+        read = read.xreplace({i: integrated(i, self.facts) for i in varies})
+        read = read.replace(
+            lambda e: (
+                isinstance(e, sp.Add) and len(e.args) == 2 and self.variable in e.free_symbols
+            ),
+            lambda e: _with_tail(e, self.variable),
+        )
         for call in sorted(read.atoms(sp.Function), key=str):
             special = ".special." in (type(call).__module__ or "") or call.func is sp.LambertW
             if special and not isinstance(call, SPECIAL):
@@ -163,6 +170,19 @@ def _with_named_indices(expr: Expr) -> Expr:
         return total.xreplace(names)
 
     return expr.replace(lambda e: isinstance(e, sp.Sum), renamed)
+
+
+def _with_tail(pair: sp.Add, x: Symbol) -> Expr:
+    """A + B as C exp(asinh(B/C)), C^2 = A^2 - B^2, where C has a root and they cancel far out."""
+    for a, b in (pair.args, pair.args[::-1]):
+        roots = {f.exp for f in (*sp.Mul.make_args(a), *sp.Mul.make_args(b)) if f.is_Pow}
+        if not a.is_positive or not roots & {sp.Rational(1, 2), sp.Rational(-1, 2)}:
+            continue
+        over, under = sp.fraction(sp.factor(a**2 - b**2))
+        if over.is_positive and not over.has(x):
+            size = sp.sqrt(over) / sp.sqrt(under)
+            return size * sp.exp(sp.asinh(b / size))
+    return pair
 
 
 def exact(number: sp.Float) -> Expr:

@@ -1,9 +1,9 @@
 """Asymptotic expansions: how a log density or a loss behaves at an end, parameters symbolic.
 
 Input: an expression along y -> +oo; an end is approached with x = y, -y, lo + 1/y or hi - 1/y.
-Output: a `Series` or its limit: finitely many terms c * exp(e*y) * y**a * log(y)**b, the largest
-first, with the orders of what was left out. Coefficients and exponents are expressions in the
-parameters; orders are compared by proof (`signs.sign`).
+Output: a `Series` or its limit: finitely many c * exp(e*y) * y**a * log(y)**b * log(log(y))**d,
+the largest first, with the orders of what was left out. Coefficients and exponents are expressions
+in the parameters; orders are compared by proof (`signs.sign`).
 
 This is a small transseries calculus in the manner of Gruntz's limit algorithm, but with one
 exponential scale and with parameters: sums of exponentials under a logarithm are ruled by the
@@ -45,11 +45,12 @@ class Unknown(Exception):
 
 
 class Order(NamedTuple):
-    """exp(rate*y) * y**power * log(y)**logs."""
+    """exp(rate*y) * y**power * log(y)**logs * log(log(y))**iterated."""
 
     rate: Expr = S.Zero
     power: Expr = S.Zero
     logs: Expr = S.Zero
+    iterated: Expr = S.Zero
 
     def __mul__(self, other: Order) -> Order:  # type: ignore[override]
         """Product of two scale functions."""
@@ -61,12 +62,13 @@ class Order(NamedTuple):
 
     def of(self, y: Symbol) -> Expr:
         """The scale function at y."""
-        return exp(self.rate * y) * y**self.power * log(y) ** self.logs
+        logs = log(y) ** self.logs * log(log(y)) ** self.iterated
+        return exp(self.rate * y) * y**self.power * logs
 
 
 ONE = Order()
 LINEAR = Order(power=S.One)
-VANISHING = Order(logs=S.NegativeOne)
+VANISHING = Order(iterated=S.NegativeOne)
 Terms = Sequence[tuple[Expr, Order]]
 
 
@@ -272,6 +274,8 @@ class Expansion:
                 order = order * Order(rate=coefficient)
             elif scale == Order(logs=S.One):
                 order = order * Order(power=coefficient)
+            elif scale == Order(iterated=S.One):
+                order = order * Order(logs=coefficient)
             elif scale == ONE:
                 factor_ = exp(coefficient)
             elif self.compare(scale, ONE) < 0:
@@ -285,14 +289,15 @@ class Expansion:
 
     def _log(self, a: Series) -> Series:
         coefficient, order = a.lead
-        if order.logs != 0:
-            raise Unknown("iterated logarithm")
+        if order.iterated != 0:
+            raise Unknown("logarithm of an iterated logarithm")
         if self.sign(coefficient) <= 0:
             raise Unknown("logarithm of a negative quantity")
         head = [
             (_expanded(log(coefficient)), ONE),
             (order.rate, LINEAR),
             (order.power, Order(logs=S.One)),
+            (order.logs, Order(iterated=S.One)),
         ]
         tail = self.compose(
             self.relative(a), lambda k: S.Zero if k == 0 else -sp.Rational((-1) ** k, k)
@@ -317,7 +322,7 @@ class Expansion:
         if isinstance(argument, sp.gamma):
             return self._log_gamma(argument.args[0])
         if isinstance(argument, sp.besseli):
-            return self._log_bessel(*argument.args)
+            return self._log_besseli(*argument.args)
         if isinstance(argument, HYPERBOLIC):
             return self._log_of(argument.rewrite(exp))
         tail = argument_of_erfc(argument)
@@ -369,31 +374,49 @@ class Expansion:
         rest = self.constant(log(sp.sqrt(2 * sp.pi)), a.lead[1] ** S.NegativeOne)
         return self.add(self.multiply(shifted, self._log(a)), self.negative(a), rest)
 
-    def _log_bessel(self, order: Expr, argument: Expr) -> Series:
-        """Log I_n(c) = n*log(c/2) - log Gamma(n + 1) + O(1/n); I_{-n} = I_n for integers."""
+    def _log_besseli(self, order: Expr, argument: Expr) -> Series:
+        """By its argument; for fixed c log I_n(c) = n*log(c/2) - log Gamma(n + 1) + O(1/n)."""
+        if not order.has(self.y):
+            return self._log_bessel(1, order, argument)
         if argument.has(self.y) or not order.is_integer:
             raise Unknown("Bessel function of a growing argument")
-        size = order * self.sign(self.series(order).lead[0])
+        size = order * self.sign(self.series(order).lead[0])  # I_{-n} = I_n for integers
         error = Series((), (Order(power=S.NegativeOne),))
         linear = self.scale(self.series(size), log(argument / 2))
         return self.add(linear, self.negative(self._log_gamma(size + 1)), error)
 
     def _log_besselk(self, order: Expr, argument: Expr) -> Series:
-        """-z - log(z)/2 + log(pi/2)/2 + (4 n^2 - 1)/(8 z) + O(z^-2), z -> oo; at 0 by its pole."""
+        return self._log_bessel(-1, order, argument)
+
+    def _log_bessel(self, side: int, order: Expr, argument: Expr) -> Series:
+        """Of I_n (side 1) or K_n (-1) far out (DLMF 10.40) or next to 0 (10.30).
+
+        side*z - log(z)/2 - side*(4 n^2 - 1)/(8 z) + O(z^-2), and a constant.
+        """
         a = self.series(argument)
+        if side > 0 and order.is_even and a.terms and self.sign(a.lead[0]) < 0:
+            a = self.negative(a)  # an even function
         end = self.limit_of(a)
         if end is oo:
             minus = self.scale(self._log(a), -S.Half)
-            inverse = self.scale(self.power(a, S.NegativeOne), (4 * order**2 - 1) / 8)
-            constant = self.constant(log(sp.pi / 2) / 2, a.lead[1] ** S(-2))
-            return self.add(self.negative(a), minus, inverse, constant)
+            inverse = self.scale(self.power(a, S.NegativeOne), -side * (4 * order**2 - 1) / 8)
+            size = log(2 * sp.pi) if side > 0 else log(2 / sp.pi)
+            constant = self.constant(-size / 2, a.lead[1] ** S(-2))
+            return self.add(self.scale(a, S(side)), minus, inverse, constant)
         if end != 0:
-            return self.constant(log_besselk(order, end), VANISHING)
+            there = log_besselk(order, end) if side < 0 else log(sp.besseli(order, end))
+            return self.constant(there, VANISHING)
         size = order * self.sign(order)
-        if size == 0:
+        if size == 0 and side < 0:
             raise Unknown("logarithm of a logarithm")
-        constant = self.constant(log(sp.gamma(size)) + (size - 1) * log(2), VANISHING)
-        return self.add(self.scale(self._log(a), -size), constant)
+        if size == 0:  # I_0 is 1 there
+            return self.constant(S.Zero, VANISHING)
+        height = (
+            log(sp.gamma(size)) + (size - 1) * log(2)
+            if side < 0
+            else (-log(sp.gamma(size + 1)) - size * log(2))
+        )
+        return self.add(self.scale(self._log(a), side * size), self.constant(height, VANISHING))
 
     def _log_erf_gap(self, middle: Expr, half: Expr) -> Series:
         """That of the tail on the nearer side, as the other one is far smaller."""
@@ -406,6 +429,14 @@ class Expansion:
     def _atan2(self, y: Expr, x: Expr) -> Series:
         right = self.limit(x) is oo
         return self.series(sp.atan(y / x) if right else sp.pi / 2 - sp.atan(x / y))
+
+    def _asinh(self, u: Expr) -> Series:
+        """By its logarithm far out, an odd function."""
+        end = self.limit(u)
+        if not end.is_infinite:
+            return self._function(sp.asinh(u))
+        side = 1 if end is oo else -1
+        return self.scale(self.series(log(side * u + sp.sqrt(1 + u**2))), S(side))
 
     def _function(self, expr: Expr) -> Series:
         """An analytic function at the limit of its argument, or a known limit at infinity."""
@@ -430,6 +461,7 @@ _RULES: dict[type, Callable[..., Series]] = {
     log: Expansion._log_of,
     log_mix: Expansion._log_mix,
     sp.loggamma: Expansion._log_gamma,
+    sp.asinh: Expansion._asinh,
     log_besselk: Expansion._log_besselk,
     log_erf_gap: Expansion._log_erf_gap,
     atan2: Expansion._atan2,

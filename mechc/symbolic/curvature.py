@@ -77,6 +77,12 @@ def _of_log(argument: Expr, x: Symbol, facts: Facts) -> int | None:
     if isinstance(argument, sp.besseli) and x.is_integer and argument.args[0].is_integer:
         # differences of Poisson variables have log-concave masses exp(-c)*I_n(c)
         return -1 if argument.args[1].is_positive and not argument.args[1].has(x) else None
+    if (
+        isinstance(argument, sp.besseli)
+        and argument.args[0] == 0
+        and affine_in(argument.args[1], x)
+    ):
+        return 1  # the log of a mean of exp(z cos t)
     tail = argument_of_erfc(argument)
     if tail is not None and affine_in(tail, x) is not None:
         return -1

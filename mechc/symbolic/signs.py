@@ -366,6 +366,7 @@ def _assumed(expr: Expr) -> int | None:
     if expr.is_negative or expr is S.NegativeInfinity:
         return -1
     positive = isinstance(expr, (sp.erfc, sinhc, expm1c)) and expr.args[0].is_real
+    positive = positive or (isinstance(expr, sp.besseli) and expr.args[0] == 0)
     if isinstance(expr, exp) or positive:
         return 1  # whatever a density is made of is real
     if isinstance(expr, sp.besseli) and expr.args[1].is_positive:

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, optimize, special
@@ -19,6 +20,7 @@ from sympy import (
     cosh,
     exp,
     factorial,
+    lambdify,
     oo,
     pi,
     sqrt,
@@ -233,6 +235,48 @@ def test_certificates_hold_the_constant(noise, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "density", "values"),
+    [
+        ("shape(exp(-2*abs(x)/b)*besseli(0, x/b))",
+         lambda v: np.exp(-abs(v) / 1.5) * special.ive(0, v / 1.5), {"b": 1.5}),
+        ("shape(exp(-abs(x)/b)*log(2 + abs(x)))",
+         lambda v: np.exp(-abs(v) / 2) * np.log(2 + abs(v)), {"b": 2.0}),
+        ("shape((1 + x/sqrt(4 + x**2))**(a + 1)*(1 - x/sqrt(4 + x**2))**(b + 1))",
+         lambda v: np.exp(np.arcsinh(v / 2)) / (4 + v * v) ** 2.5, {"a": 2.0, "b": 1.0}),
+    ],
+)  # fmt: skip
+def test_tails_by_their_expansions(text, density, values):
+    """Of I_0 far out, of an iterated logarithm, and of 1 + x/sqrt(4 + x^2), which cancels."""
+    nodes = np.linspace(-400, 401, 4_000_001)
+    p, q = density(nodes - 1), density(nodes)
+    event = mechc.load(declaration_from_text("tails", noise=text))(**values)
+    one = event.delta(0.3, direction="remove")
+    truth = np.maximum(p - math.exp(0.3) * q, 0.0).sum() / q.sum()
+    assert one.lower == pytest.approx(truth, rel=1e-5) == one.upper
+    many = (30 * event).delta(4.0)
+    assert many.lower <= many.upper <= many.lower + 1e-4
+
+
+@pytest.mark.slow
+def test_student_noise_of_two_degrees_rounded_to_integers():
+    """A difference of u/sqrt(2 + u^2), whose masses at 1e5 are the rounding of its terms."""
+    text = "((n+1/2)/sqrt(2*a**2+(n+1/2)**2) - (n-1/2)/sqrt(2*a**2+(n-1/2)**2))/2"
+    noise = declaration_from_text("rounded", noise=text, variable="n", lattice=True)
+    points = np.array([-1e6, -3.0, 0.0, 1.0, 1e5])
+    with mpmath.workdps(40):
+        truth = [
+            float(mpmath.log(sum(
+                side * u / mpmath.sqrt(mpmath.mpf(8) + u * u) / 2
+                for side, u in ((1, mpmath.mpf(n) + 0.5), (-1, mpmath.mpf(n) - 0.5)))))
+            for n in points
+        ]  # fmt: skip
+    assert log_density(noise, points, 2.0) == pytest.approx(truth, abs=1e-13)
+    found = mechc.load(noise)(a=2.0).epsilon(1e-5)
+    assert found.upper - found.lower < 1e-6
+
+
+@pytest.mark.slow
 def test_samples_of_a_constant_that_overflows():
     """Every form of the loss of a sample but log p - log q is inf - inf far out."""
     event = mechc.poisson(mechc.load(declared(shape(1 / (cosh(x / a) + b)), a, b)))
@@ -290,7 +334,7 @@ def test_lattice_noise_with_tails_that_are_powers_composes():
     k = np.arange(-30_000.0, 30_001.0)
     p, q = (1 / (1 + ((k - move) / 5) ** 4) for move in (1.0, 0.0))
     total = q.sum() + 2 * 5**4 / (3 * 30_000.5**3)
-    one = event.delta(0.3)
+    one = event.delta(0.3, direction="remove")
     truth = np.maximum(p - math.exp(0.3) * q, 0.0).sum() / total
     assert one.lower - 1e-11 <= truth <= one.upper + 1e-11
     assert one.upper - one.lower < 1e-10
@@ -307,6 +351,41 @@ def test_integrals_stand_as_they_are_known():
         value = integrate.simpson(np.exp(-((at - nodes) ** 2) / 2), x=nodes)
         density = found.q.subs({found.variable: at, found.parameters[0].symbol: 1.5})
         assert float(density) == pytest.approx(value / (3 * math.sqrt(2 * math.pi)), rel=1e-10)
+
+
+T = Symbol("t", real=True)
+NORMAL = exp(-((x - T) ** 2) / (2 * a**2)) / (sqrt(2 * pi) * a)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Integral(exp(-T / b) / b * NORMAL, (T, 0, oo)),  # the closed form cancels but for an erfc
+        Integral(T * exp(-T / b) / b**2 * NORMAL, (T, -oo, 0)),
+        Integral(sqrt(T) * exp(-T * x**2 / a) * T * exp(-T), (T, 0, oo)),  # a sign of x**2 + a
+        Integral(exp(-(x**2) / (2 * T)) / sqrt(2 * pi * T) * exp(-T / a) / a, (T, 0, oo)),
+        Integral(exp(-Abs(T) / b) / (2 * b), (T, x - a, x + a)) / (2 * a),
+    ],
+)
+def test_integrals_keep_their_digits(noise):
+    """In doubles, for scales that are far apart."""
+    made, numbers = declared(noise, a, b), {a: 0.3, b: 4.0}
+    plain = {p.symbol: value for p, value in zip(made.parameters, (0.3, 4.0, 1.0), strict=True)}
+    (integral,) = noise.atoms(Integral)
+    for at in (-1.0, 0.2, 7.5):
+        f, *ends = (
+            e.subs({x: at, **numbers}) for e in (integral.function, *integral.limits[0][1:])
+        )
+        kinks = sorted({-50.0, -1.0, 0.0, 0.2, 1.0, 7.5, 50.0, *map(float, ends)})
+        inside = [float(k) for k in kinks if float(ends[0]) <= k <= float(ends[1])]
+        inner = lambdify(T, f, "numpy")
+        truth = sum(
+            integrate.quad(inner, lo, hi, epsabs=0, epsrel=1e-12)[0]
+            for lo, hi in itertools.pairwise(inside)
+        )
+        density = lambdify([], made.q.subs({made.variable: at, **plain}), "scipy")()
+        factor = float((noise / integral).subs(numbers))
+        assert density == pytest.approx(truth * factor, rel=1e-8, abs=1e-40)
 
 
 @pytest.mark.parametrize(
