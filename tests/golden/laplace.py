@@ -6,16 +6,16 @@ Parameters: theta = (scale, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, 0), plateau:
-    p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
+    p = (1/(2*scale)) * exp((x - sensitivity)/scale)
     q = (1/(2*scale)) * exp(x/scale)
     loss = -sensitivity/scale
 on (0, sensitivity), increasing:
-    p = (1/(2*scale)) * exp((-sensitivity + x)/scale)
+    p = (1/(2*scale)) * exp((x - sensitivity)/scale)
     q = (1/(2*scale)) * exp(-x/scale)
-    loss = -sensitivity/scale + 2*x/scale
+    loss = (2*x - sensitivity)/scale
     x = ell*scale/2 + sensitivity/2  where loss = ell
 on (sensitivity, oo), plateau:
-    p = (1/(2*scale)) * exp(-(-sensitivity + x)/scale)
+    p = (1/(2*scale)) * exp(-(x - sensitivity)/scale)
     q = (1/(2*scale)) * exp(-x/scale)
     loss = sensitivity/scale
 K(z) = log E_P[exp(z L); L finite] = log(exp(-sensitivity/(2*scale))*cosh(sensitivity*(2*z +
@@ -32,7 +32,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "c2e3712f77e46f45"
+DIGEST = "386c6a48f9ec901e"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -343,4 +343,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: baf00746f11063fa7b1a73195f8e10834f78b48fe5e2b09f2a056ae4428d9e32
+# sha256 of the text above: 2d91b48dfd1ac8b46a9dbb182bba4cb8c4dafd6e637162860908f79e022307bd

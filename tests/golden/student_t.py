@@ -5,28 +5,28 @@ Operations in the scalar functions: 40.
 Parameters: theta = (nu, scale, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
-c0 = gamma(nu/2 + 1/2)/(sqrt(pi)*sqrt(nu)*scale*gamma(nu/2))
+c0 = gamma(nu/2 + 1/2)/(sqrt(nu)*scale*sqrt(pi)*gamma(nu/2))
 on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2), decreasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
     q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
-    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
-        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
+        exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
         sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 + sqrt(4*nu*scale**2 +
     sensitivity**2)/2), increasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
     q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
-    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
-    x = (-sensitivity*exp(2*ell/(nu + 1)) + sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
-        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
-        sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
+    x = (sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 - exp(2*ell/(nu + 1)))*(nu*scale**2 -
+        nu*scale**2*exp(2*ell/(nu + 1)) - sensitivity**2*exp(2*ell/(nu + 1)))) -
+        sensitivity*exp(2*ell/(nu + 1)))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo), decreasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (-sensitivity + x)**2/(nu*scale**2)))
+    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
     q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
-    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (-sensitivity + x)**2))/2
+    loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
-        exp(2*ell/(nu + 1)))*(-nu*scale**2*exp(2*ell/(nu + 1)) + nu*scale**2 -
+        exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
         sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 """
 
@@ -39,7 +39,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "d3c89b6edd38edec"
+DIGEST = "08420f6b69bf494f"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -353,4 +353,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: e2efa847b2a352d70c81760409e3ff9593589f412ce9af9f28dcebef2b95e1b0
+# sha256 of the text above: 0680c702bbdfd0a666f5de8a7bec8b0a72491a55c040195bd8761bf97fad4f50

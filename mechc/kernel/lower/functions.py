@@ -29,6 +29,7 @@ from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
 from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate
+from mechc.symbolic.notation import written
 from mechc.symbolic.rewrite import factored
 
 READABLE = 600  # characters of a formula that somebody reads
@@ -321,7 +322,7 @@ def formulas(calculus: Calculus) -> tuple[str, ...]:
     alike: dict[tuple[str, ...], list[str]] = {}
     for case in cases:
         alike.setdefault(tuple(_case(case, names)), []).append(str(case.condition))
-    lines = [f"{name} = {factor}" for factor, name in names.items()]
+    lines = [f"{name} = {written(factor)}" for factor, name in names.items()]
     for block, conditions in alike.items():
         if len(cases) > 1:
             lines.append(f"if {', or if '.join(conditions)}:" if len(alike) > 1 else "always:")
@@ -331,7 +332,7 @@ def formulas(calculus: Calculus) -> tuple[str, ...]:
 
 def _case(case: CalculusCase, names: Mapping[Expr, str]) -> Iterator[str]:
     for region in case.regions:
-        yield f"on ({region.lo}, {region.hi}), {region.kind.replace('_', ' ')}:"
+        yield f"on ({written(region.lo)}, {written(region.hi)}), {region.kind.replace('_', ' ')}:"
         yield from (f"    p = {_sum(region.p, names)}", f"    q = {_sum(region.q, names)}")
         if region.loss is not None:
             yield f"    loss = {_shown(region.loss)}"
@@ -339,13 +340,14 @@ def _case(case: CalculusCase, names: Mapping[Expr, str]) -> Iterator[str]:
             yield f"    x = {_shown(region.inverse.expr)}  where loss = ell"
     for atom in case.atoms:
         p, q = _sum(atom.p, names), _sum(atom.q, names)
-        yield f"at {atom.x}: P has mass {p}, Q has mass {q}"
+        yield f"at {written(atom.x)}: P has mass {p}, Q has mass {q}"
     if isinstance(case.cgf, Closed):
         yield f"K(z) = log E_P[exp(z L); L finite] = {_shown(case.cgf.expr)}"
 
 
 def _shown(expr: Expr) -> str:
-    text = str(expr) if expr.count_ops() <= READABLE else ""  # which is sooner counted than written
+    # which are sooner counted than written
+    text = written(expr) if expr.count_ops() <= READABLE else ""
     return text if 0 < len(text) <= READABLE else "(see its function)"
 
 
@@ -355,8 +357,10 @@ def _sum(terms: tuple[Term, ...], names: Mapping[Expr, str]) -> str:
 
 def _term(term: Term, names: Mapping[Expr, str]) -> str:
     if term.log_density == 0:
-        return str(term.weight)
-    factor, density = names.get(term.weight) or f"({term.weight})", exp(term.log_density)
+        return written(term.weight)
+    factor = names.get(term.weight) or f"({written(term.weight)})"
+    whole = exp(term.log_density)
+    density = written(whole)
     if term.weight == 1:
-        return str(density)
-    return f"{factor} * {f'({density})' if density.is_Add else density}"
+        return density
+    return f"{factor} * {f'({density})' if whole.is_Add else density}"

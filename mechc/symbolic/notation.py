@@ -1,0 +1,52 @@
+"""Formulas as people write them: x - d, not -d + x; 1/sqrt(2*pi), not sqrt(2)/(2*sqrt(pi))."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+from sympy import Expr, Mul, Pow, S, Symbol
+from sympy.printing.str import StrPrinter
+
+
+def written(expr: Expr) -> str:
+    """The text of a formula, common factors taken out where that is shorter."""
+    forms = (expr, sp.factor_terms(expr)) if expr.is_Add else (expr,)
+    return min((str(_Printer().doprint(_with_roots(form))) for form in forms), key=len)
+
+
+class _Printer(StrPrinter):  # type: ignore[misc]
+    """SymPy's own text, but for the order of sums."""
+
+    def _as_ordered_terms(self, expr: Expr, order: Any = None) -> list[Expr]:
+        """What is added first, then what is taken away."""
+        terms = super()._as_ordered_terms(expr, order)
+        return sorted(terms, key=lambda term: term.could_extract_minus_sign())
+
+
+def _with_roots(expr: Expr) -> Expr:
+    """Constants such as sqrt(2)/(2*sqrt(pi)) as one root."""
+    return expr.replace(lambda e: isinstance(e, Mul), _with_root)
+
+
+def _with_root(product: Mul) -> Expr:
+    numbers = [f for f in product.args if f.is_number]
+    constant = Mul(*numbers)
+    square = constant**2
+    over, under = sp.fraction(square)
+    if not constant.has(Pow) or not all(n.subs(sp.pi, 1).is_Integer for n in (over, under)):
+        return product
+    tops = [_root(n) for n in (over, under)]
+    value = tops[0] / tops[1]
+    if not any(top.is_Rational for top in tops):
+        value = Symbol(f"sqrt({square})")
+    return Mul(
+        -value if constant.is_negative else value, *(f for f in product.args if not f.is_number)
+    )
+
+
+def _root(number: Expr) -> Expr:
+    """The root of an integer, perhaps times pi, the part that is none as one symbol."""
+    outside = sp.sqrt(number).as_coeff_Mul()[0]
+    inside = number / outside**2
+    return outside if inside is S.One else outside * Symbol(f"sqrt({inside})")

@@ -1,0 +1,26 @@
+"""Formulas as they stand in headers of kernels: the same numbers, in the words of a person."""
+
+import pytest
+from sympy import erf, exp, gamma, oo, pi, sqrt, symbols, sympify
+
+from mechc.symbolic.notation import written
+
+x, d, s = symbols("x d s", positive=True)
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (exp(-((x - d) ** 2) / (2 * s**2)), "exp(-(x - d)**2/(2*s**2))"),
+        (1 / (sqrt(2 * pi) * s), "1/(s*sqrt(2*pi))"),
+        (-(d**2) / (2 * s**2) + d * x / s**2, "d*(x - d/2)/s**2"),
+        (erf(sqrt(2) * x / 2), "erf(x/sqrt(2))"),
+        (2 * sqrt(2) / sqrt(pi) / s, "sqrt(8/pi)/s"),
+        (-x / sqrt(8), "-x/(2*sqrt(2))"),
+        (-oo, "-oo"),
+        (2 * sqrt(2) * x * gamma(sympify("1/3")), "2*sqrt(2)*x*gamma(1/3)"),
+    ],
+)
+def test_written(expr, text):
+    assert written(expr) == text
+    assert abs(sympify(text, {"s": s, "x": x, "d": d}) - expr).equals(0) or expr == -oo
