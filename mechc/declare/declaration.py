@@ -175,8 +175,9 @@ def _with_named_indices(expr: Expr) -> Expr:
 def _with_tail(pair: sp.Add, x: Symbol) -> Expr:
     """A + B as C exp(asinh(B/C)), C^2 = A^2 - B^2, where C has a root and they cancel far out."""
     for a, b in (pair.args, pair.args[::-1]):
-        roots = {f.exp for f in (*sp.Mul.make_args(a), *sp.Mul.make_args(b)) if f.is_Pow}
-        if not a.is_positive or not roots & {sp.Rational(1, 2), sp.Rational(-1, 2)}:
+        factors = (*sp.Mul.make_args(a), *sp.Mul.make_args(b))
+        has_root = any(f.is_Pow and abs(f.exp) == sp.Rational(1, 2) and f.has(x) for f in factors)
+        if not has_root or not a.is_positive or not (a**2 - b**2).is_rational_function(x):
             continue
         over, under = sp.fraction(sp.factor(a**2 - b**2))
         if over.is_positive and not over.has(x):
