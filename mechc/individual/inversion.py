@@ -221,7 +221,6 @@ def reach(beyond, y, scale, wanted, most, lost, shell):  # type: ignore[no-untyp
 
 @subroutine(
     "float64(float64[::1], float64[::1], float64[::1], int64[::1], float64[::1])",
-    fastmath={"reassoc"},  # no addition waits for another
 )
 def _moved(size, log_phi, growth, band, gamma):  # type: ignore[no-untyped-def]
     """Bound the sum of all |v - w| for |v| = size and |w / v - 1| <= e^error - 1."""

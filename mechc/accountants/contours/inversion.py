@@ -175,7 +175,6 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
 @subroutine(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
     " float64, float64)",
-    fastmath={"reassoc"},  # bounds allow for any order
 )
 def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
     """Bound the rounding of the sum, and half its second derivative by epsilon.

@@ -459,11 +459,11 @@ def epsilon_curve(
             tell(f"{count} repetitions, by themselves")
             return epsilon((composition * count).evaluation(setting), log_delta)
 
-        try:
-            with limited(max_work, method):
+        with limited(max_work, method):
+            try:
                 table, methods = _together(composition, log_delta, different, setting)
-        except OutOfWorkError:
-            table, methods = np.full((3, different.size), math.nan), set()
+            except OutOfWorkError:
+                table, methods = np.full((3, different.size), math.nan), set()
         alone = np.flatnonzero(np.isnan(table).any(axis=0))
         found = one_by_one(different[alone], max_work, method, ask)
     answered = alone[sorted(found)]
