@@ -310,8 +310,11 @@ class Answers:
             better = other.numeric + other.compression < self.numeric[rows] + self.compression[rows]
         self.lower[rows] = np.fmax(self.lower[rows], other.lower)
         self.upper[rows] = np.fmin(self.upper[rows], other.upper)
-        for name in ("estimate", "numeric", "compression"):
-            own, new = getattr(self, name), getattr(other, name)
+        for own, new in (
+            (self.estimate, other.estimate),
+            (self.numeric, other.numeric),
+            (self.compression, other.compression),
+        ):
             own[rows] = np.where(better, new, own[rows])
 
 
