@@ -106,3 +106,15 @@ def test_counts_on_shared_contours():
         n = int(counts[i])
         assert truth.lattice(offset, step, masses, n, float(lower[i])) >= log_delta
         assert truth.lattice(offset, step, masses, n, float(upper[i])) <= log_delta
+
+
+def test_contours_that_get_more_nodes_after_the_payoff_was_smoothed():
+    """Laplace noise of five scales, whose sums of atoms are too many to list."""
+    noise = mechc.load("laplace")
+    scales = (54.799953, 29.50654607, 96.32492934, 87.68079144, 92.41419757)
+    run = mechc.compose(
+        *((noise(scale=s), n) for s, n in zip(scales, (10, 30, 30, 10, 10), strict=True))
+    )
+    own, grid = run.epsilon(7.7e-12), run.epsilon(7.7e-12, method="pld")
+    assert own.upper - own.lower <= 1e-5 * own.upper
+    assert max(own.lower, grid.lower) <= min(own.upper, grid.upper)

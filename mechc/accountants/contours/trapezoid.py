@@ -546,7 +546,7 @@ class Blurred:
             return None
         _, waves, noise = contour.waves(epsilon)
         spend(WAVE * noise.size)
-        if self._factors is None:  # the same for every epsilon
+        if self._factors is None or self._factors[0].size < noise.size:  # else as they were
             y = contour.h * np.arange(contour.nodes + 1.0)
             z = np.asarray(contour.c + 1j * y, np.complex128)
             weight, excess, left_out = self.weights(z)
