@@ -60,6 +60,14 @@ def test_wide_bounds_get_their_own_roots():
     assert lower == pytest.approx(math.sqrt(8), rel=1e-6) and lower <= math.sqrt(8)
 
 
+@pytest.mark.parametrize("width", [1e-8, 1e-5, 3e-4])
+def test_sides_are_as_far_apart_as_the_width_of_delta_has_it(width):
+    """Log delta falls by 2 e at e: where its interval is narrow, sides lie at width / (2 e)."""
+    lower, _, upper, _ = solve(profile(lambda e: -(e**2), width=width), -9.0)
+    assert upper >= math.sqrt(9.0 + width) and lower <= math.sqrt(9.0 - width)
+    assert upper - lower <= 1.003 * width / 3.0
+
+
 def test_a_target_above_the_profile_gives_zero():
     lower, root, upper, _ = solve(profile(lambda e: -5.0 - e), -2.0)
     assert (lower, root, upper) == (0.0, 0.0, 0.0)

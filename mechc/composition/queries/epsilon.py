@@ -54,6 +54,7 @@ BENT = 12  # evaluations up to which a slow search without an upper end lengthen
 MAX_STEPS = 60  # outward steps from a root to its certified side
 GRAINS = 50.0  # from which on two values of log delta give a slope
 JUMP = 1e-2  # share of a side's distance within which its end is found where it jumps
+ROOM = 1e-3, 0.02  # shares that such a step is longer than its slope says, the least and the most
 OWN_SEARCH = 1e-3  # nats beyond which a side gets a root search of its own
 WIDE = 0.1  # nats of width up to which a share of it need not be resolved
 NOTHING = 1e-18  # an epsilon that is none
@@ -381,7 +382,7 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
     if excess > OWN_SEARCH:
         near, slope = root(curve, side, near, slope)
     step, last = 0.0, math.nan
-    for _ in range(MAX_STEPS):
+    for turn in range(MAX_STEPS):
         at = min(near + outward * step, curve.high)
         if at <= 0.0 and side == "lower":
             return 0.0
@@ -393,7 +394,10 @@ def certified_side(curve: Curve, side: str, near: float, slope: float) -> float:
         if excess == last and step > 1.0 + near:  # no lower anywhere beyond
             break
         last = excess
-        step = max(4 * step, 1.02 * excess / -slope + 4 * EPS * near)
+        # over a narrow interval the slope is the same: at first it is taken at its word
+        room = ROOM[1] if turn else min(max(excess, ROOM[0]), ROOM[1])
+        more = (1.0 + room) * excess / -slope + 4 * EPS * near
+        step = max(4 * step, more) if turn > 1 else step + more
     return math.inf if side == "upper" else 0.0
 
 
