@@ -20,17 +20,24 @@ def _by_theirs(by_ours: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-_RATES = "q rate sample_rate sampling_prob sampling_probability sample_probability subsampling_rate"
+_RATES = (
+    "q rate sample_rate sampling_prob sampling_probability sample_probability subsampling_rate "
+    "gamma prob"
+)
 ARGUMENTS = _by_theirs({
     "delta": "target_delta", "epsilon": "target_epsilon eps", "log_delta": "log_target",
     "alpha": "fpr", "fpr": "alpha", "orders": "alphas alpha",
     "count": "num_steps steps", "steps": "num_steps iterations count",
-    "epochs": "num_epochs", "sigma": "noise_multiplier std", "noise_multiplier": "sigma noise",
-    "scale": "noise_scale b", "sensitivity": "max_grad_norm l2_norm_clip clip_norm",
+    "epochs": "num_epochs", "sigma": "noise_multiplier std noise standard_deviation stddev",
+    "noise_multiplier": "sigma noise std standard_deviation",
+    "scale": "noise_scale b parameter noise", "size": "group_size k",
+    "sensitivity": "max_grad_norm l2_norm_clip clip_norm",
     "clip_norm": "max_grad_norm l2_norm_clip clipping_norm sensitivity",
     "sampling_rate": _RATES, "poisson": f"sampling_rate {_RATES}",
-    "batch_size": f"lot_size sampling_rate {_RATES}", "dataset_size": "n sample_size num_examples",
+    "batch_size": f"lot_size sampling_rate {_RATES}",
+    "dataset_size": "n sample_size num_examples number_of_examples num_samples",
     "batch_cap": "max_batch_size truncated_batch_size", "sampler": "poisson_sampling",
+    "method": "accountant", "advantage": "attack_risk",
     "beside": "others releases besides alongside", "target": "epsilon delta",
     "counts": "steps count epochs", "categories": "k buckets num_buckets",
     "adjacency": "neighbors neighbours neighbouring neighboring_relation neighbouring_relation "
@@ -38,13 +45,15 @@ ARGUMENTS = _by_theirs({
 })  # fmt: skip
 NOISE = "sigma", "scale", "noise_multiplier"  # words for how much there is
 TRAINING = ARGUMENTS | _by_theirs({  # of `dpsgd`
-    "batch_size, which divided by dataset_size is the rate": f"sampling_rate {_RATES}",
+    "batch_size, which divided by dataset_size is the rate, or poisson, which takes a rate alone":
+        f"sampling_rate {_RATES}",
     "sampler='shuffled'": "shuffle shuffled",
     "mechc.group(run, size), of what dpsgd returns": "group_size",
 })  # fmt: skip
 VALUES = _by_theirs({  # of mechanisms, methods, relations, samplers, kinds of figures, errors
     "gaussian": "normal", "discrete_laplace": "geometric", "randomized_response": "rr",
-    "renyi": "rdp", "replace": "substitution substitute replacement replace_one swap bounded",
+    "renyi": "rdp moments moments_accountant zcdp", "clt": "gdp mu_gdp",
+    "replace": "substitution substitute replacement replace_one swap bounded",
     "add_remove": "add_or_remove_one add_or_remove unbounded replace_special",
     "truncated": "truncated_poisson capped cut", "fixed": "without_replacement",
     "allocation": "random_allocation balls_and_bins", "shuffled": "shuffle",
@@ -55,7 +64,8 @@ VALUES = _by_theirs({  # of mechanisms, methods, relations, samplers, kinds of f
     "mechc.with_replacement(mechanism, dataset_size=, batch_size=)": "with_replacement",
 })  # fmt: skip
 QUESTIONS = _by_theirs({
-    "epsilon": "eps get_epsilon get_epsilon_for_delta compute_epsilon", "zcdp": "rho", "gdp": "mu",
+    "epsilon": "eps get_eps get_epsilon get_epsilon_for_delta compute_epsilon get_approxdp "
+               "get_privacy_spent", "zcdp": "rho", "gdp": "mu",
     "delta": "get_delta get_delta_for_epsilon", "renyi": "rdp get_rdp compute_rdp",
     "tpr": "tpr_at_fpr fpr", "beta": "fnr get_beta", "advantage": "get_advantage",
     "tradeoff": "f roc", "epsilon_curve": "get_epsilon_curve epsilons",
@@ -71,9 +81,9 @@ PACKAGE = _by_theirs({
     "mechc.poisson(...)": "subsample poisson_sample subsampled",
     "mechc.calibrate(mechc.dpsgd, solve_for=...)":
         "get_noise_multiplier find_noise_multiplier calibrate_noise compute_noise",
-    "mechc.integrations.opacus": "opacus",
+    "mechc.integrations.opacus": "opacus privacyengine prvaccountant",
     "mechc.integrations.dp_accounting":
-        "dp_accounting from_event from_dp_accounting to_dp_accounting",
+        "dp_accounting from_event from_dp_accounting to_dp_accounting pldaccountant rdpaccountant",
     "mechc.open(path)": "load_run open_run read", "mechc.optimise(...)": "optimize",
     "mechc.zcdp(...), in Python": "zcdp", "mechc.rdp(...), in Python": "rdp renyi_dp",
     "pure_dp, a bound for it": "sparse_vector above_threshold svt",

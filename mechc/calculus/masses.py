@@ -156,8 +156,8 @@ class _CaseChecker:
                         "faster than 1/x (expected one that falls like a power below -1)"
                     )
                 raise DeclarationError(
-                    f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1, at "
-                    f"{self._words(theta)}{hint}"
+                    f"{self.declaration.name}: {side.label} has mass {mass:.12g}, not 1"
+                    f"{self._at(theta)}{hint}"
                 )
             worst = max(worst, abs(mass - 1))
         return worst
@@ -207,7 +207,7 @@ class _CaseChecker:
         lo, hi = (evaluate.value(end, self.parameters, theta) for end in (piece.lo, piece.hi))
         if math.isnan(lo) or math.isnan(hi):
             raise DeclarationError(f"{self.declaration.name}: the interval from {piece.lo} to "
-                                   f"{piece.hi} is not real at {self._words(theta)}")  # fmt: skip
+                                   f"{piece.hi} is not real{self._at(theta)}")  # fmt: skip
         lattice = self.declaration.measure is Measure.LATTICE
         return (lo, hi) if lo < hi or (lattice and lo == hi) else None
 
@@ -250,7 +250,7 @@ class _CaseChecker:
             else:
                 what += ", which doubles overflow in"
             raise DeclarationError(
-                f"{self.declaration.name}: {what}, at {self._words(theta)} (expected {hint})"
+                f"{self.declaration.name}: {what}{self._at(theta)} (expected {hint})"
             )
         return weight
 
@@ -286,11 +286,11 @@ class _CaseChecker:
             hint = (f" (in truth it is {float(exact):.6g}: kernels count in doubles; write it as "
                     "one difference of erf, erfc, atan, logistic or hyperbolic functions, or as a "
                     "formula that does not cancel)")  # fmt: skip
-        where = f"{declaration.variable}={x:.6g}, {self._words(theta)}"
+        where = f"{declaration.variable}={x:.6g}{self._at(theta)}"
         raise DeclarationError(
             f"{declaration.name}: the density of {side.label} is {what} at {where}{hint}"
         )
 
-    def _words(self, theta: Theta) -> str:
+    def _at(self, theta: Theta) -> str:
         named = zip(self.parameters, theta, strict=True)
-        return ", ".join(f"{p.name}={v:.6g}" for p, v in named) or "no parameters"
+        return " at " * bool(theta) + ", ".join(f"{p.name}={v:.6g}" for p, v in named)

@@ -424,12 +424,13 @@ def _named(
 
 def counts_of(text: str) -> list[int]:
     """Return counts from "1,10,100" or "start:stop:step" (stop excluded, as in Python)."""
-    if ":" not in text:
-        return [count_of(part) for part in text.split(",")]
     try:
+        if ":" not in text:
+            return [count_of(part) for part in text.split(",")]
         counts = range(*map(count_of, text.split(":")))
-    except (ValueError, TypeError):
-        raise DeclarationError(f"counts={text!r}: expected 1,10,100 or 1:1000:10") from None
+    except (ValueError, TypeError, DeclarationError) as error:
+        why = f"{error}; " * isinstance(error, DeclarationError)
+        raise DeclarationError(f"counts={text!r}: {why}expected 1,10,100 or 1:1000:10") from None
     if not counts:
         raise DeclarationError(f"counts={text!r}: there is none from the first to below the second")
     if counts[MOST_COUNTS:]:

@@ -97,6 +97,8 @@ def _meant(word: str, ctx: Any) -> str:
     known = args.parameters()(ctx, "")
     is_parameter = word in known or meaning(word, known) or not word.isidentifier()
     if is_parameter and "settings" in options:
+        if parameter := meaning(word, known):
+            return f"; did you mean --set {parameter}=?"
         return "; a parameter of a mechanism is given by --set NAME=VALUE"
     if known and (word in NOISE or meaning(word, NOISE)):
         taken = f"; the mechanism has {', '.join(known)}, given by --set NAME=VALUE"

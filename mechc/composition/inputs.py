@@ -243,7 +243,7 @@ def bind(
     if not values.keys() <= {*known}:
         unknown = [name for name in values if name not in known]
         hint = suggestion(unknown[0], known)
-        if unknown[0] in ("epsilon", "delta") and "epsilon" not in known:
+        if unknown[0] in ("epsilon", "delta", "rho", "mu") and "epsilon" not in known:
             other = OF_MECHANISM.get((mechanism, unknown[0]))
             calibrated = "; noise for a guarantee is found by mechc.calibrate"
             hint = f"; did you mean {other}?" if other else calibrated

@@ -50,11 +50,12 @@ def find(name_or_path: str | os.PathLike[str]) -> MechanismFile:
     place = _place(text)
     if place is None:
         known = _known()
-        hint = suggestion(text, known, VALUES | PACKAGE)
+        hint = (
+            suggestion(text, known, VALUES | PACKAGE) or f"; there are {', '.join(sorted(known))}"
+        )
         raise DeclarationError(
-            f"no mechanism {text!r}{hint}; there are "
-            f"{', '.join(sorted(known))}, or give a path ending in .py, or add a folder to "
-            f"{PATH_VARIABLE}"
+            f"no mechanism {text!r}{hint} (mechc list has all; a file of your own is given by a "
+            f"path ending in .py, or lies in a folder of {PATH_VARIABLE})"
         )
     return _file(text, place)
 

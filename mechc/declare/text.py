@@ -383,7 +383,8 @@ def _tree(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise DeclarationError(f"cannot read {_shortened(text)!r}: {error.msg}") from error
+        hint = "; write Abs(x) for |x|" * ("|" in text)
+        raise DeclarationError(f"cannot read {_shortened(text)!r}: {error.msg}{hint}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise DeclarationError(f"cannot read the formula: {error}") from error
 

@@ -98,7 +98,7 @@ def test_a_constant_that_is_not_real_is_named():
     """Which was said to overflow."""
     a, b = positive("a", typical=(1, 2)), positive("b", typical=(3, 4))
     for p in (sqrt(a - b) * normal, shape(sqrt(a - b) * normal)):
-        with pytest.raises(DeclarationError, match=r": sqrt\(a - b\) is not a real number, at a="):
+        with pytest.raises(DeclarationError, match=r": sqrt\(a - b\) is not a real number at a="):
             normalise(mechanism("complex", variable=x, p=p, q=normal, parameters=(a, b)))
 
 

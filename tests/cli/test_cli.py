@@ -72,7 +72,10 @@ def test_densities_on_the_command_line(gaussian):
     [
         (["epsilom", "laplace"], "Did you mean 'epsilon'"),
         (["epsilon", "laplace", "--cuont", "3"], "--count"),
-        (["epsilon", "gaussian", "--noise-multiplier", "3"], "--set NAME=VALUE"),
+        (["epsilon", "gaussian", "--noise-multiplier", "3"], "did you mean --set sigma=?"),
+        (["dpsgd", "--accountant", "prv"], "did you mean --method?"),
+        (["curve", "gaussian", "--set", "sigma=1", "--counts", "1..9"], "expected 1,10,100 or 1:"),
+        (["epsilon", "--p", "exp(-|x|)/2", "--q", "1", "-d", "0"], "write Abs(x) for |x|"),
         (["epsilon", "gaussian", "--set", "noise_multiplier=3", "-d", "0"], "did you mean sigma?"),
         (["epsilon", "gaussian", "--sample-rate", "0.1"], "did you mean --poisson?"),
         (["epsilon", "gaussian", "sigma=3", "-d", "1e-5"], "--set NAME=VALUE"),

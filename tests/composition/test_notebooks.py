@@ -147,6 +147,8 @@ def test_the_message_names_the_word_that_is_meant(gaussian, call, meant):
         (lambda m: m(sigma=1.0).explain(), r"asked of a mechanism, mechc.load\(...\).explain"),
         (lambda m: m.poisson(0.1), r"did you mean mechc.poisson\(...\)"),
         (lambda m: m(sigma=1.0).rdp([2]), "did you mean renyi"),
+        (lambda m: m(sigma=1.0).get_approxDP(1e-5), "did you mean epsilon"),
+        (lambda m: mechc.PLDAccountant, "did you mean mechc.integrations.dp_accounting"),
         (lambda m: mechc.GaussianMechanism, r"did you mean mechc.load\('gaussian'\)"),
         (lambda m: mechc.compute_epsilon, r"asked of a run, such as mechc.dpsgd\(...\).epsilon"),
         (lambda m: mechc.get_noise_multiplier, r"did you mean mechc.calibrate\("),

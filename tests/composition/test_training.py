@@ -113,7 +113,11 @@ def test_phases_add_up_under_one_relation():
         ({"steps": 1, "batchsize": 2}, "did you mean batch_size"),
         ({"steps": 1, "group_size": 2}, "did you mean mechc.group"),
         ({"steps": 1, "sampler": "with_replacement"}, "did you mean mechc.with_replacement"),
-        ({"steps": 1, "sample_rate": 0.01}, "batch_size, which divided by dataset_size"),
+        (
+            {"steps": 1, "sample_rate": 0.01},
+            "divided by dataset_size is the rate, or pois",
+        ),
+        ({"steps": 1, "number_of_examples": 9}, "did you mean dataset_size"),
         ({"steps": 1, "dataset_size": None}, "dataset_size is needed"),
     ],
 )
