@@ -25,7 +25,7 @@ from mechc.kernel.ir import Check, Function, Module, Series, Table
 from mechc.kernel.law import law_text
 from mechc.kernel.passes.sharing import hoist, share, share_all
 from mechc.kernel.prelude import closure
-from mechc.kernel.printer import KERNEL, Printer, indent, literal
+from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
 from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, refusal
@@ -107,6 +107,15 @@ def add_branch(out, n, lo, hi, kind, left, right, index):
     out[n, 3], out[n, 4], out[n, 5] = left, right, index
     return n + 1"""
 
+LOG_MASS = """\
+def log_mass(x, column, rows):
+    \"\"\"Log mass at x, of P in column 1, of Q in column 2; -inf where no atom is.\"\"\"
+    for i in range(rows.shape[0]):
+        if rows[i, 0] == x:
+            return rows[i, column]
+    return -math.inf"""
+
+LOG_MASS_TYPE = "float64(float64, int64, float64[:, ::1])"
 ADD_BRANCH_TYPE = f"int64(float64[:, ::1], int64{6 * ', float64'})"
 
 
@@ -129,6 +138,9 @@ class Writer:
         """Every function of the module, callees first."""
         for helper in self.module.helpers:
             yield from self._series(helper)
+        first = [table for table in self.module.tables if self.is_list and table.name == "atoms"]
+        for table in first:  # whose masses are read from it
+            yield from (self._table(table), jitted(LOG_MASS_TYPE, LOG_MASS, plain=True))
         for function in self.module.functions:
             yield self._scalar(function)
             if function.array:
@@ -136,6 +148,8 @@ class Writer:
         yield from self._inverses()
         below = "<=" if self.module.measure is Measure.LATTICE else "<"
         for table in self.module.tables:
+            if table in first:
+                continue
             if self._skips(table):
                 yield jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below), plain=True)
             yield self._table(table)
@@ -182,7 +196,7 @@ class Writer:
 
     def _array(self, function: Function) -> str:
         body, tail, plain = function.body, function.body.tail, self.is_list
-        if isinstance(tail, ir.Call) and tail.name in KERNEL:  # another function, moved
+        if isinstance(tail, ir.Call) and tail.args[1:] == (ir.Local("theta"),):  # another, moved
             place = self.printer(ir.replaced(tail.args[0], {ir.Var("x"): ir.Local("xs")}))
             lines = [f"out[:] = {place}", f"{tail.name}_many(out, theta, out)"]
             plain = True

@@ -150,11 +150,11 @@ def log_add(a: float, b: float) -> float:
 
 @primitive("float64(float64, float64, float64, float64)")
 def log_sum(v: float, a: float, w: float, b: float) -> float:
-    """Return log(v exp(a) + w exp(b)), where the sum is positive."""
+    """Return log(v exp(a) + w exp(b)), where the sum is not negative."""
     if v == 0.0 or (b > a and w != 0.0):
         v, a, w, b = w, b, v, a
     if w == 0.0:
-        return a + math.log(v)
+        return a + math.log(v) if v != 0.0 else -math.inf
     if b - a > -0.5 and 0.5 < v + w < 2.0:  # the weights of a mixture may sum to one exactly
         return a + math.log1p((max(v, w) - 1.0) + min(v, w) + w * math.expm1(b - a))
     rest = 0.0 if b == a - math.inf else w * math.exp(b - a)

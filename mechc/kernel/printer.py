@@ -22,7 +22,7 @@ MATH_FUNCTIONS = frozenset({
 })  # fmt: skip
 
 BUILTINS = frozenset({"max"})
-KERNEL = frozenset({"log_q", "cdf_p", "cdf_q", "sf_q"})
+KERNEL = frozenset({"log_q", "cdf_p", "cdf_q", "sf_q", "atoms", "log_mass"})
 """Functions of the kernel itself that others call."""
 
 # precedence of operators, the loosest first

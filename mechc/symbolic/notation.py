@@ -8,6 +8,8 @@ import sympy as sp
 from sympy import Expr, Mul, Pow, S, Symbol
 from sympy.printing.str import StrPrinter
 
+from mechc.symbolic.functions import QuadratureSum
+
 
 def written(expr: Expr) -> str:
     """The text of a formula, common factors taken out where that is shorter."""
@@ -22,6 +24,10 @@ class _Printer(StrPrinter):  # type: ignore[misc]
         """What is added first, then what is taken away."""
         terms = super()._as_ordered_terms(expr, order)
         return sorted(terms, key=lambda term: term.could_extract_minus_sign())
+
+    def _print_QuadratureSum(self, expr: QuadratureSum) -> str:
+        """The integral that a rule stands for."""
+        return str(self.doprint(expr.args[-1]))
 
 
 def _with_roots(expr: Expr) -> Expr:

@@ -5,12 +5,13 @@ import math
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from sympy import Abs, Piecewise, Rational, binomial, exp
 
 import mechc
 from mechc.calculus.transform.listed import listed
-from mechc.declare import additive, mechanism, parameter, positive, rate, real
+from mechc.declare import additive, mechanism, parameter, positive, rate, real, shape
 from mechc.errors import DeclarationError, MechcError
 
 x = real("x")
@@ -217,3 +218,25 @@ def test_steps_and_a_move_in_an_open_order(steps, drawn):
             masses = [(drawn * a + (1 - drawn) * b, b) for a, b in masses]
         event = loaded(p=0.6, wide=wide, sensitivity=move)
         require_narrow(event, masses, (1, 0.3), (2, 0.3))
+
+
+def test_a_staircase_of_many_steps_is_a_short_text():
+    """Masses stand in one table, which both laws and the mass at infinity are read from."""
+    a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.1, 1))
+    steps = [(exp(-k * b), Abs(x) < (k + 1) * a) for k in range(9)]
+    made = additive("many", noise=shape(Piecewise(*steps, (0, True))), variable=x, sensitivity=d,
+                    parameters=(a, b, d))  # fmt: skip
+    event = mechc.load(made)(a=1.5, b=0.4, sensitivity=2.0)
+    assert len(event.mechanism.source.splitlines()) < 800  # of 5000 where every mass is pasted in
+    whole = 3 * sum(math.exp(-0.4 * k) for k in range(9))
+    ends = [side * 1.5 * k for k in range(10) for side in (-1, 1)]
+
+    def density(at):
+        return math.exp(-0.4 * (abs(at) // 1.5)) / whole if abs(at) < 13.5 else 0.0
+
+    require_narrow(event, shifted_pair(density, ends, 2.0), (1, 0.3), (2, 1.0), (4, 2.0))
+    missing = 1.5 * math.exp(-3.2) + 0.5 * math.exp(-2.8)
+    assert event.delta(math.inf).upper == pytest.approx(missing / whole, rel=1e-13)
+    assert math.exp(event.mechanism.kernel.log_infinite_mass(np.array([1.5, 0.4, 2.0]))) == (
+        pytest.approx(missing / whole, rel=1e-13)
+    )

@@ -137,10 +137,25 @@ def test_one_side_of_an_even_shape_is_added_up():
     z = Abs(x) / a
     tails = exp(-(z**2 + b**2) / (2 * b))
     noise = declared(shape(Piecewise((exp(-z), z <= b), (tails, True))), a, b)
-    assert len(noise.q.atoms(Sum)) == 3  # the middle from either end, and a tail
+    assert len(noise.q.atoms(Sum)) == 1  # of a tail; the middle has a closed form
     at_zero = Evaluator(noise.q, x, noise.parameters).exactly(0.0, (3.0, 2.0, 1.0))
     half = 1 - math.exp(-2) + math.exp(-1) * math.sqrt(math.pi) * special.erfc(1)
     assert at_zero == pytest.approx(1 / (6 * half), rel=1e-13)
+
+
+@pytest.mark.parametrize("width", [1e-7, 0.3, 200.0])
+def test_pieces_with_closed_integrals(width):
+    """A plateau, a ramp, a cubic and an exponential tail, narrow beside each other and wide."""
+    z = Abs(x)
+    ramp, hump = 2 - (z - a) / b, (a + 2 * b - z) ** 2 * (1 + z) / b**2
+    arms = (2, z < a), (ramp, z < a + b), (hump, z < a + 2 * b), (exp(-(z - a) / c), True)
+    noise = declared(shape(Piecewise(*arms)), a, b, c)
+    assert not noise.q.has(Sum)
+    a0, b0, c0 = mpmath.mpf(1), mpmath.mpf(width), mpmath.mpf(2)
+    hump = mpmath.quad(lambda u: u**2 * (1 + a0 + 2 * b0 - u * b0) * b0, [0, 1])
+    half = 2 * a0 + 1.5 * b0 + hump + c0 * mpmath.exp(-2 * b0 / c0)
+    at_zero = Evaluator(noise.q, x, noise.parameters).exactly(0.0, (1.0, width, 2.0, 1.0))
+    assert at_zero == pytest.approx(float(1 / half), rel=1e-14)
 
 
 def test_one_step_against_quadrature():

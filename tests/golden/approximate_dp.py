@@ -1,15 +1,14 @@
 """approximate_dp: A mechanism of which only (epsilon, delta) is known.
 
 Emitted by mechc 0.1.0, sympy 1.14.0, kernel protocol 2; do not edit.
-Operations in the scalar functions: 48.
+Operations in the scalar functions: 21.
 Parameters: theta = (epsilon, delta), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
+c0 = 1/(exp(epsilon) + 1)
 at 0: P has mass delta, Q has mass 0
-at 1: P has mass (1 - delta)*exp(epsilon)/(exp(epsilon) + 1), Q has mass (1 -
-    delta)/(exp(epsilon) + 1)
-at 2: P has mass (1 - delta)/(exp(epsilon) + 1), Q has mass (1 -
-    delta)*exp(epsilon)/(exp(epsilon) + 1)
+at 1: P has mass c0*(1 - delta)*exp(epsilon), Q has mass c0*(1 - delta)
+at 2: P has mass c0*(1 - delta), Q has mass c0*(1 - delta)*exp(epsilon)
 at 3: P has mass 0, Q has mass delta
 K(z) = log E_P[exp(z L); L finite] = log((1 - delta)*exp(epsilon)*exp(epsilon*z)/(exp(epsilon) +
     1) + (1 - delta)*exp(-epsilon*z)/(exp(epsilon) + 1))
@@ -24,7 +23,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "6021da158515bf9e"
+DIGEST = "5b52525fe40c2525"
 PROTOCOL = 2
 NAME = "approximate_dp"
 MEASURE = "finite"
@@ -53,26 +52,26 @@ CLAIM = {
 REFS = ("kairouz2015composition",)
 ABOUT = "A mechanism of which only (epsilon, delta) is known."
 
-@compiled("float64(float64)", plain=True)
-def softplus(x: float) -> float:
-    """Return log(1 + exp(x))."""
-    if x > 0.0:
-        return x + math.log1p(math.exp(-x))
-    return math.log1p(math.exp(x))
-
 @compiled("float64(float64, float64, float64, float64)", plain=True)
 def log_sum(v: float, a: float, w: float, b: float) -> float:
-    """Return log(v exp(a) + w exp(b)), where the sum is positive."""
+    """Return log(v exp(a) + w exp(b)), where the sum is not negative."""
     if v == 0.0 or (b > a and w != 0.0):
         v, a, w, b = w, b, v, a
     if w == 0.0:
-        return a + math.log(v)
+        return a + math.log(v) if v != 0.0 else -math.inf
     if b - a > -0.5 and 0.5 < v + w < 2.0:  # the weights of a mixture may sum to one exactly
         return a + math.log1p((max(v, w) - 1.0) + min(v, w) + w * math.expm1(b - a))
     rest = 0.0 if b == a - math.inf else w * math.exp(b - a)
     if 0.5 < v + rest < 2.0:
         return a + math.log1p((v - 1.0) + rest)
     return a + math.log(v + rest)
+
+@compiled("float64(float64)", plain=True)
+def softplus(x: float) -> float:
+    """Return log(1 + exp(x))."""
+    if x > 0.0:
+        return x + math.log1p(math.exp(-x))
+    return math.log1p(math.exp(x))
 
 @compiled("complex128(complex128)", plain=True)
 def complex_log(z: complex) -> complex:
@@ -98,79 +97,54 @@ def complex_log_sum(v: complex, a: complex, w: complex, b: complex) -> complex:
         v, a, w, b = w, b, v, a
     return a + complex_log(v + w * complex_exp(b - a) if w != 0.0 else v)
 
+@compiled("float64[:, ::1](float64[::1])", plain=True)
+def atoms(theta):
+    """Atoms: x, log mass under P, log mass under Q."""
+    epsilon, delta = theta[0], theta[1]
+    t0 = 1.0 / (1.0 - delta)
+    t1 = log_sum(t0, -epsilon, t0, 0.0)
+    out = np.empty((4, 3))
+    # at 0
+    out[0, 0], out[0, 1], out[0, 2] = 0.0, math.log(delta), -math.inf
+    # at 1
+    out[1, 0], out[1, 1], out[1, 2] = 1.0, -t1, math.log1p(-delta) - softplus(epsilon)
+    # at 2
+    out[2, 0], out[2, 1], out[2, 2] = 2.0, math.log1p(-delta) - softplus(epsilon), -t1
+    # at 3
+    out[3, 0], out[3, 1], out[3, 2] = 3.0, -math.inf, math.log(delta)
+    return out
+
+@compiled("float64(float64, int64, float64[:, ::1])", plain=True)
+def log_mass(x, column, rows):
+    """Log mass at x, of P in column 1, of Q in column 2; -inf where no atom is."""
+    for i in range(rows.shape[0]):
+        if rows[i, 0] == x:
+            return rows[i, column]
+    return -math.inf
+
 @compiled("float64(float64, float64[::1])", plain=True)
 def log_q(x, theta):
     """Log mass of Q at x."""
-    epsilon, delta = theta[0], theta[1]
-    if x == 0.0:
-        return -math.inf
-    elif x == 1.0:
-        return math.log1p(-delta) - softplus(epsilon)
-    elif x == 2.0:
-        t0 = 1.0 / (1.0 - delta)
-        return -log_sum(t0, -epsilon, t0, 0.0)
-    elif x == 3.0:
-        return math.log(delta)
-    else:
-        return -math.inf
+    return log_mass(x, 2, atoms(theta))
 
 @compiled("void(float64[::1], float64[::1], float64[::1])", plain=True)
 def log_q_many(xs, theta, out):
     """Write log_q of each element to out."""
-    epsilon, delta = theta[0], theta[1]
-    c0 = math.log(delta)
-    c1 = math.log1p(-delta) - softplus(epsilon)
-    s0 = 1.0 / (1.0 - delta)
-    c2 = log_sum(s0, -epsilon, s0, 0.0)
+    c0 = atoms(theta)
     for i in range(xs.size):
-        x = xs[i]
-        if x == 0.0:
-            out[i] = -math.inf
-        elif x == 1.0:
-            out[i] = c1
-        elif x == 2.0:
-            out[i] = -c2
-        elif x == 3.0:
-            out[i] = c0
-        else:
-            out[i] = -math.inf
+        out[i] = log_mass(xs[i], 2, c0)
 
 @compiled("float64(float64, float64[::1])", plain=True)
 def log_p(x, theta):
     """Log mass of P at x."""
-    epsilon, delta = theta[0], theta[1]
-    if x == 0.0:
-        return math.log(delta)
-    elif x == 1.0:
-        t0 = 1.0 / (1.0 - delta)
-        return -log_sum(t0, -epsilon, t0, 0.0)
-    elif x == 2.0:
-        return math.log1p(-delta) - softplus(epsilon)
-    elif x == 3.0:
-        return -math.inf
-    else:
-        return -math.inf
+    return log_mass(x, 1, atoms(theta))
 
 @compiled("void(float64[::1], float64[::1], float64[::1])", plain=True)
 def log_p_many(xs, theta, out):
     """Write log_p of each element to out."""
-    epsilon, delta = theta[0], theta[1]
-    c0 = math.log(delta)
-    c1 = math.log1p(-delta) - softplus(epsilon)
-    s0 = 1.0 / (1.0 - delta)
-    c2 = log_sum(s0, -epsilon, s0, 0.0)
+    c0 = atoms(theta)
     for i in range(xs.size):
-        x = xs[i]
-        if x == 0.0:
-            out[i] = c0
-        elif x == 1.0:
-            out[i] = -c2
-        elif x == 2.0:
-            out[i] = c1
-        elif x == 3.0:
-            out[i] = -math.inf
-        else:
-            out[i] = -math.inf
+        out[i] = log_mass(xs[i], 1, c0)
 
 @compiled("float64(float64, float64[::1])", plain=True)
 def loss(x, theta):
@@ -207,8 +181,7 @@ def loss_many(xs, theta, out):
 @compiled("float64(float64[::1])", plain=True)
 def log_infinite_mass(theta):
     """Log of P(q = 0), the mass at loss +inf; nan: by quadrature."""
-    delta = theta[1]
-    return math.log(delta)
+    return log_mass(0.0, 1, atoms(theta))
 
 @compiled("complex128(complex128, float64[::1])")
 def cgf(z, theta):
@@ -231,23 +204,6 @@ def branches(theta):
 def breakpoints(theta):
     """Sorted distinct ends of the branches."""
     return np.unique(branches(theta)[:, :2])
-
-@compiled("float64[:, ::1](float64[::1])", plain=True)
-def atoms(theta):
-    """Atoms: x, log mass under P, log mass under Q."""
-    epsilon, delta = theta[0], theta[1]
-    t0 = 1.0 / (1.0 - delta)
-    t1 = log_sum(t0, -epsilon, t0, 0.0)
-    out = np.empty((4, 3))
-    # at 0
-    out[0, 0], out[0, 1], out[0, 2] = 0.0, math.log(delta), -math.inf
-    # at 1
-    out[1, 0], out[1, 1], out[1, 2] = 1.0, -t1, math.log1p(-delta) - softplus(epsilon)
-    # at 2
-    out[2, 0], out[2, 1], out[2, 2] = 2.0, math.log1p(-delta) - softplus(epsilon), -t1
-    # at 3
-    out[3, 0], out[3, 1], out[3, 2] = 3.0, -math.inf, math.log(delta)
-    return out
 
 @compiled("float64[::1](float64[::1])", plain=True)
 def strip(theta):
@@ -288,4 +244,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 9375e3a412db1152a07cf6da6dc806694a9fd86e8ba9e0f3266a5849264e43f5
+# sha256 of the text above: f8ca257a4c9d54c6ba9671b1e8eaacbafa7232462c8f6148a342b67c2f905c1a

@@ -6,7 +6,16 @@ python tests/problems/shared_functions.py     # digests for SHARED of mechc.veri
 import textwrap
 
 from mechc.kernel import ir
-from mechc.kernel.emit import ADD_BRANCH, ADD_BRANCH_TYPE, BREAKPOINTS, VECTOR, Writer, jitted
+from mechc.kernel.emit import (
+    ADD_BRANCH,
+    ADD_BRANCH_TYPE,
+    BREAKPOINTS,
+    LOG_MASS,
+    LOG_MASS_TYPE,
+    VECTOR,
+    Writer,
+    jitted,
+)
 from mechc.kernel.ir import Module, Series
 from mechc.kernel.law import law_text
 from mechc.kernel.prelude import PRIMITIVES, closure
@@ -28,7 +37,7 @@ def texts():
         if "def series_0(" in text
     ]
     yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
-    yield from (jitted(VECTOR, BREAKPOINTS), *summing)
+    yield from (jitted(VECTOR, BREAKPOINTS), jitted(LOG_MASS_TYPE, LOG_MASS), *summing)
     for measure in Measure:
         below = "<=" if measure is Measure.LATTICE else "<"
         branches = jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))

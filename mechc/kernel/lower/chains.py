@@ -110,12 +110,10 @@ def _log(value: Expr) -> Expr:
     return expanded_log(log(value)) if value.free_symbols else log(value)
 
 
-def mass_chain(case: CalculusCase, side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
-    """A finite set: the log mass at each point."""
-    values = [
-        (atom.x, log_mass(atom.p if side == "p" else atom.q, case, chooser)) for atom in case.atoms
-    ]
-    return _at_points(values, ir.MINUS_INF, chooser.context)
+def listed_mass(x: ir.Expr, side: Literal["p", "q"]) -> ir.Expr:
+    """A finite set: the log mass at a point, as its table of atoms has it."""
+    rows, column = ir.call("atoms", ir.Local("theta")), ir.Local("1" if side == "p" else "2")
+    return ir.call("log_mass", x, column, rows)
 
 
 def _point_losses(case: CalculusCase, chooser: Chooser) -> Iterator[tuple[Expr, ir.Expr]]:

@@ -18,7 +18,7 @@ from mechc.kernel.statements import BUILTINS
 
 RESERVED = frozenset({
     "x", "xs", "ell", "ells", "z", "n", "i", "out", "theta", "branch", "lo", "hi",
-    "math", "np", "numba", "add_branch", "solve_loss",
+    "math", "np", "numba", "add_branch", "solve_loss", "log_mass",
 }) | BUILTINS | frozenset(PRIMITIVES)  # fmt: skip
 """Names that the emitted text uses for something else."""
 

@@ -12,15 +12,31 @@ from typing import Literal
 
 import mpmath
 from mpmath import mp
-from sympy import And, Basic, Expr, Not, Piecewise, erf, erfc, exp, expand, log, oo, true
+from sympy import (
+    And,
+    Basic,
+    Expr,
+    Mul,
+    Not,
+    Piecewise,
+    Symbol,
+    erf,
+    erfc,
+    exp,
+    expand,
+    log,
+    oo,
+    preorder_traversal,
+    true,
+)
 
-from mechc.calculus.cases import Case, Pair
+from mechc.calculus.cases import Atom, Case, Pair
 from mechc.calculus.terms import Term, total
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Function, Inverse
-from mechc.kernel.lower.chains import X, density_chain, loss_chain, mass_chain
+from mechc.kernel.lower.chains import X, density_chain, listed_mass, loss_chain
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.freeze import Freezer
@@ -29,6 +45,7 @@ from mechc.kernel.passes import finish
 from mechc.kernel.passes.guards import complexify
 from mechc.protocol import Measure
 from mechc.symbolic.evaluate import evaluate
+from mechc.symbolic.functions import clamped
 from mechc.symbolic.notation import written
 from mechc.symbolic.rewrite import factored
 
@@ -92,14 +109,14 @@ def _density(side: Literal["p", "q"], chooser: Chooser) -> ir.Block:
     zeros: dict[Expr, Expr] = {}
     rounded = False
     if pair.measure is Measure.FINITE:
-        cases = [(c.condition, mass_chain(c, side, chooser)) for c in context.calculus.cases]
-    else:
-        if pair.measure is Measure.DENSITY:
-            found = [zero for c in pair.cases for zero in _zeros(c, side, context.calculus)]
-            zeros = {node: product for node, product, _ in found}
-            rounded = any(past for *_, past in found)
-        cases = [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
-    body = context.by_case(cases)
+        return ir.Block((), listed_mass(X, side))
+    if pair.measure is Measure.DENSITY:
+        found = [zero for c in pair.cases for zero in _zeros(c, side, context.calculus)]
+        zeros = {node: product for node, product, _ in found}
+        rounded = any(past for *_, past in found)
+    body = context.by_case(
+        [(c.condition, density_chain(c, side, context, zeros)) for c in pair.cases]
+    )
     return ir.map_block(body, _up_to_zero) if rounded else body
 
 
@@ -311,14 +328,16 @@ def branch_words(calculus: Calculus) -> tuple[str, ...]:
 def formulas(calculus: Calculus) -> tuple[str, ...]:
     """Densities, loss and its inverse by branches, atoms, and K: a formula a line.
 
-    A factor that stands in front of many terms has a name, and parameter cases that are alike
-    stand there once.
+    A factor that stands in front of many terms has a name, as have lengths of what may be empty in
+    masses; parameter cases that are alike stand there once.
     """
     cases = calculus.cases
     sides = [side for case in cases for r in case.regions for side in (r.p, r.q)]
     often = Counter(t.weight for side in sides for t in side if t.log_density != 0)
+    masses = [t.weight for case in cases for atom in case.atoms for t in (*atom.p, *atom.q)]
+    often += Counter(part for mass in masses for part in (*Mul.make_args(mass), *_lengths(mass)))
     repeated = [factor for factor, n in often.items() if n > 2 and len(str(factor)) > NAMED]
-    names = {factor: f"c{i}" for i, factor in enumerate(repeated)}
+    names = {factor: Symbol(f"c{i}") for i, factor in enumerate(repeated)}
     alike: dict[tuple[str, ...], list[str]] = {}
     for case in cases:
         alike.setdefault(tuple(_case(case, names)), []).append(str(case.condition))
@@ -330,7 +349,28 @@ def formulas(calculus: Calculus) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _case(case: CalculusCase, names: Mapping[Expr, str]) -> Iterator[str]:
+def _masses(atom: Atom, names: Mapping[Expr, Symbol]) -> str:
+    p, q = _sum(atom.p, names), _sum(atom.q, names)
+    if atom.p and atom.q:
+        ratio = total(atom.p) / total(atom.q)
+        if ratio == 1:
+            return f"P and Q have mass {q}"
+        if 4 * ratio.count_ops() < total(atom.q).count_ops():
+            return f"P has mass {written(ratio)} times that of Q, which is {q}"
+    return f"P has mass {p}, Q has mass {q}"
+
+
+def _lengths(mass: Expr) -> list[Expr]:
+    """Lengths of what may be empty, each once."""
+    walk, found = preorder_traversal(mass), list[Expr]()
+    for node in walk:
+        if isinstance(node, clamped):
+            walk.skip()
+            found.append(node)
+    return list(dict.fromkeys(found))
+
+
+def _case(case: CalculusCase, names: Mapping[Expr, Symbol]) -> Iterator[str]:
     for region in case.regions:
         yield f"on ({written(region.lo)}, {written(region.hi)}), {region.kind.replace('_', ' ')}:"
         yield from (f"    p = {_sum(region.p, names)}", f"    q = {_sum(region.q, names)}")
@@ -339,8 +379,7 @@ def _case(case: CalculusCase, names: Mapping[Expr, str]) -> Iterator[str]:
         if region.kind.moves and isinstance(region.inverse, Closed):
             yield f"    x = {_shown(region.inverse.expr)}  where loss = ell"
     for atom in case.atoms:
-        p, q = _sum(atom.p, names), _sum(atom.q, names)
-        yield f"at {written(atom.x)}: P has mass {p}, Q has mass {q}"
+        yield f"at {written(atom.x)}: {_masses(atom, names)}"
     if isinstance(case.cgf, Closed):
         yield f"K(z) = log E_P[exp(z L); L finite] = {_shown(case.cgf.expr)}"
 
@@ -351,14 +390,14 @@ def _shown(expr: Expr) -> str:
     return text if 0 < len(text) <= READABLE else "(see its function)"
 
 
-def _sum(terms: tuple[Term, ...], names: Mapping[Expr, str]) -> str:
+def _sum(terms: tuple[Term, ...], names: Mapping[Expr, Symbol]) -> str:
     return " + ".join(_term(term, names) for term in terms) or "0"
 
 
-def _term(term: Term, names: Mapping[Expr, str]) -> str:
+def _term(term: Term, names: Mapping[Expr, Symbol]) -> str:
     if term.log_density == 0:
-        return written(term.weight)
-    factor = names.get(term.weight) or f"({written(term.weight)})"
+        return written(term.weight.xreplace(names))
+    factor = str(names.get(term.weight, f"({written(term.weight)})"))
     whole = exp(term.log_density)
     density = written(whole)
     if term.weight == 1:

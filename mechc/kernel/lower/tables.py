@@ -13,11 +13,12 @@ from mechc.calculus.types import CalculusCase, Closed, Region
 from mechc.errors import LoweringError
 from mechc.kernel import ir
 from mechc.kernel.ir import Function, Row, Table
-from mechc.kernel.lower.chains import log_mass
+from mechc.kernel.lower.chains import listed_mass, log_mass
 from mechc.kernel.lower.choose import Chooser
 from mechc.kernel.lower.context import Context
 from mechc.kernel.lower.functions import describe
 from mechc.kernel.passes import finish_expression
+from mechc.protocol import Measure
 
 
 def tables(chooser: Chooser, inverse_of: dict[int, int]) -> tuple[Table, ...]:
@@ -51,7 +52,11 @@ def _log_total(case: CalculusCase, chooser: Chooser) -> ir.Expr:
     """Log of the mass at infinite loss, nan where it has no closed form."""
     if not isinstance(case.infinite_mass, Closed):
         return ir.NAN
-    logs = [chooser.log_tail(part, case) for part in case.infinite_mass.expr]
+    if chooser.context.calculus.pair.measure is Measure.FINITE:
+        places = (chooser.context.constant(atom.x) for atom in case.atoms if not atom.q)
+        logs = [listed_mass(x, "p") for x in places]
+    else:
+        logs = [chooser.log_tail(part, case) for part in case.infinite_mass.expr]
     return functools.reduce(lambda a, b: ir.call("log_add", a, b), logs) if logs else ir.MINUS_INF
 
 

@@ -95,6 +95,14 @@ def log_of_function(expr: Expr) -> Expr | None:
     return None
 
 
+def log_of_length(expr: ir.Call) -> Expr | None:
+    """log(u) or -inf for log(max(u, 0)): Python, which runs what is asked once, has no log of 0."""
+    match expr:
+        case ir.Call("log", (ir.Select(ir.Compare(">=", u, ir.ZERO), v, ir.ZERO),)) if u == v:
+            return ir.Select(ir.Compare(">", u, ir.ZERO), ir.call("log", u), ir.MINUS_INF)
+    return None
+
+
 def log_of_probability(expr: ir.Add) -> Expr | None:
     """log_erfc(u) - log(2), which may be nearly 0, or its negative."""
     for constant in expr.args:
@@ -454,6 +462,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
     ir.Call: (
         log_of_product,
         log_of_function,
+        log_of_length,
         log_of_distance,
         log_of_polynomial,
         log_of_sum,

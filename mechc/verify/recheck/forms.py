@@ -56,12 +56,14 @@ class _Point:
 
     def called(self, name: str, given: Sequence[int]) -> int:
         """What a function answers."""
-        if name not in self._functions or any(
-            isinstance(node, (ast.For, ast.While)) for node in ast.walk(self._functions[name])
+        function = self._functions.get(name)
+        names = [a.arg for a in function.args.args] if function else []
+        if (
+            not function
+            or names == ["theta"]
+            or any(isinstance(node, (ast.For, ast.While)) for node in ast.walk(function))
         ):
             return self.drawn(name, *given)
-        function = self._functions[name]
-        names = [a.arg for a in function.args.args]
         _, value = self.follow(function.body, dict(zip(names, given, strict=True)))
         return self.drawn(name, *given) if value is None else value
 
