@@ -22,7 +22,7 @@ from mechc.symbolic.asymptotics import Expansion, Unknown, end_point
 from mechc.symbolic.facts import Facts, exact_end
 from mechc.symbolic.functions import expm1c
 from mechc.symbolic.rewrite import affine_in, cancelled, polynomial_in, rational_in, tidy
-from mechc.symbolic.signs import proved
+from mechc.symbolic.signs import exceeds_zero, proved
 
 if TYPE_CHECKING:
     from mechc.calculus.cases import Atom
@@ -268,6 +268,17 @@ def _vanishes_alone(place: Region | Atom, parameters: Sequence[Parameter]) -> bo
     return any(q.subs(a.symbol, end) == 0 != p.subs(a.symbol, end) for a, end in ends)
 
 
+def _may_vanish(region: Region, x: Symbol, facts: Facts) -> bool:
+    """Whether every term of Q has the log of what is not proved positive on its integers."""
+    here = facts.within(x, region.lo, region.hi)
+    places = [(x, here), *((e, facts) for e in (region.lo, region.hi) if not e.is_infinite)]
+    logs = ({a.args[0] for a in t.log_density.atoms(log) if a.has(x)} for t in region.q)
+    return bool(region.q) and all(
+        any(not exceeds_zero(u.subs(x, at), known) for u in some for at, known in places)
+        for some in logs
+    )
+
+
 def infinite_mass(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, facts: Facts, lattice: bool,
     parameters: Sequence[Parameter],
@@ -279,6 +290,10 @@ def infinite_mass(
         if place.p and place.q and _vanishes_alone(place, parameters):
             return Numeric("Q vanishes for some parameters where P does not; found when bound")
     for region in regions:
+        if lattice and region.p and _may_vanish(region, x, facts):
+            return Numeric(
+                f"Q may have no mass at an integer in {region.interval}; found when bound"
+            )
         for term in region.p if region.kind is Kind.P_ONLY else ():
             part = mass((term,), x, region.lo, region.hi, facts, lattice)
             if part is None:

@@ -36,6 +36,7 @@ from mechc.symbolic.rewrite import (
     fraction,
     polynomial_in,
     rational_in,
+    split_exponent,
 )
 from mechc.symbolic.signs import exceeds_zero, weak_sign
 
@@ -147,7 +148,8 @@ def _of_open_sign(part: Expr, facts: Facts) -> Expr:
 def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
     """One term, logarithms taken by rule."""
     weight, log_density, unsigned, sign = S.One, S.Zero, S.One, 1
-    for part in Mul.make_args(expr):
+    parts = (_without_growth(part, variable, facts) for part in Mul.make_args(expr))
+    for part in Mul.make_args(Mul(*parts)):
         part_sign = weak_sign(part, facts)
         if part_sign is None:
             unsigned *= part
@@ -165,6 +167,19 @@ def _term(expr: Expr, variable: Symbol, facts: Facts) -> Term:
     if sign < 0:
         raise Negative
     return Term(weight, log_density)
+
+
+def _without_growth(part: Expr, variable: Symbol, facts: Facts) -> Expr:
+    """A difference of exponentials, or a power of it, with the largest in front if that grows."""
+    base, power = part.as_base_exp()
+    if isinstance(base, Add) and any(a.could_extract_minus_sign() for a in base.args):
+        split = [split_exponent(a) for a in base.args]
+        for _, top in split:
+            rest = [(c, sp.expand(u - top)) for c, u in split]
+            largest = top.has(variable) and all(weak_sign(u, facts) in (0, -1) for _, u in rest)
+            if largest and weak_sign(top, facts) == 1:
+                return exp(top * power) * Add(*(c * exp(u) for c, u in rest)) ** power
+    return part
 
 
 def _weight_and_log(expr: Expr, side: int, variable: Symbol, facts: Facts) -> tuple[Expr, Expr]:

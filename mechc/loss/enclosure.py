@@ -292,15 +292,19 @@ ONE = {
 
 def _of_one(name: str, u: Enclosure) -> Enclosure:
     """A function of one argument."""
-    value, slope, low, high, turn, bend, off = ONE[name]
+    return _applied(ONE[name], u)
+
+
+def _applied(function: _One, u: Enclosure) -> Enclosure:
+    value, slope, low, high, turn, bend, off = function
     lo, hi = np.clip(u.lo, low, high), np.clip(u.hi, low, high)
     found = []
-    for function, at in ((value, turn), (slope, bend)):
-        ends = [function(lo), function(hi)]
+    for rule, at in ((value, turn), (slope, bend)):
+        ends = [rule(lo), rule(hi)]
         if at == at:
-            ends.append(np.where((lo < at) & (at < hi), function(np.float64(at)), ends[0]))
+            ends.append(np.where((lo < at) & (at < hi), rule(np.float64(at)), ends[0]))
         least, most = np.minimum.reduce(ends), np.maximum.reduce(ends)
-        found.append((least - off, most + off) if function is value else (least, most))
+        found.append((least - off, most + off) if rule is value else (least, most))
     slopes = _product(*_outward(*found[1], OF_FUNCTION), u.least, u.most)
     return Enclosure(*found[0], *slopes, OF_FUNCTION)
 
@@ -364,11 +368,35 @@ def _log_sum(v: Any, a: Any, w: Any, b: Any) -> Enclosure:
 
 
 def _pow(base: Any, power: Any) -> Enclosure:
-    """A power, by the log of what is positive."""
-    base, power = enclosed(base), enclosed(power)
+    """A power of what is positive, by its log where the exponent is none of numbers."""
+    base = enclosed(base)
     if not np.all(base.lo >= 0.0):
         raise UnsupportedError("powers of what may be negative")
-    return _of_one("exp", power * _of_one("log", base))
+    if isinstance(power, Enclosure):
+        return _of_one("exp", power * _of_one("log", base))
+    return _applied(
+        _One(lambda u: np.power(u, power), lambda u: power * np.power(u, power - 1.0), 0.0), base
+    )
+
+
+def _log1p_power(c: Any, b: Any, d: Any, k: Any) -> Enclosure:
+    """Log of 1 + c abs(b/d)^k, which rises with abs(b), has no overflow, and k/b at most as slope.
+
+    With v for its value, the slope is k/b times 1 - exp(-v).
+    """
+    whole = _of_one("log1p", c * _pow(_of_one("fabs", enclosed(b) / d), k))
+    if any(isinstance(given, Enclosure) or not given > 0.0 for given in (c, d, k)):
+        return whole
+    size = _of_one("fabs", b)
+    ends = [_each(lambda u: float(prelude.log1p_power(c, u, d, k)))(end) for end in
+            (size.lo, size.hi)]  # fmt: skip
+    low, high = ends[0] * (1.0 - OF_FUNCTION), ends[1] * (1.0 + OF_FUNCTION)
+    slopes = -k * np.expm1(-low) / size.hi, -k * np.expm1(-high) / size.lo
+    least, most = _product(*_outward(*slopes, OF_FUNCTION), size.least, size.most)
+    return Enclosure(
+        np.fmax(whole.lo, low), np.fmin(whole.hi, high), np.fmax(whole.least, least),
+        np.fmin(whole.most, most), OF_FUNCTION,
+    )  # fmt: skip
 
 
 def _even(function: Callable[[float, float], float], n: Any, z: Any) -> Enclosure:
@@ -424,9 +452,7 @@ MANY: dict[str, Callable[..., Any]] = {
     "log_besseli_scaled": lambda n, z: _even(prelude.log_besseli_scaled, n, z),
     "log_besselk_scaled": lambda n, z: _even(prelude.log_besselk_scaled, n, z),
     "log_erf_gap": _log_erf_gap,
-    "log1p_power": lambda c, b, d, k: _of_one(
-        "log1p", c * _pow(_of_one("fabs", enclosed(b) / d), k)
-    ),
+    "log1p_power": _log1p_power,
     "log_ratio": lambda n, d, gap: _of_one("log", enclosed(n) / d),
     "sum_of_three": lambda a, b, c: enclosed(a) + b + c,
     "exp_difference": lambda a, b, gap: (

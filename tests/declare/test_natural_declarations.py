@@ -300,3 +300,58 @@ def test_outcomes_with_squares():
     )
     found = mechc.load(made)(w=0.3).delta(Rational(1, 10))
     assert found.upper == pytest.approx(0.51 - math.exp(0.1) * 0.3, rel=1e-12)
+
+
+def require_one_step(event, p, q, epsilon):
+    """One step in both directions, against sums over the same masses."""
+    for direction, (one, other) in (("remove", (p, q)), ("add", (q, p))):
+        answer = event.delta(epsilon, direction=direction)
+        truth = np.maximum(one - math.exp(epsilon) * other, 0.0).sum()
+        assert answer.lower - 1e-9 <= truth <= answer.upper + 1e-9
+        assert answer.upper - answer.lower <= 1e-9
+
+
+@pytest.mark.parametrize("power", [lambda y: 1 + y**2, Abs])
+def test_powers_times_exponentials_on_integers(power):
+    """What grows before it falls: past a list, and with no mass at 0."""
+    event = mechc.load(whole(shape(power(n) * exp(-b * Abs(n))), b))(b=0.7)
+    y = np.arange(-200, 202)
+    f = [float(power(Abs(k))) * math.exp(-0.7 * abs(k)) for k in (*y, 202)]
+    q = np.array(f[1:]) / sum(f)
+    require_one_step(event, np.array(f[:-1]) / sum(f), q, 0.1)
+    assert (30 * event).epsilon(1e-6).upper < math.inf or power is Abs
+
+
+def test_differences_of_exponentials_that_grow():
+    """The larger of two Laplace variables; the sum of two exponential ones, on a sample."""
+    larger = Piecewise((exp(2 * x / b) / 2, x < 0), (exp(-x / b) - exp(-2 * x / b) / 2, True)) / b
+    event = mechc.load(noise(larger, b))(b=1.3)
+    y = np.linspace(-40, 80, 2_400_001)
+    y, width = y[:-1] / 2 + y[1:] / 2, y[1] - y[0]
+
+    def density(y):
+        with np.errstate(over="ignore"):
+            falls = np.exp(-y / 1.3) - np.exp(-2 * y / 1.3) / 2
+            return np.where(y < 0, np.exp(2 * np.minimum(y, 0) / 1.3) / 2, falls) / 1.3 * width
+
+    require_one_step(event, density(y - 1), density(y), 0.4)
+    two = mechc.load(noise((exp(-x / (2 * b)) - exp(-x / b)) / b, b, support=(0, oo)))
+
+    def both(y):
+        y = np.maximum(y, 0)
+        return np.exp(-y / 2) * -np.expm1(-y / 2) * width
+
+    p, q = both(y - 1), both(y)
+    require_one_step(mechc.poisson(two, 0.3)(b=1.0), 0.3 * p + 0.7 * q, q, 0.1)
+
+
+def test_next_to_a_smooth_top_of_the_loss():
+    """Student's law beside a Cauchy law: powers whose slope vanishes at 0 are not cut for ever."""
+    event = mechc.load(pair(2 / (pi * (1 + x**2) ** 2), b / (pi * (b**2 + x**2)), b))(b=1.0)
+    for gap in (1e-3, 1e-9):
+        level = math.log(2) - gap  # p/q = 2/(1 + x^2) is above it for |x| < c
+        c = math.sqrt(math.expm1(gap))
+        first = (c / (1 + c * c) + math.atan(c)) / math.pi
+        truth = first - math.exp(level) * math.atan(c) / math.pi
+        found = event.delta(level, direction="remove")
+        assert found.lower * (1 - 1e-5) <= 2 * truth <= found.upper * (1 + 1e-5)

@@ -133,3 +133,18 @@ def test_tilts_at_which_losses_count_thousandfold(t):
     law = event.loss("remove").covering(min(t, 0.0), max(t, 0.0))
     truth = logsumexp(p + t * (p - q))
     assert law.generating(t)[0] == pytest.approx(truth, rel=1e-10)
+
+
+def test_logs_of_powers_do_not_overflow_on_boxes():
+    """Values and slopes of log(1 + c (x/d)^k) out to the largest doubles, and around 0."""
+    law = SimpleNamespace(py_func=eval("lambda x, theta: log1p_power(2.0, x, 3.0, 2.0)", {
+        "log1p_power": SimpleNamespace(py_func=prelude.log1p_power)}))  # fmt: skip
+    a, b = np.array([-1e300, 1e160, -1e-3]), np.array([-300.0, 1e308, 2e-3])
+    found = on_boxes(law, np.empty(0), a, b)
+    tops = [math.log(2 / 9) + 2 * math.log(v) for v in (1e300, 1e308)]
+    assert found.hi[:2] == pytest.approx(tops, rel=1e-9)
+    assert found.least[0] >= -2 / 300 * (1 + 1e-9) and found.most[0] <= 0
+    assert found.least[1] >= 0 and found.most[1] <= 2e-160 * (1 + 1e-9)
+    slopes = [4 / 9 * end / (1 + 2 / 9 * end**2) for end in (-1e-3, 2e-3)]
+    assert 3 * slopes[0] <= found.least[2] <= slopes[0]
+    assert slopes[1] <= found.most[2] <= 3 * slopes[1]
