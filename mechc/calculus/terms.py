@@ -80,7 +80,7 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     """
     if expr.is_zero:
         return ()
-    expr = _with_zeros(_with_tails(expr), variable)
+    expr = _with_zeros(_with_tails(expr, variable), variable)
     parts = _summands(expr, variable, facts)
     if any(isinstance(a, Add) for part in parts for a in Mul.make_args(part)):
         # a sum that stays whole has parts of either sign
@@ -90,10 +90,15 @@ def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
     return _merged(found, variable, facts)
 
 
-def _with_tails(expr: Expr) -> Expr:
-    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail; 1 - erfc(u) as erf."""
+def _with_tails(expr: Expr, x: Symbol) -> Expr:
+    """1 + erf(u) as erfc(-u), which keeps its relative accuracy in the tail; 1 - erfc(u) as erf.
+
+    And A + B as C exp(asinh(B/C)), C^2 = A^2 - B^2, where C has a root and they cancel far out.
+    """
     tails: dict[Expr, Expr] = {}
     for total in expr.atoms(Add):
+        if len(total.args) == 2 and (found := _of_roots(total, x)) is not None:
+            tails[total] = found
         constant, rest = total.as_coeff_Add()
         coefficient, functions = rest.as_coeff_Mul()
         if isinstance(functions, sp.erf) and abs(coefficient) == constant:
@@ -101,6 +106,19 @@ def _with_tails(expr: Expr) -> Expr:
         elif isinstance(functions, sp.erfc) and -coefficient == constant:
             tails[total] = constant * sp.erf(functions.args[0])
     return expr.xreplace(tails)
+
+
+def _of_roots(pair: Add, x: Symbol) -> Expr | None:
+    for a, b in (pair.args, pair.args[::-1]):
+        factors = (*Mul.make_args(a), *Mul.make_args(b))
+        has_root = any(f.is_Pow and abs(f.exp) == S.Half and f.has(x) for f in factors)
+        if not has_root or not a.is_positive or not (a**2 - b**2).is_rational_function(x):
+            continue
+        over, under = sp.fraction(sp.factor(a**2 - b**2))
+        if over.is_positive and not over.has(x):
+            size = sp.sqrt(over) / sp.sqrt(under)
+            return size * exp(sp.asinh(b / size))
+    return None
 
 
 def _with_zeros(expr: Expr, variable: Symbol) -> Expr:
@@ -302,11 +320,9 @@ def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
     """Pairs of an odd function with opposite coefficients, the larger argument first."""
     waiting, rest = [], S.Zero
     for term in sp.expand(expr.replace(sp.erfc, lambda u: 1 - sp.erf(u)), deep=False).args:
-        c, f = term.as_independent(x, as_Add=False)
-        if isinstance(f, (sp.erf, sp.atan, sp.tanh)):
+        c, f = _with_sigmoid(term, x).as_independent(x, as_Add=False)
+        if isinstance(f, (sp.erf, sp.atan, sp.tanh, sigmoid)):
             waiting.append((c, f.func, f.args[0]))
-        elif (slanted := _slanted(f, x)) is not None:
-            waiting.append((c * slanted[0], _slanted, slanted[1]))
         else:
             rest += term
     found, lonely = S.Zero, S.Zero
@@ -323,18 +339,23 @@ def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
     return found + rest if found != 0 and lonely == 0 else expr
 
 
-def _slanted(f: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
-    """(c, u) with f = c u/sqrt(1 + u^2), c > 0, for a function u of x that is affine."""
+class sigmoid(sp.Function):  # type: ignore[misc]
+    """u/sqrt(1 + u^2), as in the distribution function of Student's law of 2 degrees."""
+
+
+def _with_sigmoid(term: Expr, x: Symbol) -> Expr:
+    """Write c u/sqrt(1 + u^2), c > 0, as c sigmoid(u) for a function u of x that is affine."""
+    c, f = term.as_independent(x, as_Add=False)
     roots = [a for a in Mul.make_args(f) if a.is_Pow and a.exp == -S.Half]
     over = affine_in(f / roots[0], x) if len(roots) == 1 else None
     under = polynomial_in(roots[0].base, x, 2) if over is not None else None
     if over is None or under is None or len(under) < 3:
-        return None
+        return term
     u, share = f / roots[0], under[2] / over[0] ** 2
     rest = sp.simplify(roots[0].base - share * u**2)
     if rest.has(x) or not (share.is_positive and rest.is_positive):
-        return None
-    return 1 / sp.sqrt(share), u * sp.sqrt(share / rest)
+        return term
+    return c / sp.sqrt(share) * sigmoid(u * sp.sqrt(share / rest))
 
 
 def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, Expr] | None:
@@ -350,7 +371,7 @@ def _gap(c: Expr, u: Expr, d: Expr, v: Expr, facts: Facts) -> tuple[Expr, Expr, 
 
 
 def _distance(function: Any, a: Expr, b: Expr) -> Expr:
-    if function is _slanted:
+    if function is sigmoid:
         one, other = sp.sqrt(1 + a**2), sp.sqrt(1 + b**2)
         apart = sp.factor(sp.expand(a - b))
         return apart * (one + other) / (one * other * (1 + one * other + sp.expand(a * b)))

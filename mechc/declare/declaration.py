@@ -120,12 +120,6 @@ class Reader:
         read = read.replace(sp.beta, lambda a, b: sp.gamma(a) * sp.gamma(b) / sp.gamma(a + b))
         varies = {i for i in read.atoms(sp.Integral) if self.variable in i.free_symbols}
         read = read.xreplace({i: integrated(i, self.facts) for i in varies})
-        read = read.replace(
-            lambda e: (
-                isinstance(e, sp.Add) and len(e.args) == 2 and self.variable in e.free_symbols
-            ),
-            lambda e: _with_tail(e, self.variable),
-        )
         for call in sorted(read.atoms(sp.Function), key=str):
             special = ".special." in (type(call).__module__ or "") or call.func is sp.LambertW
             if special and not isinstance(call, SPECIAL):
@@ -170,20 +164,6 @@ def _with_named_indices(expr: Expr) -> Expr:
         return total.xreplace(names)
 
     return expr.replace(lambda e: isinstance(e, sp.Sum), renamed)
-
-
-def _with_tail(pair: sp.Add, x: Symbol) -> Expr:
-    """A + B as C exp(asinh(B/C)), C^2 = A^2 - B^2, where C has a root and they cancel far out."""
-    for a, b in (pair.args, pair.args[::-1]):
-        factors = (*sp.Mul.make_args(a), *sp.Mul.make_args(b))
-        has_root = any(f.is_Pow and abs(f.exp) == sp.Rational(1, 2) and f.has(x) for f in factors)
-        if not has_root or not a.is_positive or not (a**2 - b**2).is_rational_function(x):
-            continue
-        over, under = sp.fraction(sp.factor(a**2 - b**2))
-        if over.is_positive and not over.has(x):
-            size = sp.sqrt(over) / sp.sqrt(under)
-            return size * sp.exp(sp.asinh(b / size))
-    return pair
 
 
 def exact(number: sp.Float) -> Expr:

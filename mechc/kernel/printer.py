@@ -63,6 +63,8 @@ class Printer:
             case ir.Mul(args):
                 first, *rest = args
                 return " * ".join([self(first, TERM), *(self(a, UNARY) for a in rest)]), TERM
+            case ir.Neg(ir.Div(ir.Add((a, ir.Neg(b))), bottom)):
+                return self._print(ir.Div(ir.Add((b, ir.Neg(a))), bottom))
             case ir.Neg(ir.Mul() | ir.Div() | ir.IntPow() as product):
                 # the sign binds to the first factor, so the text is a product
                 return f"-{self(product, TERM)}", TERM

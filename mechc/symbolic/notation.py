@@ -8,13 +8,32 @@ import sympy as sp
 from sympy import Expr, Mul, Pow, S, Symbol
 from sympy.printing.str import StrPrinter
 
-from mechc.symbolic.functions import QuadratureSum
+from mechc.symbolic.functions import QuadratureSum, log_besselk, log_erf_gap, log_mix
+
+LOG_OF = {
+    log_besselk: sp.besselk,
+    log_erf_gap: lambda u, h: sp.erf(u + h) - sp.erf(u - h),
+    log_mix: lambda q, d: 1 - q + q * sp.exp(d),
+}
+"""What functions that kernels have are the logs of."""
 
 
 def written(expr: Expr) -> str:
     """The text of a formula, common factors taken out where that is shorter."""
+    expr = expr.replace(sp.exp, _apart)
+    expr = expr.replace(lambda e: isinstance(e, tuple(LOG_OF)), lambda e: sp.log(_whole(e)))
     forms = (expr, sp.factor_terms(expr)) if expr.is_Add else (expr,)
     return min((str(_Printer().doprint(_with_roots(form))) for form in forms), key=len)
+
+
+def _whole(logarithm: Expr) -> Expr:
+    return LOG_OF[type(logarithm)](*logarithm.args)
+
+
+def _apart(exponent: Expr) -> Expr:
+    """The exponential of a sum, what it has logs of in front."""
+    logs = [term for term in sp.Add.make_args(exponent) if isinstance(term, tuple(LOG_OF))]
+    return Mul(*map(_whole, logs), sp.exp(exponent - sp.Add(*logs)))
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]
@@ -40,7 +59,8 @@ def _with_root(product: Mul) -> Expr:
     constant = Mul(*numbers)
     square = constant**2
     over, under = sp.fraction(square)
-    if not constant.has(Pow) or not all(n.subs(sp.pi, 1).is_Integer for n in (over, under)):
+    rooted = any(not power.exp.is_Integer for power in constant.atoms(Pow))
+    if not rooted or not all(n.subs(sp.pi, 1).is_Integer for n in (over, under)):
         return product
     tops = [_root(n) for n in (over, under)]
     value = tops[0] / tops[1]

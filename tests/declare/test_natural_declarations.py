@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -355,3 +356,24 @@ def test_next_to_a_smooth_top_of_the_loss():
         truth = first - math.exp(level) * math.atan(c) / math.pi
         found = event.delta(level, direction="remove")
         assert found.lower * (1 - 1e-5) <= 2 * truth <= found.upper * (1 + 1e-5)
+
+
+def test_mixtures_of_one_law_with_two_others():
+    """Their loss is small with the weight, and keeps its digits."""
+    f, g, h = (exp(-((x - c) ** 2) / 2) / sqrt(2 * pi) for c in (1, -1, 0))
+    kernel = mechc.load(pair(w * f + (1 - w) * h, w * g + (1 - w) * h, w)).kernel
+    for rate_ in (1e-9, 0.3):
+        for at in (-2.0, 0.3, 5.0):
+            up, down = (mpmath.exp(side * mpmath.mpf(at) - 0.5) for side in (1, -1))
+            truth = mpmath.log1p(rate_ * (up - 1)) - mpmath.log1p(rate_ * (down - 1))
+            assert kernel.loss(at, np.array([rate_])) == pytest.approx(float(truth), rel=1e-13)
+
+
+def test_distribution_functions_of_waves():
+    kernel = mechc.load(pair((1 + w * cos(x)) / (2 * pi), (1 + u * sin(2 * x)) / (2 * pi), w, u,
+                             support=(-pi, pi))).kernel  # fmt: skip
+    theta, at = np.array([0.3, 0.2]), -1.2
+    above = (math.pi + 1.2) / (2 * math.pi)
+    waves = 0.3 * math.sin(at), 0.1 * (1 - math.cos(2 * at))
+    for sf, wave in zip((kernel.sf_p, kernel.sf_q), waves, strict=True):
+        assert sf(at, theta) == pytest.approx(above - wave / (2 * math.pi), rel=1e-13)

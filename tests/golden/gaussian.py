@@ -6,8 +6,8 @@ Parameters: theta = (sigma, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, oo), increasing:
-    p = (1/(sigma*sqrt(2*pi))) * exp(-(x - sensitivity)**2/(2*sigma**2))
-    q = (1/(sigma*sqrt(2*pi))) * exp(-x**2/(2*sigma**2))
+    p = (1/(sigma*sqrt(2*pi)))*exp(-(x - sensitivity)**2/(2*sigma**2))
+    q = (1/(sigma*sqrt(2*pi)))*exp(-x**2/(2*sigma**2))
     loss = sensitivity*(x - sensitivity/2)/sigma**2
     x = ell*sigma**2/sensitivity + sensitivity/2  where loss = ell
 K(z) = log E_P[exp(z L); L finite] = sensitivity**2*z*(z + 1)/(2*sigma**2)
@@ -22,7 +22,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "3ff9c89bdab9bef7"
+DIGEST = "1c5ddb5c5b0326cf"
 PROTOCOL = 2
 NAME = "gaussian"
 MEASURE = "density"
@@ -200,4 +200,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 349f79f375450154280b5f684864575795e4a5984467d59b83b1596888f4d974
+# sha256 of the text above: ec09ff48382edd4db8b6a6fee63dbfbd5140a328029bf0fb3dd1424052f90cbb

@@ -6,17 +6,17 @@ Parameters: theta = (scale, sensitivity), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, 0), plateau:
-    p = (1/(2*scale)) * exp((x - sensitivity)/scale)
-    q = (1/(2*scale)) * exp(x/scale)
+    p = (1/(2*scale))*exp((x - sensitivity)/scale)
+    q = (1/(2*scale))*exp(x/scale)
     loss = -sensitivity/scale
 on (0, sensitivity), increasing:
-    p = (1/(2*scale)) * exp((x - sensitivity)/scale)
-    q = (1/(2*scale)) * exp(-x/scale)
+    p = (1/(2*scale))*exp((x - sensitivity)/scale)
+    q = (1/(2*scale))*exp(-x/scale)
     loss = (2*x - sensitivity)/scale
     x = ell*scale/2 + sensitivity/2  where loss = ell
 on (sensitivity, oo), plateau:
-    p = (1/(2*scale)) * exp(-(x - sensitivity)/scale)
-    q = (1/(2*scale)) * exp(-x/scale)
+    p = (1/(2*scale))*exp(-(x - sensitivity)/scale)
+    q = (1/(2*scale))*exp(-x/scale)
     loss = sensitivity/scale
 K(z) = log E_P[exp(z L); L finite] = log(exp(-sensitivity/(2*scale))*cosh(sensitivity*(2*z +
     1)/(2*scale)) + sensitivity*exp(-sensitivity/(2*scale))*sinhc(sensitivity*(2*z +
@@ -32,7 +32,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "386c6a48f9ec901e"
+DIGEST = "acd6e30b15cc2a67"
 PROTOCOL = 2
 NAME = "laplace"
 MEASURE = "density"
@@ -343,4 +343,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 2d91b48dfd1ac8b46a9dbb182bba4cb8c4dafd6e637162860908f79e022307bd
+# sha256 of the text above: 9f527e5974ef6917942c6666fea2625fe5f4349182963d0aff61ffea09d85a1a

@@ -6,10 +6,11 @@ Parameters: theta = (sigma, sensitivity, sampling_rate), in this order.
 Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs to out.
 
 on (-oo, oo), increasing:
-    p = (sampling_rate/(sigma*sqrt(2*pi))) * exp(-(x - sensitivity)**2/(2*sigma**2)) + ((1 -
-        sampling_rate)/(sigma*sqrt(2*pi))) * exp(-x**2/(2*sigma**2))
-    q = (1/(sigma*sqrt(2*pi))) * exp(-x**2/(2*sigma**2))
-    loss = log_mix(sampling_rate, sensitivity*x/sigma**2 - sensitivity**2/(2*sigma**2))
+    p = (sampling_rate/(sigma*sqrt(2*pi)))*exp(-(x - sensitivity)**2/(2*sigma**2)) + ((1 -
+        sampling_rate)/(sigma*sqrt(2*pi)))*exp(-x**2/(2*sigma**2))
+    q = (1/(sigma*sqrt(2*pi)))*exp(-x**2/(2*sigma**2))
+    loss = log(sampling_rate*exp(sensitivity*x/sigma**2 - sensitivity**2/(2*sigma**2)) + 1 -
+        sampling_rate)
     x = sensitivity/2 + sigma**2*log(1 + (exp(ell) - 1)/sampling_rate)/sensitivity  where loss =
         ell
 """
@@ -23,7 +24,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "d877e0724e7cd2e8"
+DIGEST = "88834386fa004de4"
 PROTOCOL = 2
 NAME = "poisson(gaussian)"
 MEASURE = "density"
@@ -235,4 +236,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 0155ed8e2782e8978b63a3b2ed1e3e1e7039bc7b84b4c12f103fa822c3df135d
+# sha256 of the text above: d9a5049daf658b92ceec2656fb60ee0fa183c28d6047a00c394264029687ae68

@@ -7,23 +7,23 @@ Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs 
 
 c0 = gamma(nu/2 + 1/2)/(sqrt(nu)*scale*sqrt(pi)*gamma(nu/2))
 on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2), decreasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
+    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
         exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
         sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 + sqrt(4*nu*scale**2 +
     sensitivity**2)/2), increasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
+    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 - exp(2*ell/(nu + 1)))*(nu*scale**2 -
         nu*scale**2*exp(2*ell/(nu + 1)) - sensitivity**2*exp(2*ell/(nu + 1)))) -
         sensitivity*exp(2*ell/(nu + 1)))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo), decreasing:
-    p = c0 * exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0 * exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
+    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
         exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
@@ -39,7 +39,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "08420f6b69bf494f"
+DIGEST = "084aba37e866eba0"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -282,17 +282,21 @@ def branches(theta):
     t1 = 4.0 * nu * (scale * scale)
     t2 = math.sqrt(sensitivity * sensitivity + t1)
     t3 = 0.5 * t2
-    t4 = nu + 1.0
-    t5 = sensitivity - t2
-    t6 = -sensitivity - t2
-    t7 = 4.0 * sensitivity * t2
-    t8 = sensitivity + t2
-    t9 = t2 - sensitivity
+    t4 = t0 - t3
+    t5 = nu + 1.0
+    t6 = sensitivity - t2
+    t7 = -sensitivity - t2
+    t8 = 4.0 * sensitivity * t2
+    t9 = 0.5 * t5 * log_ratio(t1 + t6 * t6, t1 + t7 * t7, -t8)
+    t10 = t0 + t3
+    t11 = sensitivity + t2
+    t12 = t2 - sensitivity
+    t13 = 0.5 * t5 * log_ratio(t1 + t11 * t11, t1 + t12 * t12, t8)
     out = np.empty((3, 6))
     n = 0
-    n = add_branch(out, n, -math.inf, t0 - t3, -1.0, 0.0, 0.5 * t4 * log_ratio(t1 + t5 * t5, t1 + t6 * t6, -t7), 0.0)
-    n = add_branch(out, n, t0 - t3, t0 + t3, 1.0, 0.5 * t4 * log_ratio(t1 + t5 * t5, t1 + t6 * t6, -t7), 0.5 * t4 * log_ratio(t1 + t8 * t8, t1 + t9 * t9, t7), 1.0)
-    n = add_branch(out, n, t0 + t3, math.inf, -1.0, 0.5 * t4 * log_ratio(t1 + t8 * t8, t1 + t9 * t9, t7), 0.0, 2.0)
+    n = add_branch(out, n, -math.inf, t4, -1.0, 0.0, t9, 0.0)
+    n = add_branch(out, n, t4, t10, 1.0, t9, t13, 1.0)
+    n = add_branch(out, n, t10, math.inf, -1.0, t13, 0.0, 2.0)
     return out[:n]
 
 @compiled("float64[::1](float64[::1])", plain=True)
@@ -353,4 +357,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: 0680c702bbdfd0a666f5de8a7bec8b0a72491a55c040195bd8761bf97fad4f50
+# sha256 of the text above: d1e8a27b5bbf91e4f34166c49d741620b771e6e222f1d75e1a3e6f4009dd64c2

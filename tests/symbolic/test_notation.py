@@ -3,6 +3,7 @@
 import pytest
 from sympy import erf, exp, gamma, oo, pi, sqrt, symbols, sympify
 
+from mechc.symbolic.functions import log_besselk, log_erf_gap, log_mix
 from mechc.symbolic.notation import written
 
 x, d, s = symbols("x d s", positive=True)
@@ -17,6 +18,7 @@ x, d, s = symbols("x d s", positive=True)
         (erf(sqrt(2) * x / 2), "erf(x/sqrt(2))"),
         (2 * sqrt(2) / sqrt(pi) / s, "sqrt(8/pi)/s"),
         (-x / sqrt(8), "-x/(2*sqrt(2))"),
+        (1 / (4 * pi * s), "1/(4*pi*s)"),
         (-oo, "-oo"),
         (2 * sqrt(2) * x * gamma(sympify("1/3")), "2*sqrt(2)*x*gamma(1/3)"),
     ],
@@ -24,3 +26,9 @@ x, d, s = symbols("x d s", positive=True)
 def test_written(expr, text):
     assert written(expr) == text
     assert abs(sympify(text, {"s": s, "x": x, "d": d}) - expr).equals(0) or expr == -oo
+
+
+def test_functions_of_kernels_are_written_as_those_of_books():
+    assert written(exp(log_erf_gap(x, s) - d)) == "(erf(s - x) + erf(s + x))*exp(-d)"
+    assert written(exp(x + log_besselk(1, s))) == "exp(x)*besselk(1, s)"
+    assert written(log_mix(d, x) / s) == "log(d*exp(x) + 1 - d)/s"

@@ -19,6 +19,7 @@ from sympy import (
     Mul,
     Not,
     Piecewise,
+    S,
     Symbol,
     erf,
     erfc,
@@ -397,9 +398,7 @@ def _sum(terms: tuple[Term, ...], names: Mapping[Expr, Symbol]) -> str:
 def _term(term: Term, names: Mapping[Expr, Symbol]) -> str:
     if term.log_density == 0:
         return written(term.weight.xreplace(names))
-    factor = str(names.get(term.weight, f"({written(term.weight)})"))
-    whole = exp(term.log_density)
-    density = written(whole)
-    if term.weight == 1:
-        return density
-    return f"{factor} * {f'({density})' if whole.is_Add else density}"
+    factor = S.One
+    if term.weight != 1:
+        factor = names.get(term.weight) or Symbol(f"({written(term.weight)})")
+    return written(factor * exp(term.log_density))

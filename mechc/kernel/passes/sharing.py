@@ -78,7 +78,7 @@ def _size(expr: Expr) -> int:
 def share_all(values: tuple[Expr, ...]) -> tuple[Lets, tuple[Expr, ...]]:
     """Assignments for what is shared among values that are all evaluated, and the values then."""
     sharer = _Sharer(values)
-    rewritten = tuple(sharer.rewrite(value) for value in values)
+    rewritten = tuple(map(sharer.value, values))
     return tuple(sharer.take()), rewritten
 
 
@@ -108,6 +108,10 @@ class _Sharer:
         """The assignments made since the last call."""
         taken, self._lets = self._lets, []
         return taken
+
+    def value(self, expr: Expr) -> Expr:
+        """A whole value, which has a name where it is a part of others, or another value."""
+        return self._part(expr) if expr in self._wanted else self.rewrite(expr)
 
     def rewrite(self, expr: Expr) -> Expr:
         """The expression in terms of the named operations."""
