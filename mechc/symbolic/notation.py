@@ -31,9 +31,17 @@ def _whole(logarithm: Expr) -> Expr:
 
 
 def _apart(exponent: Expr) -> Expr:
-    """The exponential of a sum, what it has logs of in front."""
-    logs = [term for term in sp.Add.make_args(exponent) if isinstance(term, tuple(LOG_OF))]
-    return Mul(*map(_whole, logs), sp.exp(exponent - sp.Add(*logs)))
+    """The exponential of a sum, what it has logs of in front, and powers."""
+    found, rest = S.One, S.Zero
+    for term in sp.Add.make_args(exponent):
+        logs = [factor for factor in Mul.make_args(term) if isinstance(factor, sp.log)]
+        if isinstance(term, tuple(LOG_OF)):
+            found *= _whole(term)
+        elif len(logs) == 1:
+            found *= logs[0].args[0] ** (term / logs[0])
+        else:
+            rest += term
+    return found * sp.exp(rest)
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]

@@ -7,23 +7,23 @@ Arrays are contiguous and of doubles; f_many writes f(x, theta) of each x of xs 
 
 c0 = gamma(nu/2 + 1/2)/(sqrt(nu)*scale*sqrt(pi)*gamma(nu/2))
 on (-oo, sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2), decreasing:
-    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*(1 + (x - sensitivity)**2/(nu*scale**2))**(-nu/2 - 1/2)
+    q = c0*(1 + x**2/(nu*scale**2))**(-nu/2 - 1/2)
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
         exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
         sensitivity**2*exp(2*ell/(nu + 1)))))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 - sqrt(4*nu*scale**2 + sensitivity**2)/2, sensitivity/2 + sqrt(4*nu*scale**2 +
     sensitivity**2)/2), increasing:
-    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*(1 + (x - sensitivity)**2/(nu*scale**2))**(-nu/2 - 1/2)
+    q = c0*(1 + x**2/(nu*scale**2))**(-nu/2 - 1/2)
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 - exp(2*ell/(nu + 1)))*(nu*scale**2 -
         nu*scale**2*exp(2*ell/(nu + 1)) - sensitivity**2*exp(2*ell/(nu + 1)))) -
         sensitivity*exp(2*ell/(nu + 1)))/(1 - exp(2*ell/(nu + 1)))  where loss = ell
 on (sensitivity/2 + sqrt(4*nu*scale**2 + sensitivity**2)/2, oo), decreasing:
-    p = c0*exp((-nu/2 - 1/2)*log(1 + (x - sensitivity)**2/(nu*scale**2)))
-    q = c0*exp((-nu/2 - 1/2)*log(1 + x**2/(nu*scale**2)))
+    p = c0*(1 + (x - sensitivity)**2/(nu*scale**2))**(-nu/2 - 1/2)
+    q = c0*(1 + x**2/(nu*scale**2))**(-nu/2 - 1/2)
     loss = (nu + 1)*log((nu*scale**2 + x**2)/(nu*scale**2 + (x - sensitivity)**2))/2
     x = (-sensitivity*exp(2*ell/(nu + 1)) - sqrt(sensitivity**2*exp(4*ell/(nu + 1)) - (1 -
         exp(2*ell/(nu + 1)))*(nu*scale**2 - nu*scale**2*exp(2*ell/(nu + 1)) -
@@ -39,7 +39,7 @@ import numpy as np
 COMPILE = {"error_model": "numpy", "no_cfunc_wrapper": True,
            "cache": __name__ in sys.modules}  # numba finds machine code by the module's name
 
-DIGEST = "084aba37e866eba0"
+DIGEST = "43b624e2968e8b88"
 PROTOCOL = 2
 NAME = "student_t"
 MEASURE = "density"
@@ -357,4 +357,4 @@ if __name__ == "__main__":
     for name, points, error in rows:
         print(f"  {name:<18} {points:>3} points  {error:8.1e}  {'ok' if error <= 1e-10 else 'FAILED'}")
     raise SystemExit(any(error > 1e-10 for _, _, error in rows))
-# sha256 of the text above: d1e8a27b5bbf91e4f34166c49d741620b771e6e222f1d75e1a3e6f4009dd64c2
+# sha256 of the text above: f7deb3413cd98d7c67882b02f791bc0fbc047090ef9e42fb33950907a3359bc8

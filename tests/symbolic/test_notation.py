@@ -1,7 +1,7 @@
 """Formulas as they stand in headers of kernels: the same numbers, in the words of a person."""
 
 import pytest
-from sympy import erf, exp, gamma, oo, pi, sqrt, symbols, sympify
+from sympy import erf, exp, gamma, log, oo, pi, sqrt, symbols, sympify
 
 from mechc.symbolic.functions import log_besselk, log_erf_gap, log_mix
 from mechc.symbolic.notation import written
@@ -19,6 +19,7 @@ x, d, s = symbols("x d s", positive=True)
         (2 * sqrt(2) / sqrt(pi) / s, "sqrt(8/pi)/s"),
         (-x / sqrt(8), "-x/(2*sqrt(2))"),
         (1 / (4 * pi * s), "1/(4*pi*s)"),
+        (exp((d - 1) * log(x)) * exp(-x), "x**(d - 1)*exp(-x)"),
         (-oo, "-oo"),
         (2 * sqrt(2) * x * gamma(sympify("1/3")), "2*sqrt(2)*x*gamma(1/3)"),
     ],
