@@ -391,6 +391,7 @@ def _log1p_power(c: Any, b: Any, d: Any, k: Any) -> Enclosure:
     ends = [_each(lambda u: float(prelude.log1p_power(c, u, d, k)))(end) for end in
             (size.lo, size.hi)]  # fmt: skip
     low, high = ends[0] * (1.0 - OF_FUNCTION), ends[1] * (1.0 + OF_FUNCTION)
+    low = np.where(low == np.inf, MOST_LOG, low)  # where powers of Python overflow
     slopes = -k * np.expm1(-low) / size.hi, -k * np.expm1(-high) / size.lo
     least, most = _product(*_outward(*slopes, OF_FUNCTION), size.least, size.most)
     return Enclosure(

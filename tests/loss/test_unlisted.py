@@ -148,3 +148,8 @@ def test_logs_of_powers_do_not_overflow_on_boxes():
     slopes = [4 / 9 * end / (1 + 2 / 9 * end**2) for end in (-1e-3, 2e-3)]
     assert 3 * slopes[0] <= found.least[2] <= slopes[0]
     assert slopes[1] <= found.most[2] <= 3 * slopes[1]
+    law.py_func = eval("lambda x, theta: log1p_power(2.0, x, 3.0, 4.5)", law.py_func.__globals__)
+    found = on_boxes(law, np.empty(0), np.array([1e90]), np.array([1e200]))
+    truth = [math.log(2) + 4.5 * (math.log(v) - math.log(3)) for v in (1e90, 1e200)]
+    assert found.lo[0] <= truth[0] and found.hi[0] >= truth[1]
+    assert found.least[0] <= 4.5e-200 and found.most[0] >= 4.5e-90
