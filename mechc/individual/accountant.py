@@ -191,12 +191,13 @@ class IndividualAccountant(TakesTurns):
 
         Args:
             norms: norms of contributions, shape (people, steps) or (people,) for one step; 0 means
-                not touched.
+                not touched. With a sampling rate they are those that people have if they are drawn.
             clip: clipping norm of all steps, or of each, > 0.
             noise: deviation of the noise over the clipping norm, of all steps or of each, > 0.
             sampling_rate: of Poisson sampling; everybody takes part without it.
             counts: how often each step is repeated; once by default.
-            **options: further arguments of the constructor.
+            **options: further arguments of the constructor. `settings` are for people who are all
+                clipped, or not touched: other ratios are rounded down.
 
         Raises:
             DeclarationError: an argument is not acceptable.
@@ -208,9 +209,10 @@ class IndividualAccountant(TakesTurns):
             raise DeclarationError(f"{min(taken)} follows from the norms (expected other options)")
         given = as_floats(real_array("norms", norms))
         given = given[:, None] if given.ndim == 1 else given
-        steps = given.shape[1] if given.ndim == 2 else 0
-        if given.ndim != 2 or not given.size or not (given >= 0.0).all():
-            raise DeclarationError("norms: expected numbers >= 0 of shape (people, steps)")
+        steps, wrong = given.shape[1] if given.ndim == 2 else 0, given[~(given >= 0.0)]
+        if wrong.size or not steps or not given.size:
+            what = f"has {wrong[0]:g}" if wrong.size else f"has shape {given.shape}"
+            raise DeclarationError(f"norms {what} (expected numbers >= 0, shape (people, steps))")
         sizes = []
         for name, value in (("clip", clip), ("noise", noise)):
             size = as_floats(real_array(name, value), up=False)
@@ -249,10 +251,13 @@ class IndividualAccountant(TakesTurns):
     def step(self, values: Update, *, count: int = 1) -> None:
         """Record a step.
 
+        Of a sampled mechanism everybody takes part in every step, drawn or not: what sampling gains
+        is lost where only those who were drawn are charged.
+
         Args:
             values: the parameter of the step for each person: an array of shape (people,), or
-                (indices, values) when only some are touched. inf for a noise parameter (0 for one
-                that grows with the privacy loss) means not touched.
+                (indices, values), or (mask, values), when only some are touched. inf for a noise
+                parameter (0 for one that grows with the privacy loss) means not touched.
             count: how often the step is repeated.
 
         Raises:
@@ -298,7 +303,7 @@ class IndividualAccountant(TakesTurns):
             delta: in [1e-250, 1).
             method: "contour", "renyi" (upper bounds by Renyi divergences), or "plancherel" (the
                 paper's FFT evaluation of the counts; an estimate).
-            rows: indices of the people asked for; everybody by default.
+            rows: indices of the people asked for, or a mask; everybody by default.
             rtol: relative width to aim for; that of the accountant by default.
             progress: True for a bar; or what is called with how many people one direction has
                 been answered for, and of how many, whenever a group of them is done.
@@ -416,7 +421,7 @@ class IndividualAccountant(TakesTurns):
         if method == "contour":
             told = None if isinstance(progress, bool) else progress
             with bar("people", who.size, progress is True) as tell:
-                shown = told or (lambda done, _: tell(completed=done))
+                shown = told or (lambda done, of: tell(completed=done, total=of))
                 found = self._by_contours(replace(query, tell=shown), who)
         else:
             found = (self._renyi if method == "renyi" else self._plancherel)(query, who)
@@ -652,7 +657,7 @@ class Group:
 
 @public
 def summary(
-    bound: Bound, labels: ArrayLike | None = None, at: Sequence[float] = QUANTILES
+    bound: Bound, labels: ArrayLike | None = None, at: float | Sequence[float] = QUANTILES
 ) -> tuple[Group, ...]:
     """Return quantiles of individual bounds, of everybody or of every label.
 
@@ -670,7 +675,7 @@ def summary(
     if not isinstance(bound, Bound):
         raise DeclarationError(f"bound={bound!r} (expected an answer of an IndividualAccountant)")
     lower, upper = np.atleast_1d(bound.lower), np.atleast_1d(bound.upper)
-    wanted = as_array("at", at)
+    wanted = np.atleast_1d(as_array("at", at))
     if wanted.ndim != 1 or not ((wanted >= 0.0) & (wanted <= 1.0)).all():
         raise DeclarationError(f"at={at!r} (expected numbers from 0 to 1)")
     if labels is None:

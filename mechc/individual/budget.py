@@ -273,12 +273,14 @@ def checked(
 
 
 def in_range(name: str, given: ArrayLike, people: int) -> NDArray[np.int64]:
-    """Return indices of people, refused where there are none."""
+    """Return indices of people, given as such or as a mask, refused where there are none."""
     indices = np.asarray(given)
+    if indices.dtype == np.bool_ and indices.shape == (people,):
+        return np.flatnonzero(indices)
     if indices.ndim != 1 or not (indices.dtype.kind in "iu" or indices.size == 0):
         raise DeclarationError(
             f"{name} of type {indices.dtype} and shape {indices.shape} (expected integers in one"
-            " dimension)"
+            f" dimension, or a mask of shape ({people},))"
         )
     wrong = np.flatnonzero((indices < 0) | (indices >= people))
     if wrong.size:

@@ -236,7 +236,8 @@ class GDPFilter(_Filter):
 
         Args:
             mu: GDP parameter of the step for each person given the past, >= 0: an array of shape
-                (people,), or (indices, values) when only some people are touched. inf never fits.
+                (people,), or (indices, values), or (mask, values), when only some people are
+                touched. inf never fits.
             out: optional boolean array that receives the mask.
 
         Returns:

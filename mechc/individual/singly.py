@@ -37,7 +37,9 @@ from mechc.numeric.allowance import limited
 from mechc.numeric.roots import root
 from mechc.protocol import Floats
 
-FIRST = 10.0  # width of delta asked for at first, as a multiple of that of the answer
+FIRST = 10.0  # width of delta asked for at first, as a multiple of that wanted of epsilon
+OUTWARD = 0.125  # of a width, that sides go outward: other digits and another order of the steps
+# move them by less, so that the same steps composed lie within
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
 WORK = 4e9  # units of `numeric.allowance` for everybody who is composed in one question: .7 minutes
 POINTS = 1 << 17  # of a mesh, 1 MB
@@ -80,11 +82,12 @@ def answer(
 ) -> tuple[tuple[float, float, float], float]:
     """Return lower bound, estimate and upper bound of one person (0, nan, inf if there is none).
 
+    Where the first answer is wider than asked for, delta is asked once more, as much more narrowly.
     With them comes the work it took, in units of `numeric.allowance`, of which it may take `work`.
     """
     if not steps:
         return (0.0, 0.0, 0.0), 0.0
-    rtol, spent = FIRST * query.rtol, LAW * len(steps)
+    rtol, spent = query.rtol * (FIRST if query.inverse else 1.0), LAW * len(steps)
     best = 0.0, math.nan, math.inf
     for _ in range(2):
         try:
@@ -95,6 +98,8 @@ def answer(
                     spent += allowance.max_work - allowance.left
         except MechcError:
             break
+        room = OUTWARD * (high - low) if high < math.inf else 0.0
+        low, high = max(low - room, 0.0), min(high + room, math.inf if query.inverse else 1.0)
         if high - low < best[2] - best[0]:
             best = low, middle, high
         width = (high - low) / max(high, 1e-300)

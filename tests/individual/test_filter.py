@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mechc
 from mechc.errors import DeclarationError, MechcError
 from mechc.individual import (
     ApproximateFilter,
@@ -130,6 +131,22 @@ def test_someone_who_does_not_fit_sits_out_and_may_return():
     assert f.step([0.9, 0.1]).tolist() == [True, True]
     assert f.step([0.9, 0.1]).tolist() == [False, True]
     assert f.step([0.3, np.inf]).tolist() == [True, False]
+
+
+def test_those_whom_a_step_touches_may_be_given_as_a_mask():
+    f, g = (GDPFilter(people=3, mu=1.0) for _ in range(2))
+    fits = f.step([0.9, 0.1, 2.0])
+    assert f.step((fits, [0.2, 0.3])).tolist() == [True, True]
+    g.step([0.9, 0.1, 0.0])
+    g.step(([0, 1], [0.2, 0.3]))
+    assert np.array_equal(f.totals, g.totals)
+    with pytest.raises(ValueError, match=r"a mask of shape \(3,\)"):
+        f.step((fits[:2], [0.2, 0.3]))
+    acc = IndividualAccountant(mechc.load("gaussian"), parameter="sigma", people=3, span=(1.0, 9.0))
+    acc.step((fits, [2.0, 3.0]))
+    bound = acc.epsilon(1e-6)
+    assert bound.upper[2] == 0.0 < bound.upper[1] < bound.upper[0]
+    assert np.array_equal(acc.epsilon(1e-6, rows=fits).upper, bound.upper[:2])
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_sampled_norms_are_those_of_the_plain_accountant():
 @pytest.mark.parametrize(
     "norms, clip, noise, message",
     [
-        ([-1.0], 1.0, 1.0, "norms"),
-        ([[[1.0]]], 1.0, 1.0, "norms"),
+        ([-1.0], 1.0, 1.0, "norms has -1 "),
+        ([[[1.0]]], 1.0, 1.0, r"norms has shape \(1, 1, 1\)"),
         ([1.0], 0.0, 1.0, "clip"),
         ([1.0], [1.0, 2.0], 1.0, "clip"),
         ([1.0], 1.0, math.inf, "noise"),
@@ -69,7 +69,8 @@ def test_quantiles_enclose_those_of_any_values_between_the_bounds():
         for q, low, high in zip(at, group.lower, group.upper, strict=True):
             assert low <= mine[max(math.ceil(q * mine.size) - 1, 0)] <= high
         assert group.people == mine.size
-    (everybody,) = summary(bound)
+    (everybody,), (median,) = summary(bound), summary(bound, at=0.5)
+    assert median.upper == everybody.upper[everybody.at.index(0.5)]
     assert everybody.upper[-1] == (lower + width).max()
     mixed = np.array([*range(100), None], object)
     for wrong in ({"labels": [1, 2]}, {"labels": mixed}, {"at": [1.5]}):

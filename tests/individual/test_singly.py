@@ -67,6 +67,31 @@ def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     assert (wide.upper <= 1.5 * bound.upper).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "parameter", "steps", "counts", "epsilon"),
+    [
+        ("poisson", "sigma", (1.52, 1.94, 6.82, 2.44, 1.91, 3.1, 2.75), (1, 2, 3, 3, 1, 2, 1), 0.4),
+        ("laplace", "scale", (9.2, 29.9, 25.8, 17.1, 8.2, 37.1), (30, 20, 10, 30, 30, 10), 3.0),
+    ],
+)
+def test_whole_compositions_lie_within(name, parameter, steps, counts, epsilon):
+    """The plain accountant, asked for more digits and with the steps in another order."""
+    mechanism = mechc.load("gaussian" if name == "poisson" else name)
+    mechanism = mechc.poisson(mechanism, sampling_rate=0.1) if name == "poisson" else mechanism
+    acc = IndividualAccountant(mechanism, parameter=parameter, people=1, span=(1.0, 60.0))
+    for value, count in zip(steps, counts, strict=True):
+        acc.step([value], count=count)
+    parts = zip(steps[::-1], counts[::-1], strict=True)
+    run = mechc.compose(*((mechanism(**{parameter: v}), n) for v, n in parts))
+    for own, plain in (
+        (acc.delta(epsilon), run.delta(epsilon)),
+        (acc.epsilon(1e-6), run.epsilon(1e-6)),
+        (acc.epsilon(1e-9, rtol=1e-3), run.epsilon(1e-9)),
+    ):
+        assert own.detail["meshed"] == 1
+        assert own.lower[0] <= plain.lower <= plain.upper <= own.upper[0]
+
+
 def test_counts_are_rounded_to_both_ends_of_their_buckets():
     grid = Grid(0.5, 50.0, 64, "geometric", False)
     worse, better = of_buckets(grid, np.bincount([3, 3, 64], minlength=65))
