@@ -419,7 +419,9 @@ class ContourAccountant(Accountant):
             return None
         row = np.array([1.0])
         level = targets(self._steps, log_delta, row)
-        found = inversion.epsilons(contour, 1.0, row, level, near, np.nan * row)[:, 0]
+        # far from `near` the contour may tell nothing
+        known, widest = np.nan * row, 2.0 * self._rtol
+        found = inversion.epsilons(contour, 1.0, row, level, near, known, widest)[:, 0]
         lower, root, upper = found.tolist()
         if math.isnan(lower + root + upper):
             return None

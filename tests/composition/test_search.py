@@ -53,6 +53,18 @@ def test_roots_are_found_in_few_steps(function, start, target):
     assert evaluations <= 40
 
 
+@pytest.mark.parametrize(
+    ("name", "scale", "count", "deviation"),
+    [("logistic", 30.0, 3000, math.sqrt(3.0) * 30.0), ("laplace", 300.0, 100_000, 300.0)],
+)
+def test_deep_targets_of_many_bounded_losses(name, scale, count, deviation):
+    """Far inside the largest loss they are those of normal noise, up to terms in 1 / scale."""
+    bound = (count * mechc.load(name)(scale=scale)).epsilon(1e-50)
+    normal = mechc.load("gaussian")(sigma=deviation / math.sqrt(count)).epsilon(1e-50)
+    assert bound.upper - bound.lower <= 1e-6 * bound.upper
+    assert float(bound) == pytest.approx(float(normal), rel=0.05)
+
+
 def test_wide_bounds_get_their_own_roots():
     lower, root, upper, _ = solve(profile(lambda e: -(e**2), width=2.0), -10.0)
     assert root == pytest.approx(math.sqrt(10))
