@@ -78,7 +78,7 @@ class Cost:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        mesh = f", up to {self.mesh:.0f} s more one by one (mesh=)" if self.mesh >= 0.5 else ""
+        mesh = f", up to {self.mesh:.0f} s more one by one (mesh=)" if self.mesh else ""
         return (
             f"{'at least' if self.at_least else 'about'} {self.seconds:.1f} s of processor time"
             f" (tables {self.tables:.1f}, people {self.people:.1f}){mesh};"
