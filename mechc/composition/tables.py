@@ -46,7 +46,7 @@ from mechc.errors import (
 )
 from mechc.loss.bound_kernel import declared_masses
 from mechc.loss.discretise import rounded_down, rounded_up
-from mechc.loss.infinite_mass import log_complement
+from mechc.loss.infinite_mass import log_complement, rounded
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature.rule import log_densities
@@ -245,16 +245,20 @@ def from_pmfs(
         raise DeclarationError(f"{name}: p and q share no outcome, so that every output tells")
     apart = [math.fsum(m.tolist()) for m in (p[q == 0], q[p == 0])]
     exact = [sum(map(Fraction, m.tolist())) for m in (p[q == 0], q[p == 0])]
-    tell, tell_other = (m if m == e else math.nan for m, e in zip(apart, exact, strict=True))
-    with np.errstate(divide="ignore"):
-        tells, other_tells = np.log(apart).tolist()
+    tell, other = map(log_of, apart)
+    known = [mass == total for mass, total in zip(apart, exact, strict=True)]
+    told = [m if k else math.nan for m, k in zip(apart, known, strict=True)]
+    errors = [0.0 if k else rounded(log).error for log, k in zip((tell, other), known, strict=True)]
     loss, log_p, log_q = _log_ratio(p[both], q[both]), np.log(p[both]), np.log(q[both])
-    law = PrivacyLoss.from_log_atoms(loss, log_p, tells, other_tells, name, loss_error=off)
-    other = PrivacyLoss.from_log_atoms(
-        -loss, log_q, other_tells, tells, f"{name} reversed", loss_error=off
-    )
-    law, other = replace(law, told=(tell, tell_other)), replace(other, told=(tell_other, tell))
-    return NumericEvent(Table(name, False, claim), law, other)
+    laws = [
+        PrivacyLoss.from_log_atoms(loss, log_p, tell, other, name, loss_error=off),
+        PrivacyLoss.from_log_atoms(-loss, log_q, other, tell, f"{name} reversed", loss_error=off),
+    ]
+    laws = [
+        replace(made, told=(told[i], told[1 - i]), mass_errors=(errors[i], errors[1 - i]))
+        for i, made in enumerate(laws)
+    ]
+    return NumericEvent(Table(name, False, claim), *laws)
 
 
 def sampled(event: NumericEvent, rate: float) -> NumericEvent:

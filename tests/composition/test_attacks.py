@@ -146,3 +146,25 @@ def test_what_is_no_rate_is_refused(gaussian):
 def test_the_end_of_a_trade_off_is_rounded_outward(mass):
     found = mechc.from_losses([0.0], [1.0 - mass], infinite_mass=mass).tradeoff(0.0)
     assert found.lower <= 1 - Fraction(mass) <= found.upper <= 1.0
+
+
+@pytest.mark.parametrize("share", [0.1, 3.804911646525868e-11, 0.017190595840883754, 0.7])
+def test_the_ends_of_what_hides_all_are_rounded_outward(share):
+    """Nobody does better than by chance: 1 - alpha, and the smaller prior."""
+    nothing = mechc.from_pmfs([1.0], [1.0])
+    found = nothing.tradeoff(share)
+    assert found.lower <= 1 - Fraction(share) <= found.upper
+    found = nothing.bayes_risk(share)
+    assert found.lower <= min(Fraction(share), 1 - Fraction(share)) <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("told", "count", "alpha"),
+    [(0.6924452610831104, 5, 0.9999852612175881), (0.23098181403439866, 5, 0.9999999277407378)],
+)
+def test_the_upper_side_next_to_a_corner_close_to_one_is_rounded_outward(told, count, alpha):
+    """Q has one of two outcomes of P alone: a test takes that one in the share alpha of cases."""
+    run = count * mechc.from_pmfs([told, 1.0 - told], [1.0, 0.0])
+    truth = Fraction(told) ** count * (1 - Fraction(alpha))
+    found = run.tradeoff(alpha, direction="remove")
+    assert found.lower <= truth <= found.upper <= truth * (1 + Fraction(1, 10**6))

@@ -168,3 +168,12 @@ def test_masses_of_one_beside_others_are_a_little_less(count):
         for direction in ("remove", "add"):
             bound = (event * count).log_delta(0.0, direction=direction)
             assert bound.lower <= float(mpmath.log(value)) <= bound.upper
+
+
+def test_a_target_that_is_the_mass_at_infinite_loss_is_met():
+    """Doubles are compared, as logs of one number by two libraries differ in their last digit."""
+    seen = [0.9473826805978434, 0.052617319402156415, 2.0**-52]
+    run = mechc.from_pmfs([0.0, 0.0, 1.0], seen)
+    found = run.epsilon(1.0 - 2.0**-52, direction="add")
+    assert found.lower == 0.0 and found.upper < math.inf
+    assert run.epsilon(1.0 - 2.0**-51, direction="add").lower == math.inf

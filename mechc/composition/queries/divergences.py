@@ -391,7 +391,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             seen = [p for p in points if p.cost > LEAST_COST]
             low, high = (np.array([0.0, *side]) for side in zip(*map(sides, seen), strict=True))
             places = np.array([0.0, *(p.cost for p in seen)])
-            peak, where = _peak(places, low, high, (1.0 - alpha) / alpha, most)
+            peak, where, highest = _peak(places, low, high, (1.0 - alpha) / alpha, most)
             noise = sides(points[best])[1] - sides(points[best])[0] + ULPS * points[best].cost
             if len(points) == TURNS or not peak - low.max() > 2.0 * noise + meeting * peak:
                 break
@@ -399,7 +399,7 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
             if not _is_apart(new, points):
                 break
             points.append(_point(evaluation, direction, alpha, _nearest(new, points, asked)))
-        return min(max(peak, 0.0), 1.0 - alpha)
+        return min(max(highest, 0.0), _rest(alpha))
 
     search(lambda p: (p.middle, p.middle))
     upper = math.nan
@@ -417,6 +417,12 @@ def _false_negative_in(evaluation: Evaluation, direction: str, alpha: float) -> 
     detail = {**top.source.detail, "epsilon": at, "evaluations": len(points)}
     method, status = evaluation.method, top.source.status
     return Bound(lower, min(estimate, upper), upper, method, status, detail)
+
+
+def _rest(share: float) -> float:
+    """1 - share, rounded up."""
+    rest = 1.0 - share
+    return rest if 1.0 - rest <= share else math.nextafter(rest, 1.0)
 
 
 def _point(evaluation: Evaluation, direction: str, alpha: float, epsilon: float) -> Point:
@@ -453,8 +459,10 @@ def _nearest(new: float, points: list[Point], asked: Iterable[float]) -> float:
     return min(between, key=lambda e: abs(e - new), default=new)
 
 
-def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tuple[float, float]:
-    """Return the largest value that a concave function with slopes >= -1 may have, and a place."""
+def _peak(
+    a: Floats, low: Floats, high: Floats, first: float, most: float
+) -> tuple[float, float, float]:
+    """The largest value that a concave function with slopes >= -1 may have, a place, rounded up."""
     # At the places a, increasing from 0, it lies between low and high, both 0 at 0; it is at most
     # first * a, and most - a.
     rise = np.subtract.outer(high, low) / (np.subtract.outer(a, a) + np.eye(a.size))  # k from j
@@ -466,7 +474,7 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     left, right = left + ULPS * np.abs(left), right - ULPS * np.abs(right)
     high = high + ULPS * np.abs(high)
     ends = np.append(a[1:], max(a[-1], 2.0))
-    found, where = np.full(a.size, math.inf), a
+    found, where, terms = np.full(a.size, math.inf), a, a
     last = most - ends[-1] + ULPS * (most + ends[-1])
     # from the place before a cell a line goes up, to the one behind it, or the bound, one down
     for slope, place, height in (
@@ -475,16 +483,20 @@ def _peak(a: Floats, low: Floats, high: Floats, first: float, most: float) -> tu
     ):
         with np.errstate(divide="ignore", invalid="ignore"):
             cross = a + (height + slope * (a - place) - high) / (left - slope)
-        x = np.stack([a, ends, cross])
-        up, down = high + left * (x - a), height + slope * (x - place)
-        value = np.minimum(up, down)
-        value[2] = np.where((a < cross) & (cross < ends), np.maximum(up, down)[2], -math.inf)
-        at = value.argmax(axis=0)
-        better = value.max(axis=0) < found
-        found = np.where(better, value.max(axis=0), found)
-        where = np.where(better, x[at, np.arange(a.size)], where)
+            x = np.stack([a, ends, cross])
+            rise, fall = left * (x - a), slope * (x - place)
+            up, down = high + rise, height + fall
+            value = np.minimum(up, down)
+            value[2] = np.where((a < cross) & (cross < ends), np.maximum(up, down)[2], -math.inf)
+        at = value.argmax(axis=0), np.arange(a.size)
+        better = value[at] < found
+        sizes = np.abs(high) + np.abs(rise[at]) + np.abs(height) + np.abs(fall[at])
+        found, where, terms = (
+            np.where(better, new, old)
+            for new, old in ((value[at], found), (x[at], where), (sizes, terms))
+        )
     cell = int(found.argmax())
-    return float(found[cell]), float(where[cell])
+    return float(found[cell]), float(where[cell]), float((found + ULPS * terms).max())
 
 
 def true_positive(evaluation: Evaluation, fpr: float) -> Bound:
@@ -525,7 +537,7 @@ def bayes_risk(evaluation: Evaluation, prior: float) -> Bound:
     found = evaluation.log_delta(epsilon)
     # 1 - delta changes by at most the factor e^r when epsilon changes by r
     pad = (abs(epsilon) + 16.0) * EPS
-    most = min(prior, 1.0 - prior)
+    most = min(prior, _rest(prior))
     sides = [0.0 - prior * math.expm1(float(s)) for s in (found.upper, found.estimate, found.lower)]
     lower, middle, upper = sides[0] * (1.0 - pad), min(sides[1], most), sides[2] * (1.0 + pad)
     upper = min(upper, most) if upper == upper else upper

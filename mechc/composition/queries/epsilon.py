@@ -162,14 +162,13 @@ def epsilon(evaluation: Evaluation, log_target: float, highest: float = math.inf
         highest = min(highest, float(found.upper))
         return evaluation.of_mechanisms(found, lambda below: epsilon(below, log_target, highest))
     least, most = evaluation.log_infinite_range()
-    if log_target < least:
+    told = evaluation.told_mass() if most > -math.inf else 0.0
+    delta = log_target.delta if isinstance(log_target, LogDelta) else math.nan
+    # doubles tell them apart where they are known: several have one log, and logs are rounded
+    if delta < told or (log_target < least and not delta >= told):
         return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
     others = list(evaluation.directions)
     if log_target <= most:
-        told = evaluation.told_mass() if most > -math.inf else 0.0
-        delta = log_target.delta if isinstance(log_target, LogDelta) else math.nan
-        if delta < told:  # several doubles have one log
-            return _exact(math.inf, evaluation, "the mass at infinite loss exceeds delta")
         if least < most or (most > -math.inf and not delta >= told):
             return _next_to_infinite_mass(evaluation, log_target, highest)
         ended = [d for d in others if not evaluation.log_delta_in(d, math.inf).upper < log_target]
