@@ -25,6 +25,7 @@ from mechc.calculus.transform.listed import listed
 from mechc.calculus.types import Calculus, CalculusCase, Closed, Entry, Kind, Numeric, Region
 from mechc.protocol import Measure
 from mechc.report.stages import printed
+from mechc.symbolic.notation import typeset, written
 
 if TYPE_CHECKING:
     from mechc.declare.declaration import Declaration
@@ -49,15 +50,16 @@ class Line:
     @property
     def text(self) -> str:
         """The line as plain text."""
-        parts = [self.words, "" if self.formula is None else sympy.sstr(self.formula)]
-        solved = "" if self.inverse is None else ", {} = {}".format(*self.inverse.args)
-        return " ".join(part for part in parts if part) + solved
+        parts = [self.words, "" if self.formula is None else written(self.formula)]
+        solved = (
+            "" if self.inverse is None else ", {} = {}".format(*map(written, self.inverse.args))
+        )
+        return re.sub(r"\boo\b", "inf", " ".join(part for part in parts if part) + solved)
 
     @property
     def latex(self) -> str:
         """The formulas."""
-        solved = "" if self.inverse is None else rf",\quad {sympy.latex(self.inverse)}"
-        return f"{sympy.latex(self.formula)}{solved}"
+        return r",\quad ".join(typeset(f) for f in (self.formula, self.inverse) if f is not None)
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,7 @@ class Explanation:
             parts.append(f"<b>{html.escape(section.heading)}</b><table>")
             for line in section.lines:
                 cell = html.escape(line.words)
-                if line.formula is not None:
-                    cell += f" ${line.latex}$"
+                cell += f" ${line.latex}$" if line.latex else ""
                 parts.append(f"<tr><td>{html.escape(line.label)}</td><td>{cell}</td></tr>")
             parts.append("</table>")
         return "".join(parts)
@@ -112,7 +113,7 @@ class Explanation:
             rf"\text{{{line.label}}} & \text{{{line.words}}}\; {line.latex}"
             for section in self.sections
             for line in section.lines
-            if line.formula is not None
+            if line.latex or line.label == "branch"
         ]
         return r"$$\begin{array}{ll}" + r" \\ ".join(rows) + r"\end{array}$$"
 
@@ -161,13 +162,13 @@ def _symbols(pair: Pair) -> dict[Any, Any]:
 
 def _printed(line: Line, names: dict[Any, Any], whole: bool) -> Line:
     """A line in a paper's symbols, without a formula that fills a screen unless it is asked for."""
-    words = line.words
+    words = re.sub(r"\boo\b", "inf", line.words)
     for symbol, other in names.items():
         words = re.sub(rf"\b{symbol}\b", str(other), words)
     formula, inverse = (
         f if f is None else sympy.sympify(f).xreplace(names) for f in (line.formula, line.inverse)
     )
-    if not whole and formula is not None and len(sympy.sstr(formula)) > LONGEST:
+    if not whole and formula is not None and len(written(formula)) > LONGEST:
         return Line(line.label, f"{words} a long formula, see explain(whole=True)")
     return Line(line.label, words, formula, inverse)
 
@@ -192,17 +193,22 @@ def _head(pair: Pair, declaration: Any, names: dict[Any, Any]) -> Iterator[Line]
 
 def _branches(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
     """The loss, and the output that has it, a line a branch."""
+    above = None
     for region in case.regions:
         label, solved = _where(calculus, region), None
         known = region.inverse.expr if isinstance(region.inverse, Closed) else None
         if known is not None and region.kind not in UNSOLVED and len(str(known)) < SHORT:
             solved = sympy.Eq(calculus.pair.variable, known, evaluate=False)
-        yield Line("branch", label if region.loss is None else f"{label}: L =", region.loss, solved)
+        again = region.loss is not None and region.loss == above
+        label += "" if region.loss is None else ": L as above" if again else ": L ="
+        yield Line("branch", label, None if again else region.loss, solved)
+        above = region.loss
 
 
 def _where(calculus: Calculus, region: Region) -> str:
     between = "{} on {} .. {}" if calculus.pair.measure is Measure.LATTICE else "{} on ({}, {})"
-    return between.format(region.kind.replace("_", " "), region.lo, region.hi)
+    ends = written(region.lo), written(region.hi)
+    return between.format(region.kind.replace("_", " "), *ends)
 
 
 def _regions(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
@@ -217,17 +223,17 @@ def _regions(calculus: Calculus, case: CalculusCase) -> Iterator[Line]:
 
 
 def _range(region: Region) -> str:
-    lo, hi = ("?" if end is None else sympy.sstr(end) for end in (region.loss_lo, region.loss_hi))
+    lo, hi = ("?" if end is None else written(end) for end in (region.loss_lo, region.loss_hi))
     return "constant:" if region.kind is Kind.PLATEAU else f"from {lo} to {hi}:"
 
 
 def _atom(atom: Atom, whole: bool) -> str:
-    p, q = (" + ".join(sympy.sstr(t.weight) for t in side) or "0" for side in (atom.p, atom.q))
+    p, q = (" + ".join(written(t.weight) for t in side) or "0" for side in (atom.p, atom.q))
     words = f"at x = {atom.x}: mass {p} under P, {q} under Q"
     if whole or len(words) <= LONGEST:
         return words
     ratio = total(atom.p) / total(atom.q) if atom.p and atom.q else None
-    loss = sympy.sstr(sympy.log(ratio)) if ratio is not None else "inf" if atom.p else "-inf"
+    loss = written(sympy.log(ratio)) if ratio is not None else "inf" if atom.p else "-inf"
     return f"at x = {atom.x}: L = {loss}, of long masses, see explain(whole=True)"
 
 
@@ -237,7 +243,7 @@ def _transforms(calculus: Calculus, case: CalculusCase, whole: bool) -> Iterator
         mass = Closed(sympy.Add(*mass.expr), mass.how)
     yield _entry("P(L = inf)", mass)
     yield _entry("K(z) = log E[exp(zL)]", case.cgf)
-    lo, hi = (sympy.sstr(end) for end in calculus.strip)
+    lo, hi = map(written, calculus.strip)
     yield Line("finite for z in", f"({lo}, {hi})")
     yield _entry("lattice", calculus.lattice)
     cumulants = cumulants_of(case.cgf, calculus.z)

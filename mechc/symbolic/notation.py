@@ -6,6 +6,7 @@ from typing import Any
 
 import sympy as sp
 from sympy import Expr, Mul, Pow, S, Symbol
+from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
 from mechc.symbolic.functions import QuadratureSum, log_besselk, log_erf_gap, log_mix
@@ -20,10 +21,18 @@ LOG_OF = {
 
 def written(expr: Expr) -> str:
     """The text of a formula, common factors taken out where that is shorter."""
+    return _text(_shortest(_in_words(expr)))
+
+
+def typeset(expr: Expr) -> str:
+    """The same as LaTeX."""
+    return str(_Latex().doprint(_with_roots(_shortest(_in_words(expr)))))
+
+
+def _in_words(expr: Expr) -> Expr:
+    """Powers and functions of books for exponentials, and functions of kernels, of these."""
     expr = expr.replace(sp.exp, _apart)
-    expr = expr.replace(lambda e: isinstance(e, tuple(LOG_OF)), lambda e: sp.log(_whole(e)))
-    forms = (expr, sp.factor_terms(expr)) if expr.is_Add else (expr,)
-    return min((str(_Printer().doprint(_with_roots(form))) for form in forms), key=len)
+    return expr.replace(lambda e: isinstance(e, tuple(LOG_OF)), lambda e: sp.log(_whole(e)))
 
 
 def _whole(logarithm: Expr) -> Expr:
@@ -44,17 +53,44 @@ def _apart(exponent: Expr) -> Expr:
     return found * sp.exp(rest)
 
 
-class _Printer(StrPrinter):  # type: ignore[misc]
-    """SymPy's own text, but for the order of sums."""
+def _shortest(expr: Expr) -> Expr:
+    return min((expr, sp.factor_terms(expr)), key=lambda e: len(_text(e))) if expr.is_Add else expr
+
+
+def _text(expr: Expr) -> str:
+    return str(_Text().doprint(_with_roots(expr)))
+
+
+class _AddedFirst:
+    """The order of sums: what is added first, then what is taken away."""
 
     def _as_ordered_terms(self, expr: Expr, order: Any = None) -> list[Expr]:
-        """What is added first, then what is taken away."""
-        terms = super()._as_ordered_terms(expr, order)
+        terms = super()._as_ordered_terms(expr, order)  # type: ignore[misc]
         return sorted(terms, key=lambda term: term.could_extract_minus_sign())
 
     def _print_QuadratureSum(self, expr: QuadratureSum) -> str:
         """The integral that a rule stands for."""
         return str(self.doprint(expr.args[-1]))
+
+
+class _Text(_AddedFirst, StrPrinter):  # type: ignore[misc]
+    """SymPy's own text, but for the order of sums and for cases."""
+
+    def _print_Piecewise(self, expr: Expr) -> str:
+        """Each case with its condition, the last one without."""
+        cases = [f"{self._print(e)} if {self._print(c)}" for e, c in expr.args]
+        return f"({', else '.join([*cases[:-1], cases[-1].removesuffix(' if True')])})"
+
+
+class _Latex(_AddedFirst, LatexPrinter):  # type: ignore[misc]
+    """SymPy's own LaTeX, but for the order of sums, roots of constants and long names."""
+
+    def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:
+        """A name, no product of letters; or the root that it stands for."""
+        if str(expr).startswith("sqrt("):
+            return rf"\sqrt{{{self._print(sp.sympify(str(expr)[5:-1]))}}}"
+        name = str(super()._print_Symbol(expr, style))
+        return rf"\mathit{{{name}}}" if len(name) > 1 and name.isalpha() else name
 
 
 def _with_roots(expr: Expr) -> Expr:
@@ -67,7 +103,7 @@ def _with_root(product: Mul) -> Expr:
     constant = Mul(*numbers)
     square = constant**2
     over, under = sp.fraction(square)
-    rooted = any(not power.exp.is_Integer for power in constant.atoms(Pow))
+    rooted = any(power.exp.is_Rational and power.exp.q == 2 for power in constant.atoms(Pow))
     if not rooted or not all(n.subs(sp.pi, 1).is_Integer for n in (over, under)):
         return product
     tops = [_root(n) for n in (over, under)]

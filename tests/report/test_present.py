@@ -36,7 +36,7 @@ def test_numbers_without_digits(value, text):
 def test_explanation_in_three_forms(laplace):
     explanation = laplace.explain()
     text = str(explanation)
-    assert "plateau on (-oo, 0)" in text
+    assert "plateau on (-inf, 0)" in text
     assert "dominating, proven by T1" in text
     assert "assumed" in text and "sensitivity" in text
     assert "<table>" in explanation._repr_html_() and r"\frac" in explanation._repr_html_()
@@ -114,6 +114,12 @@ def test_an_explanation_of_a_simple_mechanism_is_read_on_a_screen(name):
 def test_an_explanation_speaks_as_papers_do(laplace):
     text = str(laplace.explain())
     assert "b = scale" in text and "Delta = sensitivity" in text
-    assert "(0, Delta): L = -Delta/b + 2*x/b, x = Delta/2 + b*ell/2" in text
+    assert "(0, Delta): L = 2*x/b - Delta/b, x = Delta/2 + b*ell/2" in text
     assert r"\Delta" in laplace.explain()._repr_html_()
     assert "K(z) = log E[exp(zL)]" in text
+
+
+def test_a_loss_of_several_branches_is_written_once():
+    text = str(mechc.load("cauchy").explain())
+    assert text.count("L = ") == 1 and text.count(": L as above") == 2
+    assert mechc.load("cauchy").explain()._repr_latex_().count("L as above") == 2
