@@ -40,6 +40,7 @@ TAIL = 1e-3  # probability left out at each end of densities
 LEAST_DELTA = 1e-300  # smallest delta of a profile
 SEEN = 1e-4  # relative width of delta that no line is thin enough to show
 CELLS = 160  # of the law of the loss
+CELL_RTOL = 1e-6  # of delta at their edges: differences of differences are drawn
 CHORD = 8  # points of each chord of a profile
 DRAWN, DRAWN_ALONE = 240, 16  # counts of a curve; by methods that share nothing between counts
 MARKED = 32  # counts of a curve that are marked
@@ -181,7 +182,10 @@ def draw(
     lower, upper = np.asarray(bound.lower, float), np.asarray(bound.upper, float)
     proven = bool(np.isfinite(upper).any())
     shown = upper if proven else np.asarray(bound.estimate)
-    label = label if proven or not label else f"{label} (estimate)"
+    if (lower == np.inf).all():
+        label = f"{label} (infinite)" if label else "infinite in all of the figure"
+    elif not proven and label:
+        label = f"{label} (estimate)"
     x = np.asarray(x, float)
     fine, shown = (x, shown) if between is None else between(x, shown)
     how = {} if between else {"drawstyle": "steps-pre", "marker": "." if len(x) < MARKED else ""}
@@ -289,6 +293,7 @@ def _steps(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int
 def _loss(axes: Axes, what: Asked, how: How, look: Look, label: str, index: int) -> None:
     """The law of the privacy loss: shares of cells, and point masses of one step as lines."""
     # exp(-e) P(L > e) has the integral exp(-a) delta(a) - exp(-b) delta(b) over (a, b).
+    how = {**how, "rtol": min(how["rtol"], CELL_RTOL)}
     reach = float(np.asarray(what.epsilon(1e-7, **how).upper))
     if not math.isfinite(reach):
         reach = float(np.asarray(what.epsilon(0.5, **how).upper)) + 10.0

@@ -385,3 +385,20 @@ def test_cases_of_a_formula_are_rows_of_a_table():
 def test_ticks_below_the_smallest_double_have_no_label():
     """A datasheet of noise of sigma 1e300 ended in a ValueError."""
     assert [power_of_ten(value) for value in (1e-300, 1.0, 0.0)] == ["10⁻³⁰⁰", "10⁰", ""]
+
+
+def test_a_figure_in_which_nothing_is_finite_says_so(laplace):
+    run = 30 * mechc.load("exponential")(scale=20.0)  # every tenth removal is certain to be seen
+    assert run.epsilon(1e-5).lower == np.inf
+    (text,) = run.plot(kind="profile").legends[0].get_texts()
+    assert "infinite" in text.get_text()
+    both = run.plot(kind="steps", beside={"laplace": 30 * laplace(scale=20.0)})
+    assert [t.get_text() for t in both.legends[0].get_texts()] == ["this run (infinite)", "laplace"]
+
+
+def test_the_law_of_a_unimodal_loss_is_drawn_with_one_mode():
+    """Where answers of another method begin, 1e-4 of delta looked like a mode of its own."""
+    axes = (30 * mechc.load("shuffle")(users=300, epsilon=1.0)).plot(kind="loss").axes[0]
+    density = np.asarray(axes.lines[0].get_ydata())
+    left = density[: density.argmax()]
+    assert (np.maximum.accumulate(left) - left).max() < 0.01 * density.max()
