@@ -96,7 +96,7 @@ def _signs(words: str) -> str:
     """Words with infinity, arrows and Greek letters as signs."""
     from sympy.printing.pretty.pretty_symbology import greek_unicode
 
-    signs = {**greek_unicode, "oo": "\u221e", "->": "\u2192"}
+    signs = {**greek_unicode, "oo": "\u221e", "inf": "\u221e", "->": "\u2192"}
     return re.sub(r"[A-Za-z]+(?![\w(])|->", lambda word: signs.get(word[0], word[0]), words)
 
 
@@ -114,7 +114,9 @@ def _printer() -> Any:
     """SymPy's printer of MathML, with cases one below the other."""
     from sympy.printing.mathml import MathMLPresentationPrinter
 
-    class Printer(MathMLPresentationPrinter):  # type: ignore[misc]
+    from mechc.symbolic.notation import AddedFirst
+
+    class Printer(AddedFirst, MathMLPresentationPrinter):  # type: ignore[misc]
         def _print_Piecewise(self, formula: Any) -> Any:
             make = self.dom.createElement
             table = make("mtable")

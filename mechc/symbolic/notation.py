@@ -61,7 +61,7 @@ def _text(expr: Expr) -> str:
     return str(_Text().doprint(_with_roots(expr)))
 
 
-class _AddedFirst:
+class AddedFirst:
     """The order of sums: what is added first, then what is taken away."""
 
     def _as_ordered_terms(self, expr: Expr, order: Any = None) -> list[Expr]:
@@ -73,7 +73,7 @@ class _AddedFirst:
         return str(self.doprint(expr.args[-1]))
 
 
-class _Text(_AddedFirst, StrPrinter):  # type: ignore[misc]
+class _Text(AddedFirst, StrPrinter):  # type: ignore[misc]
     """SymPy's own text, but for the order of sums and for cases."""
 
     def _print_Piecewise(self, expr: Expr) -> str:
@@ -82,7 +82,7 @@ class _Text(_AddedFirst, StrPrinter):  # type: ignore[misc]
         return f"({', else '.join([*cases[:-1], cases[-1].removesuffix(' if True')])})"
 
 
-class _Latex(_AddedFirst, LatexPrinter):  # type: ignore[misc]
+class _Latex(AddedFirst, LatexPrinter):  # type: ignore[misc]
     """SymPy's own LaTeX, but for the order of sums, roots of constants and long names."""
 
     def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:

@@ -380,6 +380,8 @@ def test_cases_of_a_formula_are_rows_of_a_table():
     x = sympy.Symbol("x")
     text = mathml(sympy.Piecewise((sympy.exp(-x), x < 0), (1, True)))
     assert text.count("<mtr>") == 2 and "otherwise" in text and "Exponential" not in text
+    d = sympy.Symbol("Delta")
+    assert mathml(x - d).replace("\n", "").index("x") < mathml(x - d).index("\u2212")
 
 
 def test_ticks_below_the_smallest_double_have_no_label():
