@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +13,7 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import DeclarationError, InternalError, NumericError
 from mechc.loss import quadrature
-from mechc.loss.atoms import (
-    SUMMANDS,
-    Atoms,
-    Nodes,
-    formulas_apart,
-    merge,
-    spent,
-    split_atoms,
-    where_apart,
-)
+from mechc.loss.atoms import Atoms, Nodes, formulas_apart, merge, split_atoms
 from mechc.loss.infinite_mass import (
     CERTAIN,
     FEW,
@@ -32,53 +24,28 @@ from mechc.loss.infinite_mass import (
     rounded,
     total,
 )
+from mechc.loss.lists import MAX_LATTICE, ONE_SIDED, Lists
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import unresolved
 from mechc.loss.quadrature.panels import NONE, Waves
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE, SILENT
 from mechc.loss.quadrature.rule import (
-    NODES,
     ORDER,
-    WEIGHTS,
     log_densities,
     loss_jitter,
     losses,
     losses_moved,
 )
-from mechc.loss.running_error import (
-    exact_losses,
-    known_masses,
-    known_weights,
-    log_mass_errors,
-)
-from mechc.loss.unlisted import (
-    Laws,
-    Listing,
-    Past,
-    Stop,
-    Wholes,
-    beyond,
-    searched,
-    tilts_between,
-)
+from mechc.loss.running_error import exact_losses, known_masses, known_weights
+from mechc.loss.unlisted import Listing, Stop
 from mechc.numeric.allowance import DENSITY, spend
-from mechc.numeric.logs import log_add
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure
 
 SMOOTH = (protocol.INCREASING, protocol.DECREASING, protocol.UNSPLIT)
-ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
 DEFECT = 1e-14  # of a total mass that quadrature itself does not explain ...
 MISPLACED = 4.0  # ... beside so many times what rounding of the nodes may move
-MAX_LATTICE = 2**22  # integers listed of a branch: 32 MB a column
-FARTHEST = 2.0**52  # of integers around which others are doubles too
 OPEN_ERROR = 1e-12  # of panels that are not next to an end where the loss is not bounded
-# integers listed of a heavy tail, and log of the mass for which the loss of its rest is not known
-HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
-MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
-OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
-LEAST_REACH = 64.0  # integers looked at on either side
-FADED = -1e5  # log of a share of the mass that no list holds
 SMALLEST = -745.2  # log of the smallest double
 WIDENINGS, FURTHER = 12, 2.0  # of a list of integers, and factor from one tilt to the next
 NEAR_ONE = -1.0  # log of the rest of the mass below which an atom is its complement
@@ -90,7 +57,6 @@ AT_POLES = 16.0  # factor to which the mass between a pole and a cut is known be
 MOVED = 4.0  # ulps of ends, and of parameters, between which a branch may be lost
 SEEN = 1e-13  # relative rounding of weights beyond which it is counted
 MOST_LOST = 0.1  # relative error of a declared mass that is no mass any more
-MOST_FOLLOWED = 1024  # integers at which the rounding of log masses is followed
 SAME = 1e-3  # of logs: longer lists hold no more of what is left out
 NO_ATOMS: Atoms = NONE, (NONE, NONE), -math.inf, -math.inf
 
@@ -146,17 +112,12 @@ class KernelSource:
         rows = np.asarray(table, np.float64).reshape(-1, 6)
         kinds = [int(kind) for kind in rows[:, 2].tolist()]
         on_lattice = kernel.MEASURE == Measure.LATTICE
-        self._lattice_rows = rows if on_lattice else rows[:0]
-        self._most_points = MAX_LATTICE
-        self._tails: dict[tuple[float, float], Floats] = {}  # of branches listed in part
+        self._lists = Lists(kernel, theta, rows, self.label) if on_lattice else None
         self._missing: dict[bool, float] = {}
-        self._wholes: Wholes = {}  # what is past the first lists, written when these are made
         # by branch: nodes, and what `branches` has found of the loss between and beyond them
         self.followed: dict[int, tuple[Floats, Course]] = {}
         self._held = False  # masses against one
         self._gaps = False  # integers of unknown mass
-        self._faded = False  # integers left out of lists, masses being nothing
-        self._hidden = -math.inf, -math.inf  # logs of masses of P and Q in modes of kept tails
         listings: tuple[Listing, ...] = ()
         smooth = [i for i, kind in enumerate(kinds) if kind in SMOOTH and not on_lattice]
         rows[smooth], *at_poles = unresolved.before_poles(kernel, theta, rows[smooth])
@@ -174,16 +135,16 @@ class KernelSource:
         # held against the nodes before inverses are used, once for all forks: they share the set
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
-        self.estimated = estimated  # that error, or losses far out: not proven
+        self._estimated = estimated
         self._hold_weights()
         self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
         atoms, found = [self._declared_atoms(declared)], []
         for log, told in zip(atoms[0][2:], self.told, strict=True):
             found.append([self._by_formula(log, told)] if log > -math.inf else [])
         self._panels: quadrature.Quadrature | None = None
-        if on_lattice:
-            x, listings = self._lattice_points(-1.0, 0.0)
-            atoms.append(self._lattice_atoms(x, first=True))
+        if self._lists:
+            x, listings = self._lists.points(-1.0, 0.0)
+            atoms.append(self._lattice_atoms(self._lists, x, first=True))
             for masses, log in zip(found, atoms[1][2:], strict=True):
                 masses.append(self._by_formula(log, math.nan))
         else:
@@ -217,7 +178,7 @@ class KernelSource:
             self._check_masses()
         if kernel.MEASURE != Measure.LATTICE and not 0 < len(kernel.BRANCHES) <= len(rows):
             self._reveal(*self._between_doubles(rows))
-        for tail in self._tails.values():
+        for tail in self._lists.tails.values() if self._lists else ():
             with np.errstate(divide="ignore"):  # where nothing is moved
                 rise = np.log(np.expm1(tail[:, 2]))
             moved = [log_total(tail[:, i] + rise) for i in (0, 1)]
@@ -228,6 +189,7 @@ class KernelSource:
         """Return a copy whose panels and lattice grow on their own; neither is written to."""
         other = object.__new__(type(self))  # `copy` does the same in five times as long
         vars(other).update(vars(self), _missing={})
+        other._lists = copy(self._lists)
         return other
 
     def lean(self) -> KernelSource:
@@ -251,9 +213,14 @@ class KernelSource:
         loss, masses = self._atoms[0][kept], tuple(logs[kept] for logs in self._atoms[1])
         self._atoms = loss, masses, (-math.inf, math.inf), ()
         self._first = None, self._atoms
-        self._lattice_rows, self._tails = self._lattice_rows[:0], {}
+        self._lists = None
         self.strip = (-math.inf, math.inf)
         self.support = (float(loss[0]), float(loss[-1])) if loss.size else (0.0, 0.0)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether an error of densities, or what lists leave out, is estimated: not proven."""
+        return self._estimated or (self._lists is not None and self._lists.estimated)
 
     @property
     def is_steep(self) -> bool:
@@ -377,12 +344,11 @@ class KernelSource:
 
     def _nodes_of_atoms(self, lo: float, hi: float) -> Nodes:
         """Nodes of a law without a density."""
-        wider = lo < self.tilts[0] or hi > self.tilts[1]
-        if self.kernel.MEASURE == Measure.LATTICE and wider:
-            self._widen_lattice(lo, hi)
+        if self._lists and (lo < self.tilts[0] or hi > self.tilts[1]):
+            self._widen(self._lists, lo, hi)
         loss, (log_mass, _), tilts, _ = self._atoms
         found = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
-        return found._replace(support=self.support) if len(self._lattice_rows) else found
+        return found._replace(support=self.support) if self._lists else found
 
     def nodes_on(self, panels: quadrature.Quadrature) -> Nodes:
         """Nodes of panels, and atoms."""
@@ -502,75 +468,33 @@ class KernelSource:
         masses = np.array([mass.log]), np.array([mass.log - value])
         return np.array([value]), masses, -math.inf, -math.inf
 
-    def _lattice_atoms(self, x: Floats, first: bool = False) -> Atoms:
+    def _lattice_atoms(self, lists: Lists, x: Floats, first: bool = False) -> Atoms:
         """Evaluate a lattice kernel on integers; the first time its errors are found, too."""
         spend(DENSITY * x.size)
-        log_p, log_q, loss = self._integers_at(x)
+        log_p, log_q, loss = lists.at(x)
         if first:
             self._gaps = bool((np.isnan(log_p) | np.isnan(log_q)).any())
             apart, self.digits = formulas_apart(log_p, log_q, loss, self.label)
             self.loss_error += apart
             self.defect += apart
-        if self._tails:
-            tails = np.concatenate(list(self._tails.values()))
+        if lists.tails:
+            tails = np.concatenate(list(lists.tails.values()))
             log_p, log_q = np.append(log_p, tails[:, 0]), np.append(log_q, tails[:, 1])
             loss = np.append(loss, tails[:, 0] - tails[:, 1])
         return split_atoms(log_p, log_q, loss)
 
-    def _integers_at(self, x: Floats) -> tuple[Floats, Floats, Floats]:
-        """Log masses and losses at integers; differences of logs where these are known better.
-
-        Far out, where a loss is a difference of large numbers, its formula has lost its digits.
-        """
-        (log_p, log_q), loss = log_densities(self.kernel, self.theta, x), np.empty(x.size)
-        self.kernel.loss_many(x, self.theta, loss)
-        off = np.flatnonzero(where_apart(log_p, log_q, loss))[:MOST_FOLLOWED]
-        if off.size:
-            error = log_mass_errors(self.kernel, self.theta, x[off])
-            better = off[error <= SUMMANDS * EPS * (1.0 + np.abs(log_p) + np.abs(log_q))[off]]
-            loss[better] = log_p[better] - log_q[better]
-        return log_p, log_q, loss
-
-    def _lattice_points(
-        self, lo: float, hi: float, listings: tuple[Listing, ...] = ()
-    ) -> tuple[Floats, tuple[Listing, ...]]:
-        """Return all integers that matter for tilts lo..hi, and how far they reach on each branch.
-
-        `listings` are those that were enough for fewer tilts.
-        """
-        rows = self._lattice_rows.tolist()
-        first = [Listing(LEAST_REACH)] * len(rows)
-        found = [
-            self._lattice_range(row, lo, hi, listing.reach, first=not listings)
-            for row, listing in zip(rows, listings or first, strict=True)
-        ]
-        return np.concatenate([x for x, _ in found]), tuple(listing for _, listing in found)
-
     def listed(self) -> list[Stop]:
         """Return where lists of integers stop that go on."""
-        return self._stops(self._atoms[3])
+        return self._lists.stops(self._atoms[3]) if self._lists else []
 
     def log_unlisted(self, tilts: tuple[float, float], reverse: bool) -> float:
         """Return log of the mass of P, or Q, that lists made for these tilts do not hold."""
-        if not self._lattice_rows.size:
+        if not self._lists:
             return -math.inf
         listings = self._atoms[3]
         if not np.allclose(tilts, self.tilts, rtol=1e-14, atol=0.0):  # they have grown since
-            listings = self._lattice_points(*tilts)[1]
-        return self._left_out(self._stops(listings), -math.inf, reverse)
-
-    def _stops(self, listings: tuple[Listing, ...]) -> list[Stop]:
-        """Where lists stop that go on."""
-        found = []
-        for row, (reach, past, _) in zip(self._lattice_rows.tolist(), listings, strict=True):
-            lo, hi, kind, left, right, _ = row
-            if not hi - lo <= MAX_LATTICE and (lo, hi) not in self._tails:
-                anchor = _anchor(lo, hi)
-                if kind == protocol.UNSPLIT:  # nothing is known between the list and the limit
-                    left = right = math.nan
-                ends = Stop(anchor - reach, left, past[0]), Stop(anchor + reach, right, past[1])
-                found += [end for end in ends if lo < end.last < hi]
-        return found
+            listings = self._lists.points(*tilts)[1]
+        return self._lists.log_left_out(self._lists.stops(listings), -math.inf, reverse)
 
     def atoms_above(self, epsilon: float, reverse: bool) -> tuple[Floats, Floats, float]:
         """Return atoms, their log masses, and log of what integers not listed add to delta.
@@ -589,7 +513,8 @@ class KernelSource:
             loss = -loss if reverse else loss
             up = loss > epsilon
             found = log_total(log_mass[up] + np.log(-np.expm1(epsilon - loss[up])))
-            left_out = source._left_out(ends, epsilon, reverse)
+            if source._lists:
+                left_out = source._lists.log_left_out(ends, epsilon, reverse)
             if left_out <= found + LOG_NEGLIGIBLE:
                 return loss, log_mass, -math.inf
             grown, size = source.atom_loss.size > size, source.atom_loss.size
@@ -610,174 +535,14 @@ class KernelSource:
                 break
         return loss, log_mass, left_out
 
-    def _left_out(self, ends: list[Stop], epsilon: float, reverse: bool) -> float:
-        """Log of the mass left out where losses may exceed epsilon."""
-        faded = FADED + math.log(MAX_LATTICE * len(self._lattice_rows))
-        rest = [faded if self._faded else -math.inf, self._hidden[reverse]]
-        for x, limit, log_masses in ends:
-            loss = self.kernel.loss(x, self.theta)
-            highest = -np.minimum(loss, limit) if reverse else np.maximum(loss, limit)
-            if not highest <= epsilon:  # nan, which Python's max would drop: not known
-                rest.append(log_masses[reverse])
-        return float(np.logaddexp.reduce(rest))
-
-    def _lattice_range(
-        self, row: list[float], tilt_lo: float, tilt_hi: float, reach: float, first: bool
-    ) -> tuple[Floats, Listing]:
-        """Integers of one branch, extended from its finite end (or 0) until the tails are spent."""
-        # Whether a tail is kept as an atom is decided at `first`, when masses are added up.
-        lo, hi, kind = row[:3]
-        anchor = _anchor(lo, hi)
-        if not abs(anchor) < FARTHEST:
-            raise NumericError(f"{self.label}: integers near {anchor:g} are not told apart")
-        if hi - lo <= MAX_LATTICE:
-            return np.arange(lo, hi + 1), Listing(reach)
-        tilts = np.array([tilt_lo, -1.0, 0.0, tilt_hi])
-
-        def logs(x: Floats) -> tuple[Floats, Floats]:
-            log_p, log_q = log_densities(self.kernel, self.theta, x)
-            if kind in ONE_SIDED:  # no tilts: the mass itself counts
-                log_p = log_q = log_p if kind == protocol.P_ONLY else log_q
-            return log_p, log_q
-
-        def ends(reach: float) -> tuple[float, float]:
-            return max(lo, anchor - reach), min(hi, anchor + reach)
-
-        while reach <= self._most_points:
-            x = np.arange(ends(reach)[0], ends(reach)[1] + 1)
-            log_p, log_q = logs(x)
-            past = None
-            if not first and (lo, hi) in self._tails:
-                past = Listing(reach).past
-            elif spent(log_p, log_q, tilts, x[0] > lo, x[-1] < hi, math.log(reach)):
-                more, past = self._past(row, tilts, x, first)
-                x = np.concatenate([x, *more])
-                log_p, log_q = logs(x)
-            if past is not None:
-                return x[self._counts(log_p, log_q, tilts)], Listing(reach, past, x.size)
-            if first and x.size >= HEAVY[-1][0]:
-                longest = reach * 4.0 ** math.floor(math.log(self._most_points / reach, 4.0))
-                a, b = ends(longest)
-                far_p, far_q = (
-                    np.insert(far, 1, near)
-                    for far, near in zip(logs(np.array([a, b])), (log_p, log_q), strict=True)
-                )
-                if not spent(far_p, far_q, tilts, a > lo, b < hi, math.log(longest)):
-                    allowed = next(log for size, log in HEAVY if x.size >= size)
-                    if self._tail_is_known(row, float(x[0]), float(x[-1]), allowed):
-                        return x, Listing(reach)
-            reach *= 4
-        tried = self._most_points
-        self._most_points = max(tried // 16, 2**16)  # searches for a tilt try many in vain
-        raise NumericError(
-            f"{self.label}: more than {tried} lattice points carry mass for tilts "
-            f"[{tilt_lo:g}, {tilt_hi:g}]"
-        )
-
-    def _past(
-        self, row: list[float], tilts: Floats, x: Floats, first: bool
-    ) -> tuple[list[Floats], Past | None]:
-        """Further integers that count, and logs of what P and Q have past a list besides.
-
-        Nothing where that is no matter of less.
-        """
-        lo, hi, kind, *limits, _ = row
-        alone = {protocol.P_ONLY: "p", protocol.Q_ONLY: "q"}.get(int(kind), "")
-        if alone or kind == protocol.UNSPLIT:
-            limits = [math.nan, math.nan]
-        both = Laws(self.kernel, self.theta, alone or "pq", tilts_between(tilts), self._wholes)
-        psi = both.at(x)
-        least = np.where(np.isfinite(psi), psi, -np.inf).max(axis=1) + 2.0 * LOG_NEGLIGIBLE
-        more, past = [], []
-        for side, last, limit, end in zip((-1, 1), (x[0], x[-1]), (lo, hi), limits, strict=True):
-            laws = both.monotone(end, side)
-            found = beyond(laws, last, limit, least, self._most_points - x.size)
-            if found is None:
-                self.estimated = True
-                found = searched(laws, last, limit, least, self.theta)
-            if not (found.log_masses <= least).all():
-                return [], None
-            for a, b in found.islands:
-                more.append(np.arange(a, b + 1.0))
-                if not first and where_apart(*self._integers_at(more[-1])).any():
-                    raise NumericError(f"{self.label}: integers near {a:g} carry mass, and losses "
-                                       "have lost their digits there")  # fmt: skip
-            p, q = (float(found.log_masses[laws.tilts == t].max()) for t in (0.0, -1.0))
-            past.append((p if alone != "q" else -math.inf, q if alone != "p" else -math.inf))
-        return more, (past[0], past[1])
-
-    def _counts(self, log_p: Floats, log_q: Floats, tilts: Floats) -> NDArray[np.bool_]:
-        """Which integers have masses worth a list, at any of the tilts.
-
-        Others, as on the steep side of exp(-exp(-x)), have losses whose rounding is beyond measure.
-        """
-        with np.errstate(invalid="ignore"):
-            tilted = log_p + tilts[:, None] * (log_p - log_q)
-        most = np.where(np.isnan(tilted), -np.inf, tilted).max(axis=1, keepdims=True)
-        faded = (tilted < most + FADED).all(axis=0) & np.isfinite(most).all()
-        self._faded |= bool(faded.any())
-        return np.asarray(~faded)
-
-    def _tail_is_known(self, row: list[float], first: float, last: float, allowed: float) -> bool:
-        """Keep the masses beyond a list on which the loss has all but reached its limits."""
-        # The loss is monotone out there, so it is within d = abs(L(end) - limit) of the log of the
-        # ratio of the masses m_p, m_q beyond the end. One atom with that loss stands for the tail:
-        # with q exp(loss) in place of p no delta changes by more than m_p (exp(d) - 1), whatever
-        # follows; that is counted as mass at infinite loss. Where nothing is known of the loss it
-        # is all of m_p, which has to be small for that.
-        # A loss whose direction is open is looked at wherever the masses are.
-        lo, hi, kind, *limits, _ = row
-        is_open = kind == protocol.UNSPLIT
-        if kind not in (protocol.INCREASING, protocol.DECREASING, protocol.PLATEAU) and not is_open:
-            return False
-        found, hidden = [], list[Floats]()
-        for end, outer, limit, side in ((first, lo, limits[0], -1.0), (last, hi, limits[1], 1.0)):
-            if end == outer:
-                continue
-            gap = abs(float(self.kernel.loss(end, self.theta)) - limit)
-            x, log_size = _beyond(end, outer)
-            logs = log_densities(self.kernel, self.theta, x)
-            known = int(np.append(~(logs < np.inf).all(axis=0), True).argmax())
-            terms = (logs + log_size)[:, :known]
-            masses = [log_total(row) for row in terms]
-            if known < x.size or math.isinf(outer):  # there may be more further out
-                farthest = [log_total(row[-ORDER:]) for row in terms]
-                faded = np.all(farthest <= np.array(masses) + math.log(EPS))
-                if known < ORDER or not faded:
-                    return False
-            # what sums are off their integrals, by slopes: the one here, and a smaller one outside
-            beside = log_densities(self.kernel, self.theta, end + side * np.arange(2.0))
-            for m, log in zip(masses, beside, strict=True):
-                if m > -math.inf:
-                    gap += float(np.ptp(np.exp(np.minimum(log - m, MOST_LOG)))) / 12.0
-            if is_open:
-                there = np.isfinite(logs).all(axis=0)
-                losses_there = logs[0, there] - logs[1, there]
-                gap = OPEN_GAP * float(np.abs(losses_there - limit).max(initial=gap))
-                self.estimated |= gap < 1.0
-            if not gap < 1.0:  # nothing is known of it, so that longer lists say more
-                gap = math.log(2.0)
-                allowed = HEAVY[-1][1] if 4.0 * (last - first) < self._most_points else allowed
-            if not max(masses) + math.log(math.expm1(gap) + EPS) < allowed:
-                return False
-            found.append((*masses, gap))
-            laws = Laws(self.kernel, self.theta, "pq", np.array([0.0, -1.0]))
-            rest = beyond(laws, end, outer, np.full(2, np.inf))
-            self.estimated |= rest is None
-            hidden += [rest.risen] if rest is not None else []
-        for p, q in hidden:
-            self._hidden = log_add(self._hidden[0], float(p)), log_add(self._hidden[1], float(q))
-        self._tails[lo, hi] = np.array(found)
-        return True
-
-    def _widen_lattice(self, lo: float, hi: float) -> None:
+    def _widen(self, lists: Lists, lo: float, hi: float) -> None:
+        """Lengthen lists until they are enough for these tilts."""
         loss, masses, (low, high), listings = self._atoms
         tilts = min(lo, low), max(hi, high)
-        x, wider = self._lattice_points(*tilts, listings)
-        if wider != listings or self._faded:
-            loss, masses = _joined(
-                [self._declared_atoms(self.kernel.atoms(self.theta)), self._lattice_atoms(x)]
-            )
+        x, wider = lists.points(*tilts, listings)
+        if wider != listings or lists.faded:
+            declared = self._declared_atoms(self.kernel.atoms(self.theta))
+            loss, masses = _joined([declared, self._lattice_atoms(lists, x)])
         self._atoms = loss, masses, tilts, wider
 
     def _check_masses(self) -> None:
@@ -821,7 +586,8 @@ class KernelSource:
                 # panels that tell changes of the law to all digits need not tell its mass at kinks
                 defect = min(defect, sum(self._lacking(name == "Q")))
             if defect > known + rounding:  # a normaliser has lost digits: losses are off by as much
-                stops = self.listed() and not self._tails  # else no mode is out of sight
+                # of integers with lists that stop alone a mode is out of sight
+                stops = self._lists and not self._lists.tails and self.listed()
                 log_mass = np.maximum(self.atom_log_masses(name == "Q"), -MOST_LOG)
                 shown = self.digits * EPS * (1.0 - float(np.exp(log_mass) @ log_mass))
                 missed = self.continuous or (stops and defect > known + self.loss_error + shown)
@@ -904,29 +670,12 @@ def _constants(kernel: Kernel, theta: Floats) -> list[Any]:
         return [table(theta) for table in tables]
 
 
-def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
-    """Places, and log weights of what has them instead of the integers past one, up to another."""
-    # The sum over n > N of a function of the order of a power is its integral from N + 1/2 on, up
-    # to 1/24 of the slopes at its ends; that is taken over log(n - N), wherever the origin is.
-    start, stop = math.log(0.5), min(MOST_DECADES, math.log(abs(outer - end) + 0.5))
-    panels = math.ceil(stop - start)
-    width = (stop - start) / panels
-    t = start + width * (np.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
-    log_size = t.ravel() + np.log(np.tile(0.5 * width * WEIGHTS, panels))
-    return end + math.copysign(1.0, outer - end) * np.exp(t.ravel()), log_size
-
-
 def _joined(parts: list[Atoms]) -> tuple[Floats, tuple[Floats, ...]]:
     """Losses and masses of all, those of equal losses added up."""
     if len(parts) == 1:
         return merge(parts[0][0], *parts[0][1])
     loss = np.concatenate([part[0] for part in parts])
     return merge(loss, *(np.concatenate([part[1][i] for part in parts]) for i in (0, 1)))
-
-
-def _anchor(lo: float, hi: float) -> float:
-    """The integer from which a branch is listed: its finite end, or 0."""
-    return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
 
 
 def inside(lo: float, hi: float) -> float:
