@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mechc.accountants.bound import Bound
-from mechc.composition.queries import epsilon as curve
+from mechc.composition.queries import curve
 from mechc.numeric.allowance import spend
 
 

@@ -294,7 +294,7 @@ class Queries(SetOnce, ABC):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: matplotlib is not installed, or the file cannot be written.
         """
-        from mechc.composition.queries.epsilon import as_counts
+        from mechc.composition.queries.curve import as_counts
         from mechc.report import plot
 
         path = None if path is None else as_path(path)
@@ -474,7 +474,7 @@ class Queries(SetOnce, ABC):
                 these may take thirty times as much; then counts lie between their neighbours.
             how: keyword arguments as for `epsilon`.
         """
-        from mechc.composition.queries.epsilon import epsilon_curve
+        from mechc.composition.queries.curve import epsilon_curve
 
         setting, run = Setting.of(**how), self.composition()
         target, allowed = as_positive_delta(delta), as_work(max_work)
