@@ -45,6 +45,18 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+def test_the_page_of_the_house_names_what_there_is():
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "mechc").rglob("*.py")}
+    paths, words = {path.as_posix() for path in sources}, set(re.findall(r"\w+", str(sources)))
+    page = BLOCK.sub("", (ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    for name in re.findall(r"`([\w./]+)`", page):
+        if name.endswith(".py"):
+            ours = any(path.endswith(f"/{name}") for path in paths)
+            assert ours or (ROOT / name).exists(), name
+        elif "/" not in name:
+            assert name.split(".")[-1] in words, name
+
+
 def test_shell_blocks_of_readme_are_the_two_that_are_run():
     shell = [text for language, text in blocks(ROOT / "README.md") if language in ("bash", "sh")]
     assert len(shell) == 2
