@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechc.accountants.contours import decay, gridding
-from mechc.accountants.contours.characteristic import Law, Tilted, log_phi
+from mechc.accountants.contours.characteristic import Tilted, log_phi
+from mechc.accountants.contours.law import Law
 from mechc.accountants.contours.trapezoid import LOWEST, constants, images_beyond
 from mechc.individual import inversion
 from mechc.individual.budget import for_rows

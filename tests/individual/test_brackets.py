@@ -5,7 +5,8 @@ import pytest
 import sympy
 
 import mechc
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.characteristic import Tilted
+from mechc.accountants.contours.law import Law
 from mechc.individual.contours import Contour
 from mechc.individual.family import Family
 from mechc.individual.splines import Brackets, Grid, basis, reached, spline_coefficients

@@ -27,9 +27,10 @@ import math
 import numpy as np
 
 from mechc.accountants.classical.edgeworth_errors import PSI, upper_gamma
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.characteristic import Tilted
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.decay import by_farther_nodes
+from mechc.accountants.contours.law import Law
 from mechc.errors import NumericError, UnsupportedError
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats

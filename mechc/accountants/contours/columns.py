@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.accountants.contours.characteristic import Law
 from mechc.accountants.contours.decay import FLOOR
+from mechc.accountants.contours.law import Law
 from mechc.errors import NumericError
 from mechc.loss.infinite_mass import MASS_ERROR, composed, log_rate, log_revealed
 from mechc.loss.privacy_loss import Step, covering

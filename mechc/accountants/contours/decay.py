@@ -16,11 +16,11 @@ from mechc.accountants.contours.characteristic import (
     PROVEN,
     ROUNDED,
     TILE,
-    Law,
     Tilted,
     log_variations,
     turned,
 )
+from mechc.accountants.contours.law import Law
 from mechc.accountants.contours.trapezoid import Contour
 from mechc.errors import NumericError
 from mechc.loss.privacy_loss import Step, covering

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechc.accountants.contours.characteristic import Law
+from mechc.accountants.contours.law import Law
 from mechc.errors import NumericError
 from mechc.numeric.allowance import spend
 from mechc.numeric.logs import log_peak

@@ -41,7 +41,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-from mechc.accountants.contours.characteristic import LEVELS, PROVEN, Law, Tilted
+from mechc.accountants.contours.characteristic import LEVELS, PROVEN, Tilted
+from mechc.accountants.contours.law import Law
 from mechc.errors import NumericError
 from mechc.loss.atoms import mirrored
 from mechc.loss.infinite_mass import log_complement

@@ -35,7 +35,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechc.accountants.contours.characteristic import Law, Tilted
+from mechc.accountants.contours.characteristic import Tilted
+from mechc.accountants.contours.law import Law
 from mechc.accountants.contours.placement import Placement
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import dot
