@@ -15,10 +15,10 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mechc.accountants.allocation import WIDE, Epoch, is_narrow, lattice
+from mechc.accountants.allocation.epoch import WIDE, Epoch, is_narrow, lattice
+from mechc.accountants.allocation.grids import listed
 from mechc.accountants.bound import ESTIMATED, Bound, Place, below
 from mechc.accountants.classical.renyi import RenyiAccountant, of_epoch
-from mechc.accountants.contours.grids import listed
 from mechc.adjacency import Adjacency, Claim, refuse_groups, weakest
 from mechc.composition import inputs
 from mechc.composition.description import described

@@ -15,11 +15,11 @@ from scipy.stats import binom, norm
 from sympy import exp, oo
 
 import mechc
-from mechc.accountants.allocation import Epoch, Ratio
+from mechc.accountants.allocation.epoch import Epoch, Ratio
+from mechc.accountants.allocation.grids import Between
+from mechc.accountants.allocation.puts_and_calls import Contour, Shares
 from mechc.accountants.classical.renyi import of_epoch
 from mechc.accountants.contours import grids, likelihood, put
-from mechc.accountants.contours.grids import Between
-from mechc.accountants.contours.put import Contour, Shares
 from mechc.declare import integer, mechanism, positive
 from mechc.errors import (
     DeclarationError,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mechc.accountants.contours.likelihood import Term, convolved
+from mechc.accountants.allocation.likelihood_ratio import Term, convolved
 from mechc.loss.tabulated import fit
 
 

@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mechc.accountants.contours.put import CLOSE_CONTOURS, FLOOR, Shares, Term
+from mechc.accountants.allocation.puts_and_calls import CLOSE_CONTOURS, FLOOR, Shares, Term
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.numeric.allowance import OutOfWorkError, apart

@@ -32,7 +32,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.accountants.contours.put import CAP, EDGE, LASTING, WIDTH, Contour, Shares
+from mechc.accountants.allocation.puts_and_calls import CAP, EDGE, LASTING, WIDTH, Contour, Shares
 from mechc.errors import NumericError
 from mechc.loss import branches
 from mechc.loss.bound_kernel import KernelSource

@@ -6,7 +6,7 @@ the mean of t copies of exp(L) under Q, is the likelihood ratio (docs/theorems.m
     remove: P(q = 0) + E_Q[(W - e^eps)_+],    add: e^eps E_Q[(e^-eps - W)_+],
 
 and laws of its loss for whatever composes epochs: by the density of W, on both sides at once, or,
-where X has point masses, one above and one below (`contours.grids`), rounded to a lattice.
+where X has point masses, one above and one below (`grids`), rounded to a lattice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mechc.accountants.bound import Bound, Place, below
-from mechc.accountants.contours import likelihood
-from mechc.accountants.contours.grids import Between, listed
-from mechc.accountants.contours.likelihood import RARE
-from mechc.accountants.contours.put import (
+from mechc.accountants.allocation import likelihood_ratio
+from mechc.accountants.allocation.grids import Between, listed
+from mechc.accountants.allocation.likelihood_ratio import RARE
+from mechc.accountants.allocation.puts_and_calls import (
     CAP,
     CLOSE_CONTOURS,
     EDGE,
@@ -34,6 +33,7 @@ from mechc.accountants.contours.put import (
     Shares,
     Term,
 )
+from mechc.accountants.bound import Bound, Place, below
 from mechc.errors import NumericError
 from mechc.loss.discretise import one_sided, rounded_down, rounded_up
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -93,7 +93,7 @@ class Ratio:
         try:
             with apart():
                 first = (replace(s, law=s.law.first(), steps=n) for s, n in self.factors)
-                return self.listed or likelihood.law(*first)
+                return self.listed or likelihood_ratio.law(*first)
         except (NumericError, OutOfWorkError):
             return None
 
@@ -154,7 +154,7 @@ class Ratio:
         unlisted = math.exp(p) + t * math.exp(q)  # E[W; some X is]
         none = math.exp(DEEPEST) + unlisted
         mean, off = shares.mean
-        b = likelihood.cap(shares, RARE)[0]
+        b = likelihood_ratio.cap(shares, RARE)[0]
         if b == math.inf:
             if not shares.law.atom_loss.max(initial=-math.inf) < CAP:
                 return 0.0, math.nan, math.inf
@@ -356,7 +356,7 @@ class Epoch:
         if self.steps > FEW[-1] or self.ratio.listed is not None or not shares.continuous:
             return False
         most = FEW[-1]
-        if likelihood.jumps(shares).size:
+        if likelihood_ratio.jumps(shares).size:
             most = FEW[shares.lasting > LASTING]
         return self.steps <= most and self.exact is not None
 
