@@ -15,11 +15,11 @@ from scipy.stats import binom, norm
 from sympy import exp, oo
 
 import mechc
+from mechc.accountants.allocation import grids, likelihood_ratio, puts_and_calls
 from mechc.accountants.allocation.epoch import Epoch, Ratio
 from mechc.accountants.allocation.grids import Between
 from mechc.accountants.allocation.puts_and_calls import Contour, Shares
 from mechc.accountants.classical.renyi import of_epoch
-from mechc.accountants.contours import grids, likelihood, put
 from mechc.declare import integer, mechanism, positive
 from mechc.errors import (
     DeclarationError,
@@ -319,7 +319,7 @@ def test_adding_a_record_tells_no_more_than_that_all_steps_are_far_out(steps, ep
     ],
 )
 def test_where_the_density_of_a_ratio_jumps(step, ends):
-    assert likelihood.jumps(Shares(step.loss("remove").first(), 30)) == pytest.approx(ends)
+    assert likelihood_ratio.jumps(Shares(step.loss("remove").first(), 30)) == pytest.approx(ends)
 
 
 def test_deep_tails_of_adding_a_record_to_few_steps():
@@ -402,9 +402,9 @@ def test_a_law_that_lacks_mass_is_refused():
     """Normalised, polynomials that missed a peak would give deltas that are too small."""
     level = np.zeros((1, 16))
     level[0, 0] = math.log(0.9999)
-    law = likelihood.Term(Table(np.array([0.0, 1.0]), level), np.array([1e-9]))
+    law = likelihood_ratio.Term(Table(np.array([0.0, 1.0]), level), np.array([1e-9]))
     with pytest.raises(NumericError, match="not one"):
-        likelihood.trimmed(law, 0.0)
+        likelihood_ratio.trimmed(law, 0.0)
 
 
 def laplace_puts(scale, totals):
@@ -788,7 +788,7 @@ def test_a_schedule_of_many_kinds_lies_between_its_ends():
 
 def test_a_contour_may_take_more_of_more_kinds_of_steps(monkeypatch):
     """Next to a sum over nodes and frequencies by NumPy."""
-    monkeypatch.setattr(put, "MOST_WORK", 2e5)  # less than eight kinds take
+    monkeypatch.setattr(puts_and_calls, "MOST_WORK", 2e5)  # less than eight kinds take
     sigmas, epsilon, a = np.linspace(1.0, 1.4, 8), 0.9, 4.0
     z = np.linspace(-9.0, 9.0, 1201)
     weight = norm.pdf(z) * (z[1] - z[0])
@@ -808,16 +808,16 @@ def test_a_contour_may_take_more_of_more_kinds_of_steps(monkeypatch):
     def refuse(*parts):
         raise NumericError("no density: a contour has to do")
 
-    monkeypatch.setattr(likelihood, "law", refuse)
+    monkeypatch.setattr(likelihood_ratio, "law", refuse)
     lower, _, upper, _ = np.exp(profile.log_delta(epsilon))
     assert lower - 1e-9 <= value <= upper + 1e-9 and upper - lower < 1e-6 * value
 
 
 def test_sums_of_many_kinds_are_those_of_their_halves(monkeypatch):
-    monkeypatch.setattr(likelihood, "KINDS", 3)
-    of_kinds, sizes = likelihood.of_kinds, []
+    monkeypatch.setattr(likelihood_ratio, "KINDS", 3)
+    of_kinds, sizes = likelihood_ratio.of_kinds, []
     monkeypatch.setattr(
-        likelihood, "of_kinds", lambda parts: sizes.append(len(parts)) or of_kinds(parts)
+        likelihood_ratio, "of_kinds", lambda parts: sizes.append(len(parts)) or of_kinds(parts)
     )
     sigmas = [1.0 + 0.1 * i for i in range(11)]
     run = 2 * mechc.random_allocation([gaussian(sigma=sigma) for sigma in sigmas])
@@ -1539,7 +1539,7 @@ def test_epsilons_whose_exponential_overflows(epsilon):
 def test_bounds_on_a_transform_are_above_it(sigma, exponent):
     """By nodes that do not resolve it they were up to 7e-3 below, at sigma = .2 and s = e^44."""
     law = mechc.load("gaussian")(sigma=sigma, sensitivity=1.0).loss("remove")
-    size, log_phi = put.Term(((Shares(law, 2), 2),)).above(1)
+    size, log_phi = puts_and_calls.Term(((Shares(law, 2), 2),)).above(1)
     for at in np.searchsorted(np.log(size), exponent) + np.arange(3):
         turn = (0.5 / sigma - sigma * math.log(size[at] / 2.0), sigma)  # where sX/t is 1, and e
 

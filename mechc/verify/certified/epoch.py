@@ -12,7 +12,7 @@ f = phi / phi(a) of one step, from 1 - |f(2u)|^2 <= 4 (1 - |f(u)|^2), as
 1 - cos 2v <= 4 (1 - cos v). Doubles choose a, T and y alone.
 
 Where nothing lets phi fade, as steps are point masses or integers, it is that of W - U, U a small
-normal variable of standard deviation v: phi(s) exp(v^2 s^2 / 2) fades. As in `allocation.puts_and_calls`,
+normal variable of standard deviation v: phi(s) exp(v^2 s^2 / 2) fades. As in `puts_and_calls`,
 
     E f(c + U) - v^2 p_(W - U)(c) <= f(c) <= E f(c + U),     f(c) = E_Q[(c - W)_+],
 
