@@ -70,7 +70,7 @@ class AddedFirst:
 
     def _print_QuadratureSum(self, expr: QuadratureSum) -> str:
         """The integral that a rule stands for."""
-        return str(self.doprint(expr.args[-1]))
+        return str(self._print(expr.args[-1]))  # type: ignore[attr-defined]
 
 
 class _Text(AddedFirst, StrPrinter):  # type: ignore[misc]
