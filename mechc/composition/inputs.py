@@ -150,6 +150,9 @@ def as_array(name: str, values: Any) -> NDArray[np.float64]:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"a value of type {array.dtype}")
+        odd = (v for v in array.flat if isinstance(v, NO_NUMBERS)) if array.dtype == object else ()
+        for value in odd:  # which NumPy would make a double of
+            raise TypeError(f"a value of type {type(value).__name__}")
         with np.errstate(over="ignore"):  # of longer numbers than doubles
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -23,7 +23,8 @@ JUNK = {
     "words": ["x"], "nested": [[1, [2]]], "pair": (2.0, -1.0), "dict": {}, "wrong": {"x": None},
     "set": {1}, "object": object(), "type": list, "function": lambda *_: None,
     "array": np.array([[0.5, 2.0]]), "nothing": np.array([]), "objects": np.array([None]),
-    "time": np.datetime64("2020-01-01"), "decimal": Decimal("NaN"), "iterator": iter(()),
+    "time": np.datetime64("2020-01-01"), "times": [np.datetime64("2020"), 0.5],
+    "decimal": Decimal("NaN"), "iterator": iter(()),
     "module": math,
 }  # fmt: skip
 
