@@ -21,18 +21,22 @@ LOG_OF = {
 
 def written(expr: Expr) -> str:
     """The text of a formula, common factors taken out where that is shorter."""
-    return _text(_shortest(_in_words(expr)))
+    return _text(_as_in_books(expr))
 
 
 def typeset(expr: Expr) -> str:
     """The same as LaTeX."""
-    return str(_Latex().doprint(_with_roots(_shortest(_in_words(expr)))))
+    return str(_Latex().doprint(_with_roots(_as_in_books(expr))))
 
 
-def _in_words(expr: Expr) -> Expr:
-    """Powers and functions of books for exponentials, and functions of kernels, of these."""
+def _as_in_books(expr: Expr) -> Expr:
     expr = expr.replace(sp.exp, _apart)
-    return expr.replace(lambda e: isinstance(e, tuple(LOG_OF)), lambda e: sp.log(_whole(e)))
+    expr = expr.replace(lambda e: isinstance(e, tuple(LOG_OF)), lambda e: sp.log(_whole(e)))
+    return min((expr, sp.factor_terms(expr)), key=lambda e: len(_text(e))) if expr.is_Add else expr
+
+
+def _text(expr: Expr) -> str:
+    return str(_Text().doprint(_with_roots(expr)))
 
 
 def _whole(logarithm: Expr) -> Expr:
@@ -53,24 +57,15 @@ def _apart(exponent: Expr) -> Expr:
     return found * sp.exp(rest)
 
 
-def _shortest(expr: Expr) -> Expr:
-    return min((expr, sp.factor_terms(expr)), key=lambda e: len(_text(e))) if expr.is_Add else expr
-
-
-def _text(expr: Expr) -> str:
-    return str(_Text().doprint(_with_roots(expr)))
-
-
 class AddedFirst:
-    """The order of sums: what is added first, then what is taken away."""
+    """Of printers: what is added first, then what is taken away; integrals for rules."""
 
     def _as_ordered_terms(self, expr: Expr, order: Any = None) -> list[Expr]:
         terms = super()._as_ordered_terms(expr, order)  # type: ignore[misc]
         return sorted(terms, key=lambda term: term.could_extract_minus_sign())
 
-    def _print_QuadratureSum(self, expr: QuadratureSum) -> str:
-        """The integral that a rule stands for."""
-        return str(self._print(expr.args[-1]))  # type: ignore[attr-defined]
+    def _print_QuadratureSum(self, expr: QuadratureSum) -> Any:
+        return self._print(expr.args[-1])  # type: ignore[attr-defined]
 
 
 class _Text(AddedFirst, StrPrinter):  # type: ignore[misc]
@@ -103,7 +98,7 @@ def _with_root(product: Mul) -> Expr:
     constant = Mul(*numbers)
     square = constant**2
     over, under = sp.fraction(square)
-    rooted = any(power.exp.is_Rational and power.exp.q == 2 for power in constant.atoms(Pow))
+    rooted = any(not power.exp.is_Integer for power in constant.atoms(Pow))
     if not rooted or not all(n.subs(sp.pi, 1).is_Integer for n in (over, under)):
         return product
     tops = [_root(n) for n in (over, under)]
