@@ -121,5 +121,5 @@ def test_an_explanation_speaks_as_papers_do(laplace):
 
 def test_a_loss_of_several_branches_is_written_once():
     text = str(mechc.load("cauchy").explain())
-    assert text.count("L = ") == 1 and text.count(": L as above") == 2
+    assert text.count(": L = ") == 1 and text.count(": L as above") == 2
     assert mechc.load("cauchy").explain()._repr_latex_().count("L as above") == 2
