@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from mechc.numeric.rounding import MOST_LOG, U
 from mechc.protocol import Floats
 
 GENERATING = 3.0  # work for one node of K and its first two derivatives
+TOGETHER = 8  # tilts of a table for which nodes grow at once: past lists of integers is a search
 _LARGE = 500.0  # values of one step's K beyond which no further tilt is tried
 _KINK = 5e-3  # relative error of a third absolute moment on panels that do not know the mean
 _STEPS_PER_SPREAD = 3.0  # lattice steps that a standard deviation must hold
@@ -136,7 +138,11 @@ class ComposedLoss:
         lo, hi = self.strip
         inside = tilts[(tilts > lo * (1 - 1e-6)) & (tilts < hi * (1 - 1e-6))]
         kept, rows = [], []
-        for t in inside[np.argsort(np.abs(inside))]:
+        inside = inside[np.argsort(np.abs(inside))]
+        for i, t in enumerate(inside):
+            if i % TOGETHER == 0:  # nodes that grow for some at once, where they do
+                with suppress(NumericError):
+                    self._cover(*inside[i : i + TOGETHER].tolist())
             try:
                 rows.append(self.at_most(float(t)))
             except NumericError:  # no quadrature that far out: the tilts nearer to 0 have to do
@@ -156,13 +162,15 @@ class ComposedLoss:
             self._memo[t, 0] = rows.reshape(len(self._laws), 4)
         return self._memo[t, 0]
 
-    def _cover(self, t: float) -> None:
-        if not self.strip[0] < t < self.strip[1] and t not in (0.0, -1.0):
-            raise UnsupportedError(
-                f"tilt t={t:g} is outside the strip of convergence "
-                f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss"
-            )
-        self._laws = [law.covering(min(t, -1.0), max(t, 0.0)) for law in self._laws]
+    def _cover(self, *tilts: float) -> None:
+        for t in tilts:
+            if not self.strip[0] < t < self.strip[1] and t not in (0.0, -1.0):
+                raise UnsupportedError(
+                    f"tilt t={t:g} is outside the strip of convergence "
+                    f"({self.strip[0]:g}, {self.strip[1]:g}) of the privacy loss"
+                )
+        ends = min(*tilts, -1.0), max(*tilts, 0.0)
+        self._laws = [law.covering(*ends) for law in self._laws]
 
     def resolving(self, t: float, frequency: float, floor: float = 0.0) -> tuple[Step, ...]:
         """Return steps whose nodes resolve one frequency at Re z = t.
