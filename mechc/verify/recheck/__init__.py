@@ -158,12 +158,25 @@ def _claims(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
             problems.append(f"{name}: the largest error is {error} at {where['theta']}")
         if not where and (error is not None or name in VALUES):
             problems.append(f"{name}: the place of its largest error is missing")
-    if not 0 < len(content["vectors"]) <= TYPICAL:
-        problems.append(f"{len(content['vectors'])} parameter vectors")
-    if any(not kernel.admits(vector) for vector in content["vectors"]):
-        problems.append("a parameter vector is outside the domain")
+    problems += _vectors(kernel, [tuple(map(float, v)) for v in content["vectors"]])
     if content["ok"] is not True:
         problems.append("the verdict is not that of the checks")
+    return problems
+
+
+def _vectors(kernel: Kernel, vectors: list[tuple[float, ...]]) -> list[str]:
+    """Whether these are as many different ones, of the typical ranges, as are asked for."""
+    ranges = [(row[7], row[5]) for row in kernel["PARAMETERS"]]
+    needed = TYPICAL if any(lo < hi and not whole for (lo, hi), whole in ranges) else 1
+    different = len({*vectors}) == len(vectors)
+    problems = []
+    if not (different and needed <= len(vectors) <= TYPICAL):
+        problems.append(f"{len(vectors)} parameter vectors")
+    for vector in vectors:
+        if not kernel.admits(vector) or not all(
+            lo <= v <= hi for v, ((lo, hi), _) in zip(vector, ranges, strict=True)
+        ):
+            problems.append("a parameter vector is outside the domain, or not a typical one")
     return problems
 
 
