@@ -286,9 +286,12 @@ class Branch(NamedTuple):
 
     def loss(self, oracle: Oracle, x: Any) -> Any:
         """The loss on it, and its limits beyond."""
-        if x <= self.lo or x >= self.hi:
+        if x < self.lo or x > self.hi or not math.isfinite(x):
             return arb(self.left if x <= self.lo else self.right)
-        return oracle.raw_loss(x)
+        found = oracle.raw_loss(x)
+        if self.lo < x < self.hi or found.is_finite():
+            return found
+        return arb(self.left if x == self.lo else self.right)
 
 
 def _inverse(

@@ -442,7 +442,8 @@ def test_every_built_in_kernel_is_accepted(name, certified, tmp_path):
 def test_a_zero_that_only_exact_digits_of_pi_show_is_one(certified, tmp_path):
     """P has no density at the end of its support, where 1 + cos is 1e-103 in 50 digits."""
     _, text, content = certified("raised_cosine")
-    content = {**content, "vectors": [[5.0, 5.0], *content["vectors"][1:]]}
+    others = [vector for vector in content["vectors"] if vector != [5.0, 5.0]]
+    content = {**content, "vectors": [[5.0, 5.0], *others[:3]]}
     assert problems(tmp_path, text, sealed(content)) == []
 
 

@@ -91,11 +91,12 @@ def _recorded(kernel: Kernel, pair: Pair, checks: Sequence[dict[str, Any]]) -> I
 
 
 def _loss_at(kernel: Kernel, at: At, x: float, branch: int) -> Any:
-    """The loss on a branch, its limit where the output is infinite."""
-    if math.isfinite(x):
-        return at.value("loss", x)
+    """The loss on a branch, its limit beyond."""
     rows = np.asarray(kernel("branches", [float(v) for v in at.theta])).reshape(-1, 6)
-    return next(mpmath.mpf(row[4 if x > 0 else 3]) for row in rows if row[5] == branch)
+    lo, hi, _, left, right, _ = next(row for row in rows if row[5] == branch)
+    if math.isfinite(x) and lo <= x <= hi and mpmath.isfinite(found := at.value("loss", x)):
+        return found
+    return mpmath.mpf(float(left if x <= lo else right))
 
 
 def _references(kernel: Kernel, pair: Pair) -> Iterator[str]:
