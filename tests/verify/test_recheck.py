@@ -351,7 +351,7 @@ FAR = {
         LOSS.format(" " * 4, "return -x"), LOSS.format(" " * 8, "out[i] = -x / scale - c0")]),
     "a limit": ("gumbel", "the limit at", "sensitivity", "1.000001 * sensitivity", [
         "-math.inf, sensitivity / scale, 0.0]"]),
-    "a tail": ("cauchy", "log sf_", ")", ") + 1e-18", ["math.atan2(1.0, x / scale)"]),
+    "a tail": ("cauchy", "log sf_", ")", ") + 1e-18", ["math.atan2(1.0, -x / scale)"]),
 }  # fmt: skip
 
 

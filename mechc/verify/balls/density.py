@@ -30,6 +30,7 @@ class Law:
         self.exprs: list[Expr] = [e for _, e in kept]
         self.weights = [w for w, _ in kept]
         self.logs = [expressions.function(e, x, values) for e in self.exprs]
+        self._known_gaps: dict[int, list[tuple[Any, Callable[[Any, bool], Any]]]] = {}
 
     @property
     def is_zero(self) -> bool:
@@ -38,9 +39,10 @@ class Law:
 
     def log(self, x: Any, analytic: bool) -> Any:
         """Log density at a ball."""
-        value = self.logs[0](x, analytic) + self.beside(x, analytic)
-        if len(self.logs) == 1 or value.is_finite():
-            return value
+        for base, first in enumerate(self.logs):  # beside the largest term none overflows
+            value = first(x, analytic) + self.beside(x, analytic, base)
+            if len(self.logs) == 1 or value.is_finite():
+                return value
         # a term vanishes, and has no logarithm, but not all of them do
         return log_of(sum((w * f(x, analytic) for w, f in self._densities), start=arb(0)), analytic)
 
@@ -49,21 +51,24 @@ class Law:
         rows = zip(self.weights, self.exprs, strict=True)
         return [(w.exp(), expressions.function(exp(e), self.x, self.values)) for w, e in rows]
 
-    @cached_property
-    def beside(self) -> Callable[[Any, bool], Any]:
-        """Log of the density over exp of the first term, of expanded differences."""
-        base, *others = self.exprs
-        gaps = [expressions.function(difference(e, base, self.x), self.x, self.values)
-                for e in others]  # fmt: skip
-        if not gaps:
-            return lambda x, analytic: self.weights[0]
+    def beside(self, x: Any, analytic: bool, base: int = 0) -> Any:
+        """Log of the density over exp of one term, of expanded differences."""
+        own, others = self.weights[base], self._gaps(base)
+        if not others:
+            return own
+        rises = ((w + f(x, analytic)).exp() for w, f in others)
+        return log_of(sum(rises, start=own.exp()), analytic)
 
-        def log_sum(x: Any, analytic: bool) -> Any:
-            rows = zip(self.weights[1:], gaps, strict=True)
-            rises = ((w + f(x, analytic)).exp() for w, f in rows)
-            return log_of(sum(rises, start=self.weights[0].exp()), analytic)
-
-        return log_sum
+    def _gaps(self, base: int) -> list[tuple[Any, Callable[[Any, bool], Any]]]:
+        """Weights of the other terms, and how far these are above one."""
+        if base not in self._known_gaps:
+            others = [i for i in range(len(self.exprs)) if i != base]
+            gaps = (difference(self.exprs[i], self.exprs[base], self.x) for i in others)
+            self._known_gaps[base] = [
+                (self.weights[i], expressions.function(gap, self.x, self.values))
+                for i, gap in zip(others, gaps, strict=True)
+            ]
+        return self._known_gaps[base]
 
     def term(self, i: int, x: Any) -> Any:
         """Log of one term at a real ball."""
