@@ -2,11 +2,11 @@
 
 On the integers the constant is a sum. On the line it is the closed integral of pieces that are
 cubics or exponentials, and elsewhere a sum too, that of the double exponential rule (Takahasi, Mori
-1974): every interval between switches is cut in half, and each half is run
-through by lo + width/(1 + exp(-pi sinh t)), or by lo + exp(pi/2 sinh t) where it has no end, with t
-in equal steps. Kernels add it up in doubles; what the rule leaves out is a relative error of all
-masses, which every bound carries as the defect of the total mass. Certified answers and
-certificates take the integral, which stands beside the rule.
+1974): every interval between switches is cut in half, and each half is run through by
+lo + width/(1 + exp(-pi sinh t)), or by lo + exp(pi/2 sinh t) where it has no end, with t in equal
+steps. Kernels add it up in doubles; what the rule leaves out is a relative error of all masses,
+which every bound carries as the defect of the total mass. Certified answers and certificates take
+the integral, which stands beside the rule.
 """
 
 from __future__ import annotations
