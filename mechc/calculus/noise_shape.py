@@ -18,7 +18,9 @@ continuous inside its piece, by its structure. What is not proved counts as fals
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -370,3 +372,41 @@ def _two_maxima(heights: Floats) -> bool:
     changes = changes[np.abs(changes) > 1e-9 * (1 + np.abs(heights[1:]))]
     falls = np.flatnonzero(changes < 0)
     return bool(falls.size and (changes[falls[0] :] > 0).any())
+
+
+def slope_of(
+    noise: Declaration, theta: Theta
+) -> tuple[Callable[[Floats], Floats], tuple[float, ...]]:
+    """How the density of Q falls on positive numbers.
+
+    Returns:
+        A function of x > 0, x times the derivative of the log density; and the positive numbers at
+        which the formula of the density changes.
+    """
+    parameters, x = noise.parameters, noise.variable
+    cases = by_cases(replace(noise, p=noise.q, construction=None))
+    case = next(c for c in cases if evaluate.holds_at(c.condition, parameters, theta))
+    given = {p.symbol: sp.Float(t) for p, t in zip(parameters, theta, strict=True)}
+    pieces = []
+    for piece in case.q:
+        lo, hi = (evaluate.value(end, parameters, theta) for end in (piece.lo, piece.hi))
+        if max(lo, 0.0) < hi:
+            logs = [(term.log_density + log(term.weight)).xreplace(given) for term in piece.q]
+            both = [(part, x * part.diff(x)) for part in logs]
+            terms = [[Evaluator(e, x, ()).at(()) for e in pair] for pair in both]
+            pieces.append((max(lo, 0.0), hi, terms))
+
+    def slope(places: Floats) -> Floats:
+        out = np.empty(places.size)
+        for lo, hi, terms in pieces:
+            here = (lo < places) & (places <= hi)
+            slopes = np.array([change(places[here]) for _, change in terms])
+            if len(terms) > 1:  # the share of each term in the density
+                logs = np.array([value(places[here]) for value, _ in terms])
+                share = np.exp(logs - logs.max(axis=0))
+                slopes *= share / share.sum(axis=0)
+            out[here] = slopes.sum(axis=0)
+        return out
+
+    corners = {end for lo, hi, _ in pieces for end in (lo, hi) if 0.0 < end < math.inf}
+    return slope, tuple(sorted(corners))

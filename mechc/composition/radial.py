@@ -22,8 +22,8 @@ from mechc.composition.mechanism import WithoutKernel, load
 from mechc.composition.tables import NumericEvent, Table, named
 from mechc.errors import DeclarationError, UnsupportedError, public
 from mechc.loss.privacy_loss import PrivacyLoss
-from mechc.loss.radial import radial_loss
-from mechc.protocol import Described, Floats, Kernel, Measure
+from mechc.loss.radial import Fall, radial_loss
+from mechc.protocol import Described, Floats, Measure
 
 NAME = "radial"
 MOST_DIMENSIONS = 10_000  # for which laws of a radius were tried
@@ -97,26 +97,31 @@ class RadialEvent(NumericEvent):
 def _law(event: RadialEvent) -> PrivacyLoss:
     """The law that every question begins with."""
     base, name = event.base, str(event)
-    profile = _profile(base.mechanism.kernel, base.theta)
-    return radial_loss(profile, event.dimension, _distance(base, name), name)
+    return radial_loss(_fall(base), event.dimension, _distance(base, name), name)
 
 
-def _profile(kernel: Kernel, theta: tuple[float, ...]) -> Any:
+def _log_density(event: Event) -> Any:
     """Log of the density of the noise on a number."""
-    numbers = np.array(theta, np.float64)
+    numbers = np.array(event.theta, np.float64)
 
-    def log_density(radii: Floats) -> Floats:
-        out = np.empty(radii.size)
-        kernel.log_q_many(radii, numbers, out)
+    def log_density(x: Floats) -> Floats:
+        out = np.empty(x.size)
+        event.mechanism.kernel.log_q_many(x, numbers, out)
         return out
 
     return log_density
 
 
+def _fall(event: Event) -> Fall:
+    """How the density of the noise falls, by its declaration."""
+    from mechc.calculus.noise_shape import slope_of
+
+    return Fall(_log_density(event), *slope_of(event.mechanism.declaration, event.theta))
+
+
 def _distance(event: Event, name: str) -> float:
     """How far the query moves."""
-    built = _noise(event.mechanism, name)
-    log_density = _profile(event.mechanism.kernel, event.theta)
+    built, log_density = _noise(event.mechanism, name), _log_density(event)
     with np.errstate(all="ignore"):
         if not np.allclose(log_density(PROBES), log_density(-PROBES), rtol=1e-9, equal_nan=True):
             raise UnsupportedError(f"{name}: the noise on a number is not symmetric about 0")

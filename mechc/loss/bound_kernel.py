@@ -79,17 +79,17 @@ class KernelSource:
     @classmethod
     def many(
         cls, kernel: Kernel, thetas: Sequence[Floats], *, checked: bool = True,
-        estimated: bool = False,
+        lacks: float | None = None,
     ) -> list[KernelSource]:  # fmt: skip
         """Bind a kernel to parameters, many at once, each as if it were alone.
 
-        Without `checked` no nodes are made, and the masses need not add up to one. What a density
-        lacks that is `estimated` is its caller's to count.
+        Without `checked` no nodes are made, and the masses need not add up to one. Of an estimated
+        density the kernel counts `lacks` as infinite loss, at least what it lacks.
 
         Raises:
             NumericError: the masses of P and Q do not add up to one.
         """
-        sources = [cls(kernel, theta, estimated) for theta in thetas]
+        sources = [cls(kernel, theta, lacks) for theta in thetas]
         smooth = [s for s in sources if s.continuous]
         ends = [s.rows[:, :2] for s in smooth]
         panels = quadrature.laid(kernel, [s.theta for s in smooth], ends)
@@ -101,7 +101,7 @@ class KernelSource:
             source._complete(checked)
         return sources
 
-    def __init__(self, kernel: Kernel, theta: Floats, estimated: bool) -> None:
+    def __init__(self, kernel: Kernel, theta: Floats, lacks: float | None) -> None:
         """Read branches, atoms and masses, as far as they take no panels."""
         self.kernel, self.theta = kernel, theta
         self.label = f"{kernel.NAME}{tuple(theta.tolist())}"  # for messages
@@ -135,7 +135,7 @@ class KernelSource:
         # held against the nodes before inverses are used, once for all forks: they share the set
         self.untried: set[str] = set()
         self.density_error = 0.0  # relative, that p and q have in common: likelihoods are right
-        self._estimated = estimated
+        self._lacks = lacks
         self._hold_weights()
         self.told = math.nan, math.nan  # masses at infinite loss of P and Q that are parameters
         atoms, found = [self._declared_atoms(declared)], []
@@ -220,7 +220,7 @@ class KernelSource:
     @property
     def estimated(self) -> bool:
         """Whether an error of densities, or what lists leave out, is estimated: not proven."""
-        return self._estimated or (self._lists is not None and self._lists.estimated)
+        return self._lacks is not None or (self._lists is not None and self._lists.estimated)
 
     @property
     def is_steep(self) -> bool:
@@ -559,11 +559,11 @@ class KernelSource:
             ("Q", -1.0, continuous[1], self.infinite[1].log),
         ):
             whole = math.exp(min(smooth, MOST_LOG)) + math.exp(at_infinity)
-            rounding = 0.0
+            rounding = self._lacks or 0.0
             if self.atom_loss.size:
                 whole += math.exp(log_total(self.atom_log_masses(False) + shift * self.atom_loss))
                 # masses under Q carry the rounding of the losses
-                rounding = 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
+                rounding += 1e-15 * abs(shift) * float(np.abs(self.atom_loss).max())
             # what lies within some ulps of an end of unbounded loss is counted with those losses
             rounding += math.exp(min(unresolved.log_lost(self.ends, name == "Q"), 0.0))
             expected, least = math.exp(min(self._at_poles[name == "Q"], 0.0)), -MASS_TOLERANCE

@@ -8,7 +8,8 @@ S rho^(d-3) a b / D da db, S the area of the unit sphere of R^(d-1). So the dens
     g(l) = S / D * integral of rho^(d-3) a b f(a) / phi'(b) da,    phi(b) = phi(a) + l,
 
 over the a with |a - b| <= D <= a + b. In cos(theta), which the ends of that interval make of log a,
-the integrand is smooth for every whole d >= 2. Mirroring exchanges a and b: g(-l) = exp(-l) g(l).
+the integrand is smooth for every whole d >= 2, but where a or b is a radius at which the formula of
+f changes: there the interval is cut. Mirroring exchanges a and b: g(-l) = exp(-l) g(l).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from mechc.errors import NumericError, UnsupportedError
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.loss.quadrature.rule import NODES, WEIGHTS
 from mechc.loss.tabulated import Table, fit, tabulated_loss, unresolved
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats
@@ -32,12 +35,12 @@ DEPTH = 745.0  # nats below its largest value, where a density is nothing
 FARTHEST = 32.0  # log of a in units of D, beyond which b - a has no digits
 GRID = 4000  # radii between which the profile is inverted at first
 STEPS = 7  # of Newton with the slopes of the grid, each of which gains two digits
-STENCIL = 0.01  # of log r: differences of order eight lose 1e-14 by it, rounding EPS phi / STENCIL
-WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)  # of these differences, nearest first
+PANELS = (250, 500, 1000, 2000, 4000)  # between two corners, for the mass
+MARGIN = 0.1  # in log r, beyond the largest radius
 HALVINGS = 54  # each to .55 of a bracket: to 1e-14 of it
 NEXT = 8  # nodes next to an end, some of which rounding may have put beyond it
 SHARE = 50.0  # nats below the largest value of an integrand, beyond which it is left out
-ORDERS = (48, 96, 192, 384, 768)  # of the rule in theta
+ORDERS = (24, 48, 96, 192, 384, 768)  # of the rule in theta
 SETTLED = 1e-12  # change from one order to the next
 LAST = (4.5, 5.5, 6.5, 7.5, 8.5)  # atanh(l / top) up to which g may have to be computed ...
 FURTHER = (0.5, 1.0, 1.5)  # in the same units, where its form at the end is held against it ...
@@ -51,25 +54,40 @@ SLIVER = -34.0  # log of a mass that need not be resolved
 RANGE = 60.0  # nats by which radii reach below D
 
 
+class Fall(NamedTuple):
+    """How a density falls with the radius r.
+
+    Attributes:
+        log: log f at radii, up to a constant.
+        slope: r times the derivative of log f.
+        corners: radii at which the formula of f changes.
+    """
+
+    log: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+    corners: tuple[float, ...]
+
+
 class Profile:
-    """phi on radii, its slope and its inverse.
+    """phi on log radii, its slope and its inverse.
 
     Attributes:
         scale: log of the largest radius that matters.
         top: log of one that is further by the distance.
+        corners: logs of the radii at which the formula of phi changes.
     """
 
-    def __init__(self, log_f: Callable[[Floats], Floats], dimension: int, distance: float) -> None:
+    def __init__(self, fall: Fall, dimension: int, distance: float) -> None:
         """Find the range of radii that matters.
 
         Raises:
             UnsupportedError: f vanishes, or does not fall strictly.
         """
-        self._log_f, self.dimension, self.distance = log_f, dimension, distance
+        self._fall, self.dimension, self.distance = fall, dimension, distance
         centre = math.log(distance)
         y = centre + np.arange(-RANGE, 345.0, 0.05)
         with np.errstate(invalid="ignore"):
-            shell = dimension * y + log_f(np.exp(y))
+            shell = dimension * y + fall.log(np.exp(y))
         peak = np.nanmax(shell)
         seen = np.flatnonzero(shell > peak - DEPTH)
         if not shell[-1] < peak - SHARE:
@@ -77,45 +95,50 @@ class Profile:
         if not np.isfinite(shell[: seen[-1] + 2]).all():
             raise UnsupportedError("the density vanishes at some radius")
         self.scale = float(y[seen[-1]])
-        self.top = math.log(math.exp(self.scale) + distance) + 10.0 * STENCIL
-        # exp(d y) f(exp(y)) over all y, by the trapezoid rule: smooth and small at both ends
+        self.top = math.log(math.exp(self.scale) + distance) + MARGIN
+        self.corners = np.log(fall.corners)
         self.log_volume = self._log_volume(float(y[seen[0]]))
-        self._y = np.linspace(math.log(0.5 * distance), self.top, GRID)
+        grid = np.linspace(math.log(0.5 * distance), self.top, GRID)
+        inner = self.corners[(grid[0] < self.corners) & (self.corners < self.top)]
+        self._y = np.union1d(grid, inner)
         self._phi = self(self._y)
         if not (np.diff(self._phi) > 0.0).all():
             raise UnsupportedError("the density does not fall strictly with the radius")
-        self._slope = np.gradient(self._phi, self._y)
+        self._slopes = np.diff(self._phi) / np.diff(self._y)
 
     def _log_volume(self, low: float) -> float:
-        before = math.nan
-        for count in (4000, 8000, 16000, 32000, 64000):
-            y, step = np.linspace(low, self.top, count, retstep=True)
-            found = log_total(self.dimension * y - self(y)) + math.log(step)
+        inner = self.corners[(low < self.corners) & (self.corners < self.top)]
+        ends, before = np.array([low, *inner, self.top]), math.nan
+        for count in PANELS:
+            edges = np.unique(np.linspace(ends[:-1], ends[1:], count + 1))
+            half = 0.5 * np.diff(edges)[:, None]
+            y = edges[:-1, None] + half * (1.0 + NODES)
+            found = log_total((self.dimension * y - self(y) + np.log(half * WEIGHTS)).ravel())
             if abs(found - before) < SETTLED:
                 return float(found)
             before = found
-        raise NumericError("the mass of the radius is not resolved: profiles are smooth but at 0")
+        raise NumericError("the mass of the radius is not resolved")
 
     def __call__(self, y: Floats) -> Floats:
         """Return phi at log radii, of any shape."""
-        out: Floats = -self._log_f(np.ascontiguousarray(np.exp(y).ravel())).reshape(y.shape)
-        return out
+        found: Floats = -self._fall.log(np.ascontiguousarray(np.exp(y).ravel())).reshape(y.shape)
+        return found
 
     def slope(self, y: Floats) -> Floats:
         """Return d phi / d log r."""
-        out = np.zeros(y.shape)
-        for k, weight in enumerate(WEIGHTS, start=1):
-            out += weight / STENCIL * (self(y + k * STENCIL) - self(y - k * STENCIL))
+        out: Floats = -self._fall.slope(np.exp(y).ravel()).reshape(y.shape)
         return out
 
     def inverse(self, phi: Floats) -> Floats:
         """Return log radii, at least half the distance, at which phi has these values."""
         flat = phi.ravel()
         y = np.interp(flat, self._phi, self._y)
+        cell = np.clip(np.searchsorted(self._phi, flat) - 1, 0, self._slopes.size - 1)
         for _ in range(STEPS):
-            y += (flat - self(y)) / np.interp(y, self._y, self._slope)
+            y += (flat - self(y)) / self._slopes[cell]
             np.clip(y, self._y[0], self._y[-1], out=y)
-        return y.reshape(phi.shape)
+        found: Floats = y.reshape(phi.shape)
+        return found
 
     def largest(self) -> float:
         """Return the largest loss that matters, on the axis beyond the centre of P."""
@@ -153,15 +176,13 @@ def _edge(inside: Callable[[Floats], NDArray[np.bool_]], out: Floats, within: Fl
 
 
 @lru_cache(maxsize=16)
-def _rule(order: int, even: bool) -> tuple[Floats, Floats]:
-    """Nodes and weights in theta; in odd dimensions what is summed is smooth in cos theta."""
-    # There the weights are those of Fejér's first rule, over sin theta.
-    theta: Floats = np.pi / order * (np.arange(order, dtype=np.float64) + 0.5)
-    if even:
-        return theta, np.full(order, np.pi / order, np.float64)
-    j = np.arange(1.0, order // 2 + 1.0)
-    wave = np.cos(2.0 * theta[:, None] * j) @ (2.0 / (4.0 * j * j - 1.0))
-    return theta, 2.0 / order * (1.0 - wave) / np.sin(theta)
+def _rule(order: int, periodic: bool) -> tuple[Floats, Floats]:
+    """Nodes and weights in theta, for what is smooth, or an even periodic function as well."""
+    if periodic:  # the midpoint rule, none of whose nodes is as near to an end
+        places = np.arange(0.5, order, dtype=np.float64)
+        return np.pi / order * places, np.full(order, np.pi / order, np.float64)
+    x, weight = np.polynomial.legendre.leggauss(order)
+    return 0.5 * np.pi * (1.0 + x), 0.5 * np.pi * weight
 
 
 class Density:
@@ -207,6 +228,13 @@ class Density:
             moved = b * (1.0 + np.abs(profile(y) + loss) / slope) / change
         return np.asarray(np.minimum(EPS * (1.0 + np.abs(y) + moved), 1.0))
 
+    def _cuts_moved(self, cuts: Floats, loss: Floats) -> Floats:
+        """By how much rounding may move ends, and the places between them."""
+        phi, slope = self.profile(cuts), self.profile.slope(cuts)
+        moved = np.minimum(EPS * (1.0 + np.abs(cuts) + (1.0 + np.abs(phi + loss)) / slope), 1.0)
+        moved[:, [0, -1]] = self._ends_moved(cuts[:, [0, -1]], loss)
+        return moved
+
     def _interval(self, loss: Floats) -> tuple[Floats, Floats]:
         """Ends of the interval of log a, without what is next to nothing there."""
         profile = self.profile
@@ -238,56 +266,68 @@ class Density:
             ends = [np.take_along_axis(grid, i, axis=1) for i in (low, high)]
         return ends[0], ends[1]
 
+    def _cuts(self, lo: Floats, hi: Floats, loss: Floats) -> Floats:
+        """The ends and the places between them at which a or b is at a corner, in order."""
+        cuts = [lo, hi]
+        for corner in self.profile.corners:
+            cuts.append(np.clip(np.full_like(lo, corner), lo, hi))
+            cuts.append(_edge(lambda y, at=corner: self._other(y, loss) <= at, hi, lo))  # type: ignore[misc]
+        return np.sort(np.concatenate(cuts, axis=1), axis=1)
+
     def __call__(self, losses: Floats) -> tuple[Floats, Floats]:
         """Return log g at losses >= 0, and errors: changes from one rule to the next, rounding."""
         loss = losses[:, None]
-        lo, hi = self._interval(loss)
-        moved = np.concatenate([self._ends_moved(end, loss) for end in (lo, hi)], axis=1)
+        cuts = self._cuts(*self._interval(loss), loss)
+        moved, hi = self._cuts_moved(cuts, loss), cuts[:, -1]
         found = np.full(losses.size, math.nan)
         error = np.full(losses.size, math.inf)
         todo = np.arange(losses.size)
+        periodic = self.profile.dimension % 2 == 0 and cuts.shape[1] == 2
         for order in ORDERS:
-            theta, weight = _rule(order, self.profile.dimension % 2 == 0)
-            half = 0.5 * (hi - lo)[todo]
-            y = lo[todo] + half * (1.0 - np.cos(theta))
-            terms, off = self._log_integrand(y, loss[todo])
+            theta, weight = _rule(order, periodic)
+            half = 0.5 * np.diff(cuts[todo])[:, :, None]
+            y = cuts[todo, :-1, None] + half * (1.0 - np.cos(theta))
+            terms, off = self._log_integrand(y.reshape(todo.size, -1), loss[todo])
             with np.errstate(invalid="ignore", divide="ignore"):  # where no y is left: nan
-                new, noise = self._summed(
-                    terms, np.log(half * np.sin(theta) * weight), off, moved[todo]
-                )
+                log_weight = np.log(half * np.sin(theta) * weight).reshape(terms.shape)
+                new, noise = self._summed(terms, log_weight, off, moved[todo])
             change = np.abs(new - found[todo])
             error[todo], found[todo] = change + noise, new
             todo = todo[~(change < np.maximum(SETTLED, noise))]
             if not todo.size:
                 break
         error = np.where(np.isnan(error), math.inf, error)
-        rounding = 8.0 * EPS * (1.0 + np.abs(self.profile(hi[:, 0])))
+        rounding = 8.0 * EPS * (1.0 + np.abs(self.profile(hi)))
         out: Floats = found + self._log_areas - self.profile.log_volume
         return out, np.asarray(error + rounding)
 
     def _summed(
         self, terms: Floats, log_weight: Floats, off: Floats, moved: Floats
     ) -> tuple[Floats, Floats]:
-        """Log of the integral by its terms, and what their rounding and that of its ends moves."""
-        ends = np.stack([terms[:, :NEXT].max(axis=1), terms[:, -NEXT:].max(axis=1)], axis=1)
+        """Log of the integral by its terms, and what their rounding and that of cuts moves."""
         log_size = terms + log_weight
         most = log_size.max(axis=1)
         share = np.exp(log_size - most[:, None])
         total = share.sum(axis=1)
         noise = (share * np.minimum(off, 1.0)).sum(axis=1) / total
         found = most + np.log(total)
+        heights = np.exp(terms - found[:, None]).reshape(found.size, moved.shape[1] - 1, -1)
+        # a cut that moves gives what is on its one side to the other
+        jumps = np.abs(heights[:, 1:, 0] - heights[:, :-1, -1])
+        noise += np.minimum(moved[:, 1:-1] * jumps, 1.0).sum(axis=1)
         if self.profile.dimension > 2:  # else the terms are infinite there, and rounded as such
-            noise += np.minimum(moved * np.exp(ends - found[:, None]), 1.0).sum(axis=1)
+            ends = np.stack(
+                [heights[:, 0, :NEXT].max(axis=1), heights[:, -1, -NEXT:].max(axis=1)], axis=1
+            )
+            noise += np.minimum(moved[:, [0, -1]] * ends, 1.0).sum(axis=1)
         return found, noise
 
 
-def radial_loss(
-    log_f: Callable[[Floats], Floats], dimension: int, distance: float, label: str
-) -> PrivacyLoss:
+def radial_loss(fall: Fall, dimension: int, distance: float, label: str) -> PrivacyLoss:
     """Return the law of the loss of radial noise, which is its own mirror image.
 
     Args:
-        log_f: log of the density at a distance from the centre, up to a constant; falling.
+        fall: the density by its distance from the centre.
         dimension: d >= 2.
         distance: by which P is moved.
         label: words for messages.
@@ -297,10 +337,9 @@ def radial_loss(
         NumericError: the density of the loss is not resolved.
     """
     try:
-        profile = Profile(log_f, dimension, distance)
+        profile = Profile(fall, dimension, distance)
         top = profile.largest()
-        corner = float(-np.diff(profile(math.log(distance) - np.array([0.0, RANGE])))[0])
-        table, errors = _tabulated(Density(profile), top, corner)
+        table, errors = _tabulated(Density(profile), top, _corners(profile))
     except (NumericError, UnsupportedError) as why:
         raise type(why)(f"{label}: {why}") from why
     cut, sharp = unresolved(table, errors, top)
@@ -308,7 +347,17 @@ def radial_loss(
     return tabulated_loss(table, (-math.inf, -math.inf), (cut, cut), error, label, top)
 
 
-def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floats]:
+def _corners(profile: Profile) -> Floats:
+    """Losses at which g is not smooth: a or b is 0, or at a corner, at an end or both at once."""
+    radii = np.exp(np.append(profile.corners, math.log(profile.distance) - RANGE))
+    at = profile(np.log(radii))
+    with np.errstate(divide="ignore"):
+        beside = np.abs(radii + profile.distance * np.array([[1.0], [-1.0]]))
+        ends = profile(np.log(np.maximum(beside, radii[-1]))) - at
+    return np.unique(np.abs(np.append(ends, at[:, None] - at)))
+
+
+def _tabulated(density: Density, top: float, corners: Floats) -> tuple[Table, Floats]:
     """Log density under Q of x = atanh(l / top), that is sqrt(g(l) g(-l)) exp(-l/2), and errors."""
 
     def even(x: Floats) -> tuple[Floats, Floats]:
@@ -334,8 +383,8 @@ def _tabulated(density: Density, top: float, corner: float) -> tuple[Table, Floa
 
     # far out the form is a straight line
     edges = [*FIRST, *np.arange(9.0, end, max(1.0, (end - 9.0) / FAR)).tolist(), last, end]
-    if corner < top * (1.0 - 1e-6):
-        edges.append(math.atanh(corner / top))
+    inner = corners[(corners > 0.0) & (corners < top * (1.0 - 1e-6))]
+    edges.extend(np.arctanh(inner / top).tolist())
     some = np.unique([edge for edge in edges if edge <= end])
     table, errors = fit(values, np.concatenate([-some[:0:-1], some]), floor, shortest=SHORTEST)
     far = np.maximum(np.abs(table.edges[:-1]), np.abs(table.edges[1:])) > last

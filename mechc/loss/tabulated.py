@@ -406,7 +406,8 @@ def sampled_loss(law: PrivacyLoss, rate: float) -> PrivacyLoss | None:
 def _bound(
     kernel: Tabulated, cut: tuple[float, float], error: float, above: tuple[Step, ...]
 ) -> PrivacyLoss:
-    source = KernelSource.many(cast(Any, kernel), [np.empty(0)], estimated=True)[0]
+    lacks = math.exp(max(cut))
+    source = KernelSource.many(cast(Any, kernel), [np.empty(0)], lacks=lacks)[0]
     source.above = above  # of which a sample has no larger divergence
     source.early, source.density_error = (LogMass(cut[0]), LogMass(cut[1])), error
     return PrivacyLoss.of_source(source)

@@ -57,6 +57,18 @@ def _apart(exponent: Expr) -> Expr:
     return found * sp.exp(rest)
 
 
+class _Root(Symbol):  # type: ignore[misc]
+    """The root of a constant: SymPy would take squares out of it, or put it under a fraction."""
+
+    __slots__ = ("square",)
+
+    def __new__(cls, square: Expr) -> _Root:
+        """Stand for the root of `square`."""
+        root: _Root = super().__new__(cls, f"sqrt({square})")
+        root.square = square
+        return root
+
+
 class AddedFirst:
     """Of printers: what is added first, then what is taken away; integrals for rules."""
 
@@ -81,11 +93,12 @@ class _Latex(AddedFirst, LatexPrinter):  # type: ignore[misc]
     """SymPy's own LaTeX, but for the order of sums, roots of constants and long names."""
 
     def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:
-        """A name, no product of letters; or the root that it stands for."""
-        if str(expr).startswith("sqrt("):
-            return rf"\sqrt{{{self._print(sp.sympify(str(expr)[5:-1]))}}}"
+        """A name, no product of letters."""
         name = str(super()._print_Symbol(expr, style))
         return rf"\mathit{{{name}}}" if len(name) > 1 and name.isalpha() else name
+
+    def _print__Root(self, expr: _Root) -> str:
+        return rf"\sqrt{{{self._print(expr.square)}}}"
 
 
 def _with_roots(expr: Expr) -> Expr:
@@ -104,7 +117,7 @@ def _with_root(product: Mul) -> Expr:
     tops = [_root(n) for n in (over, under)]
     value = tops[0] / tops[1]
     if not any(top.is_Rational for top in tops):
-        value = Symbol(f"sqrt({square})")
+        value = _Root(square)
     return Mul(
         -value if constant.is_negative else value, *(f for f in product.args if not f.is_number)
     )
@@ -114,4 +127,4 @@ def _root(number: Expr) -> Expr:
     """The root of an integer, perhaps times pi, the part that is none as one symbol."""
     outside = sp.sqrt(number).as_coeff_Mul()[0]
     inside = number / outside**2
-    return outside if inside is S.One else outside * Symbol(f"sqrt({inside})")
+    return outside if inside is S.One else outside * _Root(inside)

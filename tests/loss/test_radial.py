@@ -96,8 +96,13 @@ def test_powers_by_samples(dimension, beta):
         ("exp(-abs(x)) / sqrt(4 * pi * abs(x))", lambda r: mp.exp(-r) / mp.sqrt(r), 2),  # a pole
         ("sech(x) / pi", mp.sech, 2),  # the largest loss is far out
         ("exp(-sqrt(abs(x))) / 4", lambda r: mp.exp(-mp.sqrt(r)), 3),  # steep at the centre
+        # formulas that change at a radius: the slope, or its derivative jumps there
+        ("exp(-max(abs(x), 3 * abs(x) - 2)) / (2 - 4 / (3 * exp(1)))",
+         lambda r: mp.exp(-max(r, 3 * r - 2)), 3),
+        ("exp(-min(x**2, 2 * max(abs(x), 1) - 1)) / (sqrt(pi) * erf(1) + exp(-1))",
+         lambda r: mp.exp(-(r * r if r < 1 else 2 * r - 1)), 2),
     ],
-)
+)  # fmt: skip
 def test_profiles_by_halves_of_space(noise, f, dimension):
     """At epsilon 0 delta is the mass between two planes, a share of every sphere."""
     profile = mechc.load(declaration_from_text("profile", noise=noise))
