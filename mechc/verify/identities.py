@@ -30,6 +30,7 @@ from mechc.verify.balls.oracle import ATOM_BITS, NUDGE, Oracle
 from mechc.verify.kernel_checks import (
     MOMENT_BITS,
     NEAR_ENDS,
+    listed,
     log_moment,
     point_error,
     text,
@@ -248,22 +249,29 @@ def _limits(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
 def _ordered(oracle: Oracle, losses: Any, row: Any, check: Check) -> None:
     """Values lie between the limits, which a lattice takes, and in the order of their branch."""
     lo, hi, kind, left, right, _ = row
-    lowest, highest = min(left, right), max(left, right)
+    lowest, highest = (right, left) if kind == DECREASING else (left, right)  # nan where not known
     exact, last = tolerance(oracle.declaration, check), None
     for x, value in losses:
         if not value.is_finite():
             check.fail(f"the loss at {x} is {value}, inside a finite branch, {oracle.theta}")
             return
         room = exact * max(abs(value), arb(oracle.sensitivity(Oracle.raw_loss, x)))
-        if value < lowest - room or value > highest + room:
+        beyond = lowest if value < lowest else highest if value > highest else value
+        if _differs(oracle, x, value, beyond, room, check):
             check.fail(f"loss {text(value)} at {x} is outside [{lowest}, {highest}] of the branch "
                        f"({lo}, {hi}), theta {oracle.theta}")  # fmt: skip
         limit = left if x == lo else right if x == hi else math.nan
-        if oracle.measure is Measure.LATTICE and abs(value - limit) > room:
+        if oracle.measure is Measure.LATTICE and _differs(oracle, x, value, limit, room, check):
             check.fail(f"limit {limit!r} at {x}, but the loss is {text(value)}, {oracle.theta}")
         if last is not None and kind * (value - last) < -room:
             check.fail(f"not monotone near {x} on ({lo}, {hi}), theta {oracle.theta}")
         last = value
+
+
+def _differs(oracle: Oracle, x: float, value: Any, limit: Any, room: Any, check: Check) -> bool:
+    """Whether a loss is not a stated limit, to the digits that the difference of two logs has."""
+    exact = tolerance(oracle.declaration, check)
+    return bool(abs(value - limit) > room) and listed(oracle, 1.0, x, limit, check, exact) > exact
 
 
 def _proved(

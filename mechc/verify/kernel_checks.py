@@ -70,7 +70,7 @@ def values(kernel: Any, oracle: Oracle, xs: Sequence[float], name: str, check: C
         for found in {float(getattr(kernel, name)(x, theta)), float(many)}:
             error = _error(oracle, raw, x, found, ends, check)
             if name == "loss":
-                error = listed(oracle, error, x, found, check)
+                error = listed(oracle, error, x, found, check, check.tolerance)
             nothing = name != "loss" and not truth.is_finite() and truth < 0
             where = {"x": x, "theta": oracle.theta, "found": found, "enclosure": text(truth)}
             check.record(error, nothing=nothing, **where)
@@ -136,19 +136,21 @@ def point_error(
     return distance / scale if scale else math.inf
 
 
-def listed(oracle: Oracle, error: float, x: float, found: float, check: Check) -> float:
+def listed(
+    oracle: Oracle, error: float, x: float, found: float, check: Check, enough: float
+) -> float:
     """The error of a loss, relative to the log densities whose difference it is.
 
     A loss that is the difference of two large log densities cannot be better than they are; where
     that is the reason it is said in the notes, with the error.
     """
-    if error <= check.tolerance or not math.isfinite(error):
+    if error <= enough or not math.isfinite(error):
         return error
     with ctx.workprec(240):
         p, q = (oracle.raw_log_density(law, arb(x)) for law in "pq")
         size = float((abs(p) + abs(q)).mid())
         distance = float(abs(oracle.raw_loss(arb(x)) - found).upper())
-    if not math.isfinite(size) or distance > check.tolerance * size:
+    if not math.isfinite(size) or distance > enough * size:
         return error
     check.note("cancellation: accurate relative to log p and log q, not to their difference")
     return distance / size
@@ -310,7 +312,7 @@ def _inverse(
             reach = max(reach, NEAR_ENDS * EPS * (hi - lo))
         if lo - reach <= found <= hi + reach:
             error = _error(oracle, branch.loss, found, target, (lo, hi), check)
-            error = listed(oracle, error, found, target, check)
+            error = listed(oracle, error, found, target, check, check.tolerance)
     # next to loss 0 and to the ends of the range formulas may lose digits: the numeric side holds
     # every inverse against the kernel's own loss
     reach, limits = min(abs(right - left), 1.0), [e for e in (left, right) if math.isfinite(e)]

@@ -16,9 +16,10 @@ import mechc
 from mechc.cli import subject
 from mechc.declare.text import declaration_from_text
 from mechc.errors import DeclarationError
+from mechc.kernel.build import compiled
 from mechc.verify.balls.oracle import Oracle
 from mechc.verify.checks import Runner
-from mechc.verify.identities import WIDTH, coverage
+from mechc.verify.identities import WIDTH, branches, coverage
 from mechc.verify.recheck import main, recheck
 from mechc.verify.recheck.declaration import expression
 from mechc.verify.result import Check
@@ -55,6 +56,20 @@ def test_quick_verification_of_a_sampled_mechanism_passes(name):
     names = {c.name for c in certificate.checks}
     assert names >= {"log_p", "loss", "coverage", "branches", "strip"}
     assert all(c.points for c in certificate.checks if c.name in ("log_p", "log_q", "loss"))
+
+
+@pytest.mark.parametrize(
+    ("name", "theta", "xs"),
+    [("raised_cosine", [12.977276759735044, 0.6144615656140888, 0.08], [-12.97, -12.7, -5.0, 12.5]),
+     ("skellam", [100.0, 1.0, 0.5], [-2.0, -1.0, 0.0, 1.0])],
+)  # fmt: skip
+def test_limits_that_are_not_known_or_rounded_as_their_logs_are_accepted(name, theta, xs):
+    """One of them, not known, was taken for the other; cancelling logs, for another loss."""
+    mechanism, check = mechc.without_replacement(mechc.load(name)), Check("branches", "proof")
+    declaration = compiled(mechanism.origin, mechanism.transforms)
+    with np.errstate(all="ignore"):
+        branches(mechanism.kernel, Oracle(declaration, theta), xs, check)
+    assert check.points and check.failures == []
 
 
 def test_json_is_complete_and_stable(laplace):

@@ -25,6 +25,9 @@ from mechc.kernel.cache import MARK, seal
 from mechc.kernel.emit import with_law
 from mechc.verify.certificate import emission
 from mechc.verify.recheck import SHARED, Kernel, main, recheck
+from mechc.verify.recheck.comparison import Comparison
+from mechc.verify.recheck.declaration import Pair
+from mechc.verify.recheck.search import Vector
 from mechc.verify.result import Check
 
 pytestmark = pytest.mark.oracle
@@ -436,6 +439,16 @@ def test_array_forms_have_no_smooth_window_and_pass_nothing_on(old, new):
 def test_every_built_in_kernel_is_accepted(name, certified, tmp_path):
     _, text, content = certified(name)
     assert content["ok"] and problems(tmp_path, text, content) == []
+
+
+def test_limits_that_are_not_known_are_none():
+    """On a falling branch the one that is known was taken for the largest loss."""
+    made = mechc.load("gaussian_scale")
+    kernel, theta = Kernel(made.source), (0.5, 2.0)  # the loss falls from 0 on
+    vector = Vector(kernel, Pair(made.declaration.canonical), theta, typical=True)
+    for at, refused in ((3.0, False), (1.0, True)):
+        row = (1.0, 3.0, -1.0, np.nan, kernel("loss", at, theta), 0.0)
+        assert bool([*Comparison(kernel)._branch(row, vector)]) is refused
 
 
 @pytest.mark.slow

@@ -312,7 +312,7 @@ class Comparison:
             yield f"{what}: there is no such kind"
         if kind not in (1.0, -1.0, 0.0):
             return
-        lowest, highest = sorted((left, right), reverse=kind == 0.0)
+        lowest, highest = (left, right)[:: -1 if kind < 0 or (not kind and left < right) else 1]
         for x, loss, room in finite:
             if loss < lowest - room or loss > highest + room:
                 yield f"{what}: the loss {mpmath.nstr(loss, 17)} at {x} is beyond {left}, {right}"
