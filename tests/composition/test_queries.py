@@ -136,6 +136,16 @@ def test_orders_that_no_quadrature_follows_have_the_closed_upper_side(gaussian, 
     assert float(answer.lower) <= truth <= float(answer.upper) <= truth * (1 + 1e-13)
 
 
+def test_orders_beyond_any_are_answered_at_once(gaussian, sampled_gaussian):
+    """They took half a minute, for a lower side of 50 and an error."""
+    answer = gaussian(sigma=1.0).renyi(1e308, max_work=1e7)
+    assert 1e11 <= answer.lower <= 0.5e308 <= answer.upper <= 0.5e308 * (1 + 1e-13)
+    beyond = (10 * sampled_gaussian(sigma=1.0, sampling_rate=0.1)).renyi(
+        1e308, max_work=1e7
+    )  # than doubles go
+    assert 0.0 <= beyond.lower and beyond.upper == math.inf
+
+
 def test_renyi_of_the_gaussian(gaussian):
     orders = np.array([0.5, 1.0, 2.0, 7.3, 64.0])
     answer = (3 * gaussian(sigma=2.0)).renyi(orders)
@@ -230,6 +240,16 @@ def test_gdp_at_one_epsilon_and_far_out(gaussian, laplace):
     # 3000 * .8^2: the profile crosses that of the normal limit; exp(epsilon) is no double
     far = (3000 * laplace(scale=1.25)).gdp(epsilon_max=2400.0)
     assert far.lower > 30.0 and far.upper >= far.lower
+
+
+def test_gdp_to_the_end_of_all_losses_or_not_at_all(gaussian, laplace):
+    """The bound was inf after 20 s; no delta is left past the largest loss."""
+    run, mu = 10 * laplace(scale=1.0), norm.ppf
+    answer = run.gdp(epsilon_max=2.0**63)
+    needed = run.delta(0.0).lower  # 2 Phi(mu / 2) - 1
+    assert 2.0 * mu(0.5 + needed / 2.0) <= answer.upper < 3.0
+    with pytest.raises(UnsupportedError, match="give a smaller one"):
+        (10 * gaussian(sigma=1.0)).gdp(epsilon_max=2.0**63)
 
 
 def test_gdp_of_a_tiny_mu_is_on_the_safe_side(gaussian):

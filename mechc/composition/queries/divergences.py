@@ -27,7 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise
@@ -56,12 +56,14 @@ CELLS = 8  # of one width at first; those that allow the largest mu are halved
 MAX_SPLITS = 400  # of cells
 SMALLEST = 1e-9  # width of a cell, relative to 1 + epsilon, that is not split
 MU_FOUND = 1e-5  # relative distance of mu from what its cell ends need at which the search stops
+FARTHEST_EPSILON = 1e4  # that is compared
 LOG_SMALL_DELTA = math.log(1e-12)  # whose epsilon is where the profile is looked at last
 CONTRADICTING = 1e-9  # share by which a lower side of rho exceeds an upper one
 MET = 1e-12  # share of rho at which no other order is asked
 TILTS = tuple(4.0**k for k in range(-6, 8))  # orders less one at which rho is looked for
 MOST_CELLS = 1000  # of orders
 FAR_ORDER = 100.0  # whose divergence is known where a larger order has none
+FAR_SHARE = 0.1  # of the work allowed, for an order ten times that or more
 FARTHEST_TILT = 1e12  # tilt beyond which no order is asked for
 NO_RHO = "no theorem bounds the divergences of all orders: losses are not bounded"
 NEARLY_ONE = -1e-14  # log delta from which on mu is not told by it
@@ -83,23 +85,27 @@ def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
     a lower side (0 if none follows), up to the largest loss, and D_alpha <= rho alpha where rho is
     known in closed form.
     """
-    try:
-        answers = [evaluation.renyi(direction, order) for direction in evaluation.directions]
-        return max(answers, key=lambda b: float(b.upper))
-    except (NumericError, OutOfWorkError):
-        if not 2.0 < order < math.inf:
-            raise
-        smaller = min(order / 2.0, FAR_ORDER)
-        upper = math.fsum(
-            n * _most(event, evaluation.directions, order) for event, n in composition.parts
-        )
-        if not upper < math.inf:
-            raise
-        known = Bound(0.0, math.nan, upper, "renyi", "proven")
-        with spared(), suppress(NumericError, OutOfWorkError):
-            known = renyi(composition, evaluation, smaller)
-        wide = f"no quadrature for this order; lower side of {smaller:g} at most"
-        return replace(known, estimate=math.nan, upper=upper, detail={**known.detail, "wide": wide})
+    smaller, refusal = FARTHEST_TILT, None
+    if not FARTHEST_TILT < order < math.inf:
+        try:
+            with share(FAR_SHARE if 10.0 * FAR_ORDER < order < math.inf else 1.0):
+                answers = [evaluation.renyi(side, order) for side in evaluation.directions]
+            return max(answers, key=lambda b: float(b.upper))
+        except (NumericError, OutOfWorkError) as error:
+            if not 2.0 < order < math.inf:
+                raise
+            smaller, refusal = min(order / 2.0, FAR_ORDER), error
+    upper = math.fsum(
+        n * _most(event, evaluation.directions, order) for event, n in composition.parts
+    )
+    if refusal is not None and not upper < math.inf:
+        raise refusal
+    known = Bound(0.0, math.nan, upper, "renyi", "proven")
+    left = spared() if refusal is not None else nullcontext()  # nothing has been done
+    with left, suppress(NumericError, OutOfWorkError):
+        known = renyi(composition, evaluation, smaller)
+    wide = f"no quadrature for this order; lower side of {smaller:g} at most"
+    return replace(known, estimate=math.nan, upper=upper, detail={**known.detail, "wide": wide})
 
 
 def _most(event: Use, directions: Iterable[str], order: float) -> float:
@@ -240,12 +246,21 @@ def gdp(composition: Run, epsilon_max: float | None, setting: Setting) -> Bound:
     composition.directions(setting.direction)
     if setting.direction != "both":
         raise DeclarationError("gdp: direction must be 'both', as the Gaussian pair is symmetric")
+    given = epsilon_max is not None
     if epsilon_max is None:
         with asked(afresh=True):  # nodes for the end serve the other epsilons badly
             end = epsilon(composition.evaluation(setting), LOG_SMALL_DELTA)
         epsilon_max = float(end.estimate if math.isnan(float(end.upper)) else end.upper)
     largest = as_finite_epsilon("epsilon_max", epsilon_max)
-    return _largest_mu(composition.evaluation(setting), largest)
+    evaluation = composition.evaluation(setting)
+    if given and evaluation.log_infinite_range()[1] == -math.inf:  # no delta past the largest loss
+        largest = min(largest, math.fsum(evaluation.largest_loss()))
+    if given and largest > FARTHEST_EPSILON:
+        raise UnsupportedError(
+            f"gdp: epsilon_max={epsilon_max!r} is beyond {FARTHEST_EPSILON:g}, where hardly a "
+            "double tells delta from the mass at infinite loss; give a smaller one"
+        )
+    return _largest_mu(evaluation, largest)
 
 
 def _largest_mu(evaluation: Evaluation, epsilon_max: float) -> Bound:
