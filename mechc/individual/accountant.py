@@ -47,7 +47,6 @@ from mechc.individual.inversion import STRIDE
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import SPACINGS, Grid
 from mechc.individual.storage import PathLike, TakesTurns, in_turn
-from mechc.numeric.allowance import MAX_WORK
 from mechc.numeric.rounding import EPS
 from mechc.protocol import Floats, Integers
 
@@ -526,7 +525,7 @@ class IndividualAccountant(TakesTurns):
         for person, sides in zip(who.tolist(), self._steps(rows[who]), strict=True):
             answers = []
             for steps in sides if sides[1] != sides[0] else sides[:1]:
-                answer, spent = singly.answer(self.family, steps, query, min(left, MAX_WORK))
+                answer, spent = singly.answer(self.family, steps, query)
                 answers.append(answer)
                 left -= spent
             middle = (answers[0][1] + answers[-1][1]) / 2.0
@@ -615,10 +614,8 @@ def _nothing(people: int) -> Floats:
 
 
 def _narrowed(found: Floats, other: Floats) -> Floats:
-    """Return both bounds of each, and the estimate of the narrower ones."""
-    narrower = other[2] - other[0] < found[2] - found[0]
-    middle = np.where(narrower, other[1], found[1])
-    return np.stack([np.maximum(found[0], other[0]), middle, np.minimum(found[2], other[2])])
+    """Return the narrower bounds of each as they are: whole answers of one accountant."""
+    return np.where(other[2] - other[0] < found[2] - found[0], other, found)
 
 
 def _hull(sides: dict[str, Answers]) -> tuple[Floats, Floats]:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechc.composition.inputs import as_path
+from mechc.composition.inputs import LogDelta, as_path
 from mechc.errors import DeclarationError, UnsupportedError, in_words
 from mechc.individual.storage import PathLike, StateError
 from mechc.numeric.jit import compiled, subroutine
@@ -192,7 +192,7 @@ def log_target(delta: float) -> float:
     """Return the log of a delta that individual epsilons can be asked at."""
     if not 1e-250 <= number("delta", delta) < 1.0:
         raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-    return math.log(delta)
+    return LogDelta(float(delta))
 
 
 def allocate(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mechc.adjacency import NO_CLAIM, Claim
-from mechc.composition.events import bind_together
+from mechc.composition.events import Composition, Event, bind_together
 from mechc.composition.inputs import asked
 from mechc.errors import DeclarationError, UnsupportedError, listed
 from mechc.individual.budget import number
@@ -171,6 +171,12 @@ class Family:
         """Return the privacy loss of one member, in the direction "remove" or "add"."""
         return self._law(float(value), direction)
 
+    def run(self, steps: Iterable[tuple[float, int]]) -> Composition:
+        """Return the composition of members, each so often."""
+        if not isinstance(self._law, _Laws):
+            raise UnsupportedError(f"{self.name}: its members are no events")
+        return Composition((self._law.event(value), count) for value, count in steps)
+
     def losses(self, values: Sequence[float], direction: str) -> list[PrivacyLoss]:
         """Return those of many members, which are made together."""
         with asked():
@@ -219,13 +225,16 @@ class _Laws:
     parameter: str
 
     def __call__(self, value: float, direction: str) -> PrivacyLoss:
-        found: PrivacyLoss = self.mechanism(**{self.parameter: value}).loss(direction)
+        return self.event(value).loss(direction)
+
+    def event(self, value: float) -> Event:
+        """Return one of these, bound."""
+        found: Event = self.mechanism(**{self.parameter: value})
         return found
 
     def prepare(self, values: Sequence[float], direction: str) -> None:
         """Bind what the losses of many values begin with, together, for the question at hand."""
-        events = [self.mechanism(**{self.parameter: value}) for value in values]
-        bind_together(events, direction)
+        bind_together([self.event(value) for value in values], direction)
 
 
 def _profile(loss: PrivacyLoss, epsilons: Floats) -> Floats:

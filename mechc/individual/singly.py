@@ -2,7 +2,8 @@
 
 A contour needs |phi| to decay along it. With few steps, or with many of which only a few weigh, it
 hardly does, and no number of nodes proves anything: these people are given to the accountants that
-answer for a composition (`accountants.auto`), which have other ways. The work for one person is
+answer for a composition (`accountants.auto`), which have other ways. It is the question that anyone
+would ask of these steps, so that their answer is the plain accountant's. The work for one person is
 limited, so that one hard case does not take what was meant for many, and so is that for all.
 
 The paper's evaluation of individual deltas: discretised losses, FFT and the Plancherel theorem.
@@ -25,21 +26,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechc.composition.inputs import asked, from_log
+from mechc.composition.inputs import USUAL, asked, from_log
 from mechc.composition.queries.epsilon import epsilon
-from mechc.composition.queries.evaluation import Evaluation
 from mechc.errors import MechcError
 from mechc.individual.contours import Query
 from mechc.individual.family import Family
 from mechc.individual.splines import Grid
-from mechc.loss.privacy_loss import PrivacyLoss, Step
-from mechc.numeric.allowance import limited
+from mechc.loss.privacy_loss import PrivacyLoss
+from mechc.numeric.allowance import MAX_WORK, limited
 from mechc.numeric.roots import root
 from mechc.protocol import Floats
 
-FIRST = 10.0  # width of delta asked for at first, as a multiple of that wanted of epsilon
-OUTWARD = 0.125  # of a width, that sides go outward: other digits and another order of the steps
-# move them by less, so that the same steps composed lie within
+FIRST = 10.0  # width of delta asked for at most, as a multiple of that wanted of epsilon
 LEFT = 0.5  # share of the width it fell short by that is then aimed at
 WORK = 4e9  # units of `numeric.allowance` for everybody who is composed in one question: .7 minutes
 POINTS = 1 << 17  # of a mesh, 1 MB
@@ -78,43 +76,39 @@ def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]
 
 
 def answer(
-    family: Family, steps: Counts, query: Query, work: float
+    family: Family, steps: Counts, query: Query
 ) -> tuple[tuple[float, float, float], float]:
     """Return lower bound, estimate and upper bound of one person (0, nan, inf if there is none).
 
-    Where the first answer is wider than asked for, delta is asked once more, as much more narrowly.
-    With them comes the work it took, in units of `numeric.allowance`, of which it may take `work`.
+    Where the answer to the usual question is wider than asked for, it is asked once more, for delta
+    as much more narrowly. With them comes the work it took, in units of `numeric.allowance`.
     """
     if not steps:
         return (0.0, 0.0, 0.0), 0.0
-    rtol, spent = query.rtol * (FIRST if query.inverse else 1.0), LAW * len(steps)
-    best = 0.0, math.nan, math.inf
+    rtol = min(USUAL.rtol, query.rtol * (FIRST if query.inverse else 1.0))
+    spent, work, best = LAW * len(steps), MAX_WORK, (0.0, math.nan, math.inf)
     for _ in range(2):
         try:
-            with limited(max(work - spent, LAW), "auto") as allowance:
+            with limited(work, "auto") as allowance:
                 try:
                     low, middle, high = _ask(family, steps, query, rtol)
                 finally:
                     spent += allowance.max_work - allowance.left
         except MechcError:
             break
-        room = OUTWARD * (high - low) if high < math.inf else 0.0
-        low, high = max(low - room, 0.0), min(high + room, math.inf if query.inverse else 1.0)
         if high - low < best[2] - best[0]:
             best = low, middle, high
         width = (high - low) / max(high, 1e-300)
         if not query.rtol < width < math.inf:
             break
-        rtol *= LEFT * query.rtol / width
+        rtol, work = rtol * LEFT * query.rtol / width, max(MAX_WORK - spent, LAW)
     return best, spent
 
 
 def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[float, float, float]:
     """Ask for the larger of the directions, delta to a relative width."""
-    values, counts = zip(*steps, strict=True)
     with asked():
-        laws = {d: [*map(Step, family.losses(values, d), counts)] for d in family.directions}
-        evaluation = Evaluation(laws, "auto", rtol)
+        evaluation = family.run(steps).evaluation(USUAL._replace(rtol=rtol))
         if query.inverse:
             found = epsilon(evaluation, query.log_delta)
         else:
