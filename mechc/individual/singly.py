@@ -75,9 +75,7 @@ def of_buckets(grid: Grid, counts: NDArray[np.integer]) -> tuple[Counts, Counts]
     ]
 
 
-def answer(
-    family: Family, steps: Counts, query: Query
-) -> tuple[tuple[float, float, float], float]:
+def answer(family: Family, steps: Counts, query: Query) -> tuple[tuple[float, float, float], float]:
     """Return lower bound, estimate and upper bound of one person (0, nan, inf if there is none).
 
     Where the answer to the usual question is wider than asked for, it is asked once more, for delta
