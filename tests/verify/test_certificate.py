@@ -148,9 +148,9 @@ def test_independent_checker_finds_a_wrong_mass(laplace, tmp_path):
         (lambda c: c["checks"].pop(0), "has not been checked"),
         (lambda c: c.update(checks=[]), "has not been checked"),
         (lambda c: c.pop("vectors"), "not a certificate"),
-        (lambda c: c["vectors"].pop(), "3 parameter vectors"),
-        (lambda c: c["vectors"].__setitem__(0, c["vectors"][1]), "4 parameter vectors"),
-        (lambda c: c["vectors"][0].__setitem__(0, 1e9), "not a typical one"),
+        (lambda c: c["vectors"].pop(), "not those that the ranges"),
+        (lambda c: c["vectors"].__setitem__(0, c["vectors"][1]), "not those that the ranges"),
+        (lambda c: c["vectors"][0].__setitem__(0, 1e9), "not those that the ranges"),
         (lambda c: log_p(c)["where"].update(theta=[0.5, -1.0]), "the largest error is"),
     ],
 )

@@ -13,11 +13,14 @@ without it, nothing says which declaration the two files speak of.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import mpmath
 
 from mechc.verify.recheck.kernel import SHARED, STATED, VALUES, Kernel, sha256
 
@@ -55,6 +58,8 @@ ALL = {
     *("name", "canonical", "declaration_digest", "kernel_digest", "kernel_sha256", "stated"),
     *("vectors", "checks", "versions", "schema", "ok", "remarks", "seal"),
 }
+REMARKS = {"level", "seconds", "vectors", "packages", "checks"}
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 ENTRIES = {"name", "kind", "tolerance", "max_error", "where", "failures", "ok"}  # of a check
 
 
@@ -158,26 +163,46 @@ def _claims(kernel: Kernel, pair: Pair, content: dict[str, Any]) -> list[str]:
             problems.append(f"{name}: the largest error is {error} at {where['theta']}")
         if not where and (error is not None or name in VALUES):
             problems.append(f"{name}: the place of its largest error is missing")
-    problems += _vectors(kernel, [tuple(map(float, v)) for v in content["vectors"]])
+    remarks, vectors = content["remarks"], [tuple(map(float, v)) for v in content["vectors"]]
+    if remarks.keys() != REMARKS or remarks["checks"].keys() != checks.keys():
+        problems.append("remarks that are not those of a certificate")
+    problems += _vectors(kernel, vectors, remarks)
     if content["ok"] is not True:
         problems.append("the verdict is not that of the checks")
     return problems
 
 
-def _vectors(kernel: Kernel, vectors: list[tuple[float, ...]]) -> list[str]:
-    """Whether these are as many different ones, of the typical ranges, as are asked for."""
-    ranges = [(row[7], row[5]) for row in kernel["PARAMETERS"]]
-    needed = TYPICAL if any(lo < hi and not whole for (lo, hi), whole in ranges) else 1
-    different = len({*vectors}) == len(vectors)
+def _vectors(
+    kernel: Kernel, vectors: list[tuple[float, ...]], remarks: dict[str, Any]
+) -> list[str]:
+    """Whether these, and what is remarked, are those that the ranges of the kernel lead to."""
+    rows, full = kernel["PARAMETERS"], remarks["level"] == "full"
+    ends = list(itertools.product(*(map(float, row[7]) for row in rows)))
+    drawn = _drawn([(row[5], *row[7]) for row in rows], 5 if full else 2)
+    corners = ends[:8] if full else [ends[k * len(ends) // 3] for k in range(3)]
+    usual = [*dict.fromkeys([*drawn, *corners])][:TYPICAL]
+    more = [tuple(map(float, v)) for v in remarks["vectors"]]
     problems = []
-    if not (different and needed <= len(vectors) <= TYPICAL):
-        problems.append(f"{len(vectors)} parameter vectors")
-    for vector in vectors:
-        if not kernel.admits(vector) or not all(
-            lo <= v <= hi for v, ((lo, hi), _) in zip(vector, ranges, strict=True)
-        ):
-            problems.append("a parameter vector is outside the domain, or not a typical one")
+    if vectors[: len(usual)] != usual or not len({*vectors}) == len(vectors) <= TYPICAL:
+        problems.append(f"{len(vectors)} parameter vectors, not those that the ranges lead to")
+    if not all(map(kernel.admits, [*vectors, *more])):
+        problems.append("a parameter vector is outside the domain")
     return problems
+
+
+def _drawn(ranges: list[tuple[bool, float, float]], how_many: int) -> list[tuple[float, ...]]:
+    """Parameter vectors of a Kronecker sequence in typical ranges, of which some are integers."""
+    found = []
+    with mpmath.workprec(53):
+        for index in range(1, how_many + 1):
+            vector = []
+            for j, (whole, *ends) in enumerate(ranges):
+                lo, hi = map(mpmath.mpf, ends)
+                share = index * (j + 1) * mpmath.sqrt(PRIMES[j % len(PRIMES)]) % 1
+                value = lo * (hi / lo) ** share if lo > 0 else lo + (hi - lo) * share
+                vector.append(float(mpmath.nint(value) if whole else value))
+            found.append(tuple(vector))
+    return found
 
 
 def unchecked(kernel: Kernel) -> str:
