@@ -30,6 +30,7 @@ from mechc.loss.quadrature.rule import (
     loss_jitter,
     losses,
     losses_moved,
+    nearby,
     nodes,
 )
 from mechc.numeric.allowance import DENSITY, apart, spend
@@ -445,6 +446,9 @@ def _end_error(source: KernelSource, index: int, k: int) -> float:
     inner = source.panels.x[source.panels.region == index].ravel()
     if math.isfinite(ends[k]):
         beside = np.nextafter(ends[[k]], ends[[1 - k]])
+        inward = 2.0 * _end_moved(source, float(ends[k]))  # ulps of an end put it behind that
+        if 0.0 < inward < 0.5 * (ends[1] - ends[0]):
+            beside += math.copysign(inward, 0.5 - k)
         # next to 0 are doubles of few digits, whose rounding is none of the end's
         beside += np.copysign(LEAST, beside) if abs(beside[0]) < LEAST else 0.0
         if log_densities(source.kernel, source.theta, beside).max() < -NOWHERE:
@@ -461,6 +465,16 @@ def _end_error(source: KernelSource, index: int, k: int) -> float:
     )
     # of a loss that doubles do not have next to its end no digit is known
     return found if math.isfinite(at[0] + found) else float(abs(source.rows[index, 3 + k]))
+
+
+def _end_moved(source: KernelSource, end: float) -> float:
+    """How far ulps of the parameters move an end of branches."""
+    ends, moved = np.asarray(source.kernel.branches(source.theta))[:, :2], 0.0
+    for near in nearby(source.kernel, source.theta):
+        others = np.asarray(source.kernel.branches(near))[:, :2]
+        if others.shape == ends.shape:
+            moved += float(np.abs(others[ends == end] - end).max(initial=0.0))
+    return moved
 
 
 def top_error(source: KernelSource, reverse: bool) -> float:

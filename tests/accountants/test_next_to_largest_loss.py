@@ -207,3 +207,23 @@ def test_one_step_whose_losses_below_a_plateau_are_not_split():
     found = mechc.load(noise)(a=2.0, b=4.0).epsilon(1e-5)
     assert found.upper - found.lower < 1e-12
     assert delta(found.upper + 1e-12) <= 1e-5 <= delta(found.lower - 1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.9])
+def test_a_largest_loss_beside_a_jump_is_known(rate):
+    """Ulps of the end of a branch took its loss from beyond the jump: [0, 1]."""
+    sigma, move, end, epsilon = 1.3, 0.6, 20.0, 0.3
+    noise = mechc.truncate(mechc.load("balanced_gaussian"), -end, end)
+    event = mechc.poisson(noise, rate)(sigma=sigma, sensitivity=move)
+    with mp.workdps(40):
+
+        def above(x):  # of both laws, within the ends
+            q, sides = mp.npdf(x, 0, sigma), [mp.npdf(x, s * move, sigma) for s in (1, -1)]
+            return (1 - rate) * q + rate * mp.fsum(sides) / 2 - mp.exp(epsilon) * q
+
+        ratio = (mp.exp(epsilon) - 1 + rate) / rate * mp.exp(mpf(move) ** 2 / (2 * mpf(sigma) ** 2))
+        start = mpf(sigma) ** 2 / move * mp.acosh(ratio)
+        lost = (mp.ncdf(-(end - move) / sigma) + mp.ncdf(-(end + move) / sigma)) * rate
+        exact = float(mp.log(2 * mp.quad(above, mp.linspace(start, end, 40)) + lost))
+    answer = event.log_delta(epsilon, direction="remove")
+    assert answer.lower <= exact <= answer.upper <= answer.lower + 1e-9

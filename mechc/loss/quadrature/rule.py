@@ -10,7 +10,7 @@ formula may be inf - inf where log p and log q are ordinary numbers; their diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -102,14 +102,20 @@ def losses_moved(kernel: Kernel, theta: Floats, x: Floats, loss: Floats) -> Floa
     log(1 + q expm1(d / s)) has lost the digits of exp(d / s) where q is small, however short it is.
     """
     moved = np.zeros(x.size)
+    for near in nearby(kernel, theta):
+        with np.errstate(invalid="ignore"):
+            change = np.abs(losses(kernel, near, x) - loss)
+        moved += np.where(np.isfinite(change), change, 0.0)
+    return moved
+
+
+def nearby(kernel: Kernel, theta: Floats) -> Iterator[Floats]:
+    """Yield the parameters with each that is no integer moved by ulps."""
     for i, (_, _, _, _, _, integer, *_) in enumerate(kernel.PARAMETERS[: theta.size]):
         if not integer:
             near = theta.copy()
             near[i] *= 1.0 - ULPS * EPS
-            with np.errstate(invalid="ignore"):
-                change = np.abs(losses(kernel, near, x) - loss)
-            moved += np.where(np.isfinite(change), change, 0.0)
-    return moved
+            yield near
 
 
 NEARBY = 2.0**-34  # of the half width of a panel, and of parameters: a step in which ...
