@@ -266,6 +266,17 @@ def test_what_stands_beside_the_functions_is_read_too(what, certified, tmp_path)
     assert problems(tmp_path, faulty, content)
 
 
+def test_branches_under_other_numbers_are_refused(certified, tmp_path):
+    """The place of an error on one that was not there ended the checker with a traceback."""
+    _, text, content = certified("discrete_laplace")
+    faulty = planted(text, "branches", "True")
+    assert problems(tmp_path, faulty, forged(content, faulty))
+    renumbered = resealed(
+        text.replace("    return out[:n]", "    out[:, 5] += 7.0\n    return out[:n]"), text
+    )
+    assert renumbered != text and problems(tmp_path, renumbered, forged(content, renumbered))
+
+
 def test_reference_values_are_not_left_out(certified, tmp_path):
     _, text, content = certified("discrete_laplace")
     head, begin, rest = text.partition("CHECKS = (")

@@ -85,7 +85,7 @@ def recheck(
         return problems or compared(kernel, pair, content)
     except (
         LookupError, TypeError, AttributeError, ValueError, SyntaxError, ArithmeticError,
-        RecursionError, MemoryError, OSError,
+        RuntimeError, MemoryError, OSError,
     ) as error:  # fmt: skip
         return [f"not a certificate of a kernel: {type(error).__name__}: {error}"]
 

@@ -93,7 +93,7 @@ def _recorded(kernel: Kernel, pair: Pair, checks: Sequence[dict[str, Any]]) -> I
 def _loss_at(kernel: Kernel, at: At, x: float, branch: int) -> Any:
     """The loss on a branch, its limit beyond."""
     rows = np.asarray(kernel("branches", [float(v) for v in at.theta])).reshape(-1, 6)
-    lo, hi, _, left, right, _ = next(row for row in rows if row[5] == branch)
+    (lo, hi, _, left, right, _), *_ = rows[rows[:, 5] == branch]  # of which there is one
     if math.isfinite(x) and lo <= x <= hi and mpmath.isfinite(found := at.value("loss", x)):
         return found
     return mpmath.mpf(float(left if x <= lo else right))
