@@ -182,7 +182,6 @@ STEPS_ALONE = "few steps, or few atoms in all"
 CONTOUR = "cost independent of the counts"
 WIDE = "the contour's proof is wider than asked for"
 STRATEGIES = (  # in order
-    Strategy("pld", "a large table of losses", lambda f: f.tables),
     Strategy("lattice", "all losses are lattices", lambda f: f.total > 1 and f.lattices),
     Strategy("direct", STEPS_ALONE, lambda f: f.total == 1 or f.listed),
     Strategy("direct", STEPS_ALONE, lambda f: f.few and not (f.smooth or f.listed), SHARE_OF_FEW),
@@ -192,7 +191,7 @@ STRATEGIES = (  # in order
     Strategy("direct", WIDE, lambda f: f.few and not f.listed),
     Strategy("direct", WIDE, lambda f: f.several, BRIEF),
     Strategy("contour", WIDE, lambda f: f.few and not f.atomic),
-    Strategy("pld", WIDE, lambda f: not f.tables),
+    Strategy("pld", WIDE, lambda f: True),
     # beside atoms of several steps that costs more than it gains
     Strategy("contour", WIDE, lambda f: (f.light or (f.atomic and f.distinct == 1)) and not f.few),
 )
@@ -296,7 +295,7 @@ class Auto(registry.Accountant):
         asked = self._queue[:1]
         if self._facts.many:  # where large losses are rare this is close
             near, asked = Nodes(*distinct(self._steps)).epsilon(log_delta), self._queue
-        elif self._facts.atomic and not (self._facts.listed or self._facts.tables):
+        elif self._facts.atomic and not self._facts.listed:
             asked = self._queue
         for strategy in list(asked):
             try:

@@ -303,7 +303,8 @@ def solve(  # type: ignore[no-untyped-def]
         most, tables = _prepare(nodes[p], more, lost[p], *about)
         re, im, size = nodes[p, :most], nodes[p, n : n + most], work[0, :most]
         cap = CAP * (1.0 + start[p]) if inverse else abs(target)
-        noise, last[BEND] = bounds_on_sum(TERMS, re, im, size, h, 0.0, cap, PHASE * TERMS * EPS)
+        off = PHASE * TERMS * EPS
+        noise, last[BEND] = bounds_on_sum(TERMS, re, im, size, h, 0.0, cap, off, 0.0)
         last[AT], last[NOISE] = np.nan, GUESSED if only else noise
         now = (1.0, g[:most], nothing, last, cap, facts, images)
         if inverse:

@@ -11,6 +11,9 @@ from flint import arb
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
+from mechc.accountants.contours.characteristic import Tilted
+from mechc.accountants.contours.inversion import bounds_on_sum
+from mechc.accountants.contours.law import Law
 from mechc.accountants.contours.trapezoid import Blur, Smooth
 from mechc.accountants.pld import PldAccountant
 from mechc.accountants.repetitions import Sweep
@@ -118,3 +121,49 @@ def test_contours_that_get_more_nodes_after_the_payoff_was_smoothed():
     own, grid = run.epsilon(7.7e-12), run.epsilon(7.7e-12, method="pld")
     assert own.upper - own.lower <= 1e-5 * own.upper
     assert max(own.lower, grid.lower) <= min(own.upper, grid.upper)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_thousands_of_atoms_by_one_transform(count):
+    """Against exact convolutions: a list that is long enough for a transform of all frequencies."""
+    law, offset, masses = lattice_pair(5, 2500, step := 2e-4)
+    epsilon = 0.4 * count * law.support[1]
+    exact = truth.lattice(offset, step, masses, count, epsilon)
+    bound = ContourAccountant([Step(replace(law, lattice=None), count)]).log_delta(epsilon)
+    assert bound.lower <= exact <= bound.upper
+    assert bound.width <= 1e-6
+
+
+@pytest.mark.parametrize("repeated", [1.0, 2.0, 40.0])
+def test_log_phi_by_a_transform(repeated):
+    """The same as sums in extended precision, up to the error that it states."""
+    law, *_ = lattice_pair(6, 500, 3e-3)
+    whole = Law((Step(law, int(repeated)),))
+    tilted = Tilted(whole, 1.5)
+    h, count = 7.0, 3000
+    re, im, error = tilted.transformed(h, count)
+    n = np.arange(1, count + 1, dtype=np.longdouble)
+    angle = h * n[:, None] * tilted.centred.astype(np.longdouble)
+    one = np.exp(1j * angle) @ tilted.weight.astype(np.longdouble)
+    off = np.abs(np.exp(re.astype(np.longdouble) + 1j * im.astype(np.longdouble)) - one**repeated)
+    assert (off <= error * np.abs(one) ** (repeated - 1.0) + error**2).all()
+    assert error <= 1e-10 * repeated
+
+
+def test_an_error_of_phi_beside_few_factors():
+    """Of two steps, phi = 1e-8 is off by e: the sum by 2 e phi, not by 2 e phi^2."""
+    re, size = np.full(4, math.log(1e-8)), np.full(4, 1e-16)
+    off = bounds_on_sum(2.0, re, 0.0 * re, size, 1.0, 0.0, 1.0, 2.0 * 1e-9, 1.0)[0]
+    assert off >= 2.0 * 4 * 2.0 * 1e-9 * 1e-8
+
+
+def test_epsilon_after_each_of_many_counts_of_a_long_list():
+    """Shuffled reports of a thousand users: every count on shared contours, the grid agrees."""
+    step = mechc.load("shuffle")(users=1000, epsilon=1.0)
+    curve = step.epsilon_curve(1e-5, range(1, 91))
+    assert curve.detail["one_by_one"] == []
+    assert (curve.upper - curve.lower).max() < 1e-6
+    for count in (2, 90):
+        grid = (count * step).epsilon(1e-5, method="pld")
+        lower, upper = float(curve.lower[count - 1]), float(curve.upper[count - 1])
+        assert max(lower, grid.lower) <= min(upper, grid.upper)

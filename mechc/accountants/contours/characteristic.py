@@ -26,6 +26,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.accountants.contours import gridding
 from mechc.accountants.contours.law import Law
 from mechc.loss.moments import exponentials, waves
 from mechc.loss.quadrature import TURN
@@ -201,6 +202,7 @@ UNRESOLVED = 16.0  # times its two highest coefficients: what a polynomial may m
 SAMPLED_DERIVATIVE = 1.25  # slack on integrals of derivatives, which are sampled at the nodes
 SAMPLED = 1.1  # slack on total variation and excess, which are sampled at the nodes
 ROUNDED = 4e-15  # of the square of phi, for every standard deviation times frequency
+TRANSFORM, NO_LOG = 10.0, 1e-150  # work for a node, and a frequency; least |phi| of a transform
 FREQUENCY, DECAY = 0.1, 40.0  # work for one node: of one value of phi, of a proof of its decay
 DYADIC = 2.0 ** np.arange(201.0)  # beginnings of far cells, of the first; the last has no end
 LEVELLED = np.arange(-60.0, 61.0), np.arange(-99.0, 1.0) / 100.0  # octaves, then to a percent
@@ -378,6 +380,22 @@ class Tilted:
         """Return both parts of log phi at y = n h, begin <= n < end, centred at tilted means."""
         spend(FREQUENCY * self.weight.size * (end - begin))
         return log_phi(self.offsets, self.counts, self.centred, self.weight, h, begin, end)
+
+    def transformed(self, h: float, count: int) -> tuple[Floats, Floats, float]:
+        """Return what `log_phi` does for n = 1, ..., count, by one transform a step.
+
+        And a share of the composition by which its phi may be off, where powers magnify that by
+        what other factors leave of it.
+        """
+        re, im, error = np.zeros(count), np.zeros(count), 0.0
+        for a, b, n in zip(self.offsets[:-1], self.offsets[1:], self.counts, strict=True):
+            spend(TRANSFORM * (b - a + count))
+            phi, off = gridding.transform(h * self.centred[a:b], self.weight[a:b], count)
+            re += n * np.log(np.maximum(np.abs(phi), NO_LOG))
+            im += n * np.angle(phi)
+            # |a^n - b^n| <= n off (|b| + off)^(n - 1); where |b| < 8 n off nothing is left of it
+            error += 1.14 * n * off + (count * (9.0 * n * off) ** n if n > 1.0 else 0.0)
+        return re, im, error
 
     def log_phi_at(self, ys: Floats) -> Floats:
         """Return rows, both parts of log phi at any frequencies, the second up to whole turns.

@@ -31,6 +31,7 @@ from mechc.accountants.contours.trapezoid import (
     MEAN,
     NOISE_M,
     OFFSET,
+    ONE,
     PERIOD,
     STEP,
     STRAYED,
@@ -174,32 +175,35 @@ def evaluate(n, epsilon, g, b, last, facts, images):  # type: ignore[no-untyped-
 
 @subroutine(
     "UniTuple(float64, 2)(float64, float64[::1], float64[::1], float64[::1], float64, float64,"
-    " float64, float64)",
+    " float64, float64, float64)",
 )
-def bounds_on_sum(n, re, im, size, h, mean, epsilon, error):  # type: ignore[no-untyped-def]
+def bounds_on_sum(n, re, im, size, h, mean, epsilon, error, share):  # type: ignore[no-untyped-def]
     """Bound the rounding of the sum, and half its second derivative by epsilon.
 
-    The terms have these sizes, for all counts up to n and |eps| <= epsilon; `error` is the share by
-    which quadrature may be off at every frequency.
+    The terms have these sizes, for all counts up to n and |eps| <= epsilon; `error` is by how much
+    quadrature may be off at every frequency, times all factors but one, whose log is `share` times
+    `re`, at most.
     """
-    phases, sizes, first, second = 0.0, 0.0, 0.0, 0.0
+    phases, sizes, first, second, off = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(re.size):  # without arrays: people are many
         y = h * (j + 1.0)
         phases += size[j] * (abs(re[j]) + 2.0 * abs(im[j]))
         sizes += size[j]
+        off += size[j] * math.exp(-share * re[j])
         first += size[j] * y
         second += size[j] * y * y
-    return rounding_of_sum(n, re.size, sizes, first, phases, mean, epsilon, error), second
+    off *= error
+    return rounding_of_sum(n, re.size, sizes, first, phases, mean, epsilon, off), second
 
 
 @subroutine(
     "float64(float64, float64, float64, float64, float64, float64, float64, float64)",
 )
-def rounding_of_sum(n, nodes, sizes, first, phases, mean, epsilon, error):  # type: ignore[no-untyped-def]
+def rounding_of_sum(n, nodes, sizes, first, phases, mean, epsilon, off):  # type: ignore[no-untyped-def]
     """Bound the rounding of the sum by what its terms are in size, times y, and times log phi."""
-    total = sizes * (16.0 + 4.0 * nodes + 4.0 * FRESH_COUNTS + error / EPS)
+    total = sizes * (16.0 + 4.0 * nodes + 4.0 * FRESH_COUNTS)
     total += n * phases + 2.0 * first * (n * abs(mean) + epsilon)
-    return 2.0 * EPS * total
+    return 2.0 * (EPS * total + off)
 
 
 @subroutine(
@@ -349,7 +353,8 @@ def invert(  # type: ignore[no-untyped-def]
             most = counts[min(m + FRESH_COUNTS, counts.size - 1)]
             stale, cap = FRESH_COUNTS, 4.0 * abs(start) + 1.0
             error, reach = 2.0 * grown(most * facts[NOISE_M]), cap + facts[STEP]
-            noise, last[BEND] = bounds_on_sum(most, re, im, size, h, mean, reach, error)
+            share = facts[ONE]
+            noise, last[BEND] = bounds_on_sum(most, re, im, size, h, mean, reach, error, share)
             last[NOISE] = noise + 4.0 * EPS * first
         else:
             stale -= 1
@@ -447,7 +452,8 @@ def _one_row(
     last[BEND] = np.add.reduce(size * y * y)
     phases = float(np.add.reduce(size * (np.abs(re) + 2.0 * np.abs(im))))
     error, reach = 2.0 * grown(n * known[NOISE_M]), cap + known[STEP]
-    noise = rounding_of_sum(n, re.size, sizes, first, phases, known[MEAN], reach, error)
+    off = error * float(np.add.reduce(size * np.exp(-known[ONE] * re)))
+    noise = rounding_of_sum(n, re.size, sizes, first, phases, known[MEAN], reach, off)
     last[NOISE] = noise + 4.0 * EPS * (abs(last[FIRST]) + abs(last[FIRST_B]))
     at = n, g, b, last.tolist(), cap, known, images
     found = root(near, targets[0], *at)

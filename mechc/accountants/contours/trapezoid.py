@@ -50,6 +50,8 @@ from mechc.protocol import Complexes, Floats
 KEEPING = 50  # node evaluations that the memory of one frequency is worth
 WAVE = 12.0  # work for one frequency of a sum
 MASSES = 16.0 * EPS  # relative error of masses of atoms that kernels make of their parameters
+# work for a frequency by a transform, of so many steps at most, where sums take more than this
+TRANSFORMED, MOST_STEPS, SUMMED = 300.0, 10_000, 2.0**22
 MOST_FREQUENCIES = 4_000_000  # 100 bytes each while they are summed
 
 
@@ -236,11 +238,15 @@ class Contour:
         self._terms = math.nan, 0, np.empty(0), 0.0
         self.k, self.mean, self.variance, self.rounding = law.composed(self.c)
         self.tilted = Tilted(law, self.c)
-        self.cost = float(max(self.tilted.weight.size, KEEPING))
         self.reach, atoms = math.inf, 0
         for step, count in law.steps:
             self.reach = min(self.reach, step.frequency)
             atoms += count if step.atom_loss.size else 0
+        # of point masses alone, on no lattice, one transform has all frequencies that are wanted
+        few = float(np.add.reduce(law.counts)) <= MOST_STEPS
+        self._transforms = few and math.isinf(self.reach) and math.isinf(self.most)
+        size = float(max(self.tilted.weight.size, KEEPING))
+        self.cost = min(size, TRANSFORMED) if self._transforms else size
         moved, *self.strayed = rounded(law, self.c, self.payoff)
         self.tolerance = law.tolerance + self.tilted.lost + 1e-15 + moved + MASSES * atoms
         self.unresolved = law.unresolved(self.c)
@@ -252,7 +258,11 @@ class Contour:
         if nodes > MOST_FREQUENCIES:
             raise NumericError(f"the inversion needs {nodes} frequencies (> {MOST_FREQUENCIES})")
         if nodes > have:
-            re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
+            if self._transforms and self.tilted.weight.size * nodes > SUMMED:
+                re, im, error = self.tilted.transformed(self.h, nodes)
+                self.tolerance, have = self.tolerance + error, 0
+            else:
+                re, im = self.tilted.log_phi(self.h, have + 1, nodes + 1)
             if have:
                 re, im = np.concatenate([self.re, re]), np.concatenate([self.im, im])
             self.re, self.im, self.nodes = re, im, nodes
@@ -355,6 +365,7 @@ class Contour:
         facts[NOISE_M] = (self.rounding + self.tolerance) / n
         facts[LOG_MASS], facts[LOG_Q] = self.log_mass / n, self.log_q / n
         facts[STRAYED], facts[STRAYED_MOST] = self.strayed[0] / n, self.strayed[1] / n
+        facts[ONE] = n / float(np.minimum.reduce(self.tilted.counts))
         return facts
 
     def images(self, n: float) -> Floats:
@@ -383,7 +394,8 @@ UNRESOLVED = 9  # tilted mass that `Law.unresolved` bounds, of one repetition
 OFFSET, STEP, STRAYED, STRAYED_MOST = range(10, 14)  # of a lattice
 # logs of what the sum is multiplied by, and of the images of the masses of both laws
 FRONT, IMAGES, IMAGES_Q = range(14, 17)
-FACTS = 17  # their number
+ONE = 17  # share of log phi of one repetition that one factor has at most
+FACTS = 18  # their number
 
 
 def constants(c: float, period: float) -> Floats:
