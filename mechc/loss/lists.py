@@ -139,6 +139,13 @@ class Lists:
         def ends(reach: float) -> tuple[float, float]:
             return max(lo, anchor - reach), min(hi, anchor + reach)
 
+        if first:  # else a list of millions would have to show that
+            size = np.append(np.exp2(np.arange(math.log2(self._most) + 1.0)), self._most + 1.0)
+            x = np.unique(np.clip(anchor + np.append(-size, size), lo, hi))
+            for log in logs(x):
+                at = x[log.argmax()]
+                if log.max() < FADED and at in x[[0, -1]] and lo < at < hi:
+                    raise NumericError(f"{self._label}: a law has no mass near {anchor:g}")
         while reach <= self._most:
             x = np.arange(ends(reach)[0], ends(reach)[1] + 1)
             log_p, log_q = logs(x)
