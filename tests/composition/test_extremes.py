@@ -6,7 +6,6 @@ questions for each (docs/reliability.md has the figures). No warning may reach t
 
 import contextlib
 import math
-import time
 import os
 import resource
 import signal
