@@ -247,9 +247,20 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
     goal = sign * loss
     right = np.clip(np.searchsorted(at, goal), 1, edge.size - 1)
     a, b, fa, fb = edge[right - 1], edge[right], at[right - 1] - goal, at[right] - goal
+    out = _solved(source, (a, b), (fa, fb), goal, np.full(loss.size, sign))
+    beyond = np.where(goal >= at[-1], branch.hi, out)
+    return np.asarray(np.where(goal <= at[0], branch.lo, beyond), np.float64)
+
+
+def _solved(
+    source: KernelSource, ends: tuple[Floats, Floats], at: tuple[Floats, Floats], goal: Floats,
+    sign: Floats,
+) -> Floats:  # fmt: skip
+    """Solve sign L(x) = goal between two ends, from what exceeds the goal there, minus and plus."""
+    (a, b), (fa, fb) = ends, at
     out = 0.5 * a + 0.5 * b
-    live, side = np.arange(loss.size), np.zeros(loss.size)
-    for turn in range(HALVINGS):
+    live, side = np.arange(goal.size), np.zeros(goal.size)
+    for turn in range(HALVINGS if goal.size else 0):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             x = b - fb * ((b - a) / (fb - fa))
             x = np.where((a < x) & (x < b) & (turn % HALVED > 0), x, 0.5 * a + 0.5 * b)
@@ -264,10 +275,9 @@ def _bisect(source: KernelSource, branch: Branch, loss: Floats) -> Floats:
         )
         if not far.any():
             break
-        live, side, goal = live[far], now[far], goal[far]
+        live, side, goal, sign = live[far], now[far], goal[far], sign[far]
         a, b, fa, fb = a[far], b[far], fa[far], fb[far]
-    beyond = np.where(sign * loss >= at[-1], branch.hi, out)
-    return np.asarray(np.where(sign * loss <= at[0], branch.lo, beyond), np.float64)
+    return out
 
 
 def _monotone(source: KernelSource, x: Floats, start: float, sign: float, range_: float) -> Floats:
@@ -317,7 +327,7 @@ def _crossed(
 
     And whether a turn of it may be, which rounding has put below.
     """
-    lo, hi, kind, *_, formula = source.rows[index].tolist()
+    lo, hi = source.rows[index, :2].tolist()
     panels = source.cover(-1.0, 0.0)
     x, loss, noise, turns = _followed(source, index, panels)
     sign = -1.0 if reverse else 1.0
@@ -330,24 +340,34 @@ def _crossed(
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
 
-    def cut(i: int, end: float, level: float = threshold) -> float:
-        """The crossing between samples i and i + 1, or the end of the branch."""
-        if not 0 <= i < x.size - 1:
-            return end
-        index = -1 if kind == protocol.UNSPLIT else int(formula)
-        part = Branch(float(x[i]), float(x[i + 1]), float(loss[i]), float(loss[i + 1]), index)
-        return float(inverse(source, part, np.array([level]))[0])
-
     hidden = bool((np.isin(x, turns) & beyond & (gap <= 0.0)).any())
-    rows: list[tuple[float, float]] = []
+    runs, levels = list[list[int]](), list[float]()
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
+        kinks, level = (a + np.flatnonzero(turned[a:b])).tolist(), threshold
         if gap[a : b + 1].max() <= 0.0:  # rounding alone may put them beyond
-            level = threshold - sign * float(noise[a : b + 1].max())
-            rows.append((cut(a - 1, lo, level), cut(b, hi, level)))
-            continue
-        kinks = [cut(a + i, lo) for i in np.flatnonzero(turned[a:b]).tolist()]
-        rows += pairwise([cut(a - 1, lo), *(kinks if len(kinks) < MANY_KINKS else []), cut(b, hi)])
+            kinks, level = [], threshold - sign * float(noise[a : b + 1].max())
+        runs.append([a - 1, *(kinks if len(kinks) < MANY_KINKS else []), b])
+        levels += [level] * len(runs[-1])
+    after = np.array([i for run in runs for i in run], np.int64)
+    cuts, inner = np.where(after < 0, lo, hi), (after >= 0) & (after < x.size - 1)
+    cuts[inner] = _between(source, x, loss, after[inner], np.array(levels)[inner])
+    found = iter(cuts.tolist())
+    rows = [row for run in runs for row in pairwise([next(found) for _ in run])]
     return rows, hidden
+
+
+def _between(
+    source: KernelSource, x: Floats, loss: Floats, after: NDArray[np.int64], level: Floats
+) -> Floats:
+    """Where the loss has a level between samples and the next ones, else the nearer of both."""
+    ends, at = np.array([x[after], x[after + 1]]), np.array([loss[after], loss[after + 1]]) - level
+    out: Floats = np.where(np.abs(at[0]) <= np.abs(at[1]), *ends)
+    crossed = np.sign(at[0]) * np.sign(at[1]) < 0.0
+    sign, goal = np.sign(at[1, crossed]), level[crossed]
+    (a, b), (fa, fb) = ends[:, crossed], sign * at[:, crossed]
+    spend(SOLVED * DENSITY * goal.size)
+    out[crossed] = _solved(source, (a, b), (fa, fb), sign * goal, sign)
+    return out
 
 
 def _followed(source: KernelSource, index: int, panels: Quadrature) -> Course:

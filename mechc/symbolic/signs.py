@@ -614,6 +614,13 @@ _RANGES = {**_OPEN_RANGES, sp.sin: (-1, 1), sp.cos: (-1, 1)}
 
 def _by_range(expr: Expr, facts: Facts) -> int | None:
     """Take f in a + b*f(u) to both ends of its range, which open ranges do not reach."""
+    for node in sorted(expr.atoms(sp.cosh), key=str):  # from 1 on
+        coefficient = expr.coeff(node)
+        least = expr - coefficient * (node - 1)
+        if coefficient != 0 and not least.has(node):
+            found = proved(least, facts)
+            if found and found == proved(coefficient, facts):
+                return found
     for node in sorted(expr.atoms(*_RANGES), key=str):
         value = Dummy("f", real=True)
         affine = expr.xreplace({node: value}).as_poly(value)
