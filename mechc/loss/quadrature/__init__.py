@@ -111,12 +111,10 @@ class Quadrature:
         other.__dict__.update(self.__dict__)
         return other
 
-    def _hold(self, panels: Panels) -> None:
+    def _hold(self, panels: Panels, log_weight: Floats, spacing: Floats) -> None:
         """Take panels for one's own, in a copy of one's own."""
-        self._panels = panels
+        self._panels, self.log_weight, self.spacing = panels, log_weight, spacing
         self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
-        self.log_weight = resolution.log_weights(self.lo, self.hi, self.log_p)
-        self.spacing: Floats = (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         self._noise: Floats | None = None  # of losses, beyond their ulps
 
     @SILENT
@@ -152,7 +150,7 @@ class Quadrature:
         region, lo, hi, *values = self._panels
         other.logs = {}
         at_nodes = (column[panels] for column in values)
-        other._hold(Panels(region[panels], lo[panels], hi[panels], *at_nodes))
+        _Batch([other]).hold(Panels(region[panels], lo[panels], hi[panels], *at_nodes), [other])
         return other
 
 
@@ -277,9 +275,9 @@ def _cover(
         some, tilts, tested, fresh = waiting.pop()
         batch = _Batch(some)
         unlike: dict[tuple[float, ...], list[Quadrature]] = defaultdict(list)
-        affinity = batch.settle(np.array(tilts))
+        affinity = batch.settle(np.array(tilts), widened)
         if not known:
-            batch.find_masses()
+            batch.find_masses(tilts, affinity)
         for q, overlaps in zip(some, affinity, strict=True):
             new: list[float] = []
             if widened and np.fmin.reduce(overlaps, initial=math.inf) < OVERLAP:
@@ -337,11 +335,16 @@ class _Batch:
 
     def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
         """Give members, or copies of them, their panels."""
+        log_weight = resolution.log_weights(now.lo, now.hi, now.log_p)
+        spacing: Floats = np.abs(now.loss @ DERIVATIVE.T)
+        spacing *= WEIGHTS
+        at_nodes = log_weight, spacing.ravel()
         if len(members) == 1:
-            return members[0]._hold(now)
+            return members[0]._hold(now, *at_nodes)
         first = now.region.searchsorted(self.branches).tolist()
         for q, branch, a, b in zip(members, self.branches, first, first[1:], strict=False):
-            q._hold(Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:])))
+            own = Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:]))
+            q._hold(own, *(column[ORDER * a : ORDER * b] for column in at_nodes))
 
     def at(self, x: Floats, ends: list[int], work: float = 0.0) -> tuple[Floats, Floats]:
         """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`.
@@ -376,20 +379,28 @@ class _Batch:
             log_weight = np.concatenate([q.log_weight for q in self.members])
         return resolution.log_totals(self.first, log_weight, self.now.loss, tilts)
 
-    def find_masses(self) -> None:
+    def find_masses(self, tilts: list[float], affinity: Floats) -> None:
         """Find the masses of P and of Q, and whether these are far apart."""
+        if tilts == [-1.0, 0.0] and np.minimum.reduce(affinity, axis=None) > 0.0:
+            for q in self.members:  # laws that overlap in some panel are not
+                q.log_masses, q.apart = (q.logs[0.0], q.logs[-1.0]), False
+            return
         totals = self.log_totals(np.array([-1.0, -0.5, 0.0])).tolist()
-        for member, (q, half, p) in zip(self.members, totals, strict=True):
-            member.log_masses, member.apart = (p, q), half < FARTHEST
+        for member, (q_mass, half, p_mass) in zip(self.members, totals, strict=True):
+            member.log_masses, member.apart = (p_mass, q_mass), half < FARTHEST
 
-    def settle(self, tilts: Floats) -> Floats:
+    def settle(self, tilts: Floats, widened: bool) -> Floats:
         """Split and grow until the tilts given are resolved.
+
+        Unless the tilts are `widened`, all are among covered ones, and no mode is looked for: by
+        Hölder's inequality its share there is at most what it has at the covered ones on both
+        sides, but for their affinity.
 
         Returns for each member the affinity of its laws at neighbouring tilts: tilts in between are
         covered by their neighbours only if these overlap.
         """
         now, count, size = self.now, tilts.size, len(self.members)
-        every = np.arange(self.branches[-1] + 1)
+        every, own = np.arange(self.branches[-1] + 1), np.array(self.branches)
         work, open_ = np.zeros(size + 1), set(range(size))
         goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
         report[:, 0, 0, 0] = -1.0
@@ -397,7 +408,7 @@ class _Batch:
         spend(SUMMED * now.lo.size * count)
         for _ in range(ROUNDS):
             starts = now.region.searchsorted(every)
-            first = starts[self.branches]
+            first = starts.take(own)
             work += first  # sums over rounds, of which the differences are those of members
             found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
             if found is None or (
@@ -411,7 +422,9 @@ class _Batch:
             if look:
                 logs = unit + np.log(totals)
                 lacks = reached, edges, parts
-                open_ -= look - self._lacks_modes(now, first, *lacks, tilts, logs, sorted(look))
+                if widened:
+                    look -= self._lacks_modes(now, first, *lacks, tilts, logs, sorted(look))
+                open_ -= look
                 if not open_:
                     narrow, more = resolution.fine_panels(now, first, tilts, logs, report)
                     if narrow > resolution.MOST_NARROW:

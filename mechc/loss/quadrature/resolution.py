@@ -34,9 +34,9 @@ NOTHING = -100.0  # log of a share that is not worth an exponential
 FAINT = 1e-40  # a sum, as a share of the total, whose error is of no interest
 FINEST, LEAST_WIDTH = 4e-16, 1e-300  # a panel is not halved below this share of its place, or this
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
+ALL_WELL = 2  # the word of `_judge` for panels that lack nothing
 MAX_PANELS = 60_000  # of one law: a million nodes, 23 MB
 DOUBLINGS = 8  # of a branch at once, where a tail falls slowly
-OUTWARD = np.array([-1.0, 1.0])  # from the lower and the upper end of a branch
 MOST_NARROW = 1e-3  # share of the mass that panels too narrow for doubles may carry
 LOG_WEIGHTS = np.log(WEIGHTS)
 FAR_SHORT = 1e7  # errors of a panel, in goals, beyond which its halves are short too, ...
@@ -99,13 +99,15 @@ def log_totals(first: Integers, log_weight: Floats, loss: Floats, tilts: Floats)
 
 
 @compiled(
-    "void(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[::1],"
-    " float64[:,::1], float64[::1], float64[:,::1], float64[:,:,:,::1], float64[:,:,::1],"
-    " float64[::1], int64[::1], float64[::1], float64[:,::1])"
+    "int64(int64[::1], int64[::1], float64[:,::1], float64[::1], float64[::1], float64[:,::1],"
+    " float64[:,::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1],"
+    " float64[:,:,:,::1], float64[:,:,::1], float64[::1], int64[::1], float64[::1],"
+    " float64[:,::1], float64[:,::1], boolean[::1], boolean[:,::1])"
 )
 def _judge(  # type: ignore[no-untyped-def]
-    first, lo, hi, log_p, loss, tilts, log_total, goal, work, out, sums, share, parts, errors, alike
-):
+    starts, first, rows, lo, hi, log_p, loss, tilts, goal, log_total, work,
+    out, sums, share, parts, errors, alike, reached, whole, early,
+):  # fmt: skip
     """Say of each panel what it adds to the sums, how far that may be off, and so what it lacks.
 
     Writes to `out`, of panels of which that says -1, per tilt and integrand three numbers: the sum
@@ -116,11 +118,14 @@ def _judge(  # type: ignore[no-untyped-def]
     ulp of the larger of |lo| and |hi|, which moves log p and the loss by that share of their change
     over the panel.
 
-    Panels of laws begin at `first`; `work` is room for the values at the nodes of one, shape (4,
-    16). Written are also `sums` for every law, tilt and integrand; the largest `share` of each
-    panel in a total; into how many `parts` it is to be cut: if its error at some tilt exceeds the
-    `goal` of an integrand as a share of its sum; for every law the error of integrand 1, as a share
-    of the mass at the tilt where it is largest, and the affinity at neighbouring tilts.
+    Panels of branches, with ends in `rows`, begin at `starts`, and those of laws at `first`; `work`
+    is room for the values at the nodes of one, shape (4, 16). Written are also `sums` for every
+    law, tilt and integrand; the largest `share` of each panel in a total; into how many `parts` it
+    is to be cut: if its error at some tilt exceeds the `goal` of an integrand as a share of its
+    sum; for every law the error of integrand 1, as a share of the mass at the tilt where it is
+    largest, and the affinity at neighbouring tilts; from where to where branches are `reached`;
+    of which laws no panel is to be cut (`whole`), and which ends of branches come too `early`.
+    Returns 0 where sums have left their units, written alone then; else 1, or 2 where all is well.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -203,6 +208,7 @@ def _judge(  # type: ignore[no-untyped-def]
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
     sums[:], errors[:], alike[:] = 0.0, 0.0, 0.0
+    in_units = True
     for m in range(first.size - 1):
         for i in range(first[m], first[m + 1]):
             for a in range(tilts.size):
@@ -210,6 +216,13 @@ def _judge(  # type: ignore[no-untyped-def]
                 sums[m, a, 1] += out[i, a, 1, 0]
                 if a > 0:
                     alike[m, a - 1] += math.sqrt(out[i, a - 1, 0, 0] * out[i, a, 0, 0])
+        for a in range(tilts.size):
+            in_units = in_units and 1.0 / DRIFT < sums[m, a, 0] < DRIFT
+    if not in_units:
+        return 0
+    verdict = 2
+    for m in range(first.size - 1):
+        whole[m] = True
         for a in range(tilts.size):
             off = 0.0
             for i in range(first[m], first[m + 1]):
@@ -231,6 +244,15 @@ def _judge(  # type: ignore[no-untyped-def]
             far = max(-lo[i], hi[i])
             if short > 1.0 and hi[i] - lo[i] > max(FINEST * far, LEAST_WIDTH):
                 parts[i] = 2 if short < FAR_SHORT else 4 if short < HOPELESS else 8
+                whole[m], verdict = False, 1
+    for r in range(starts.size - 1):
+        a, b = starts[r], starts[r + 1] - 1
+        reached[r, 0], reached[r, 1] = lo[a], hi[b]
+        early[r, 0] = rows[r, 0] < lo[a] and share[a] > NEGLIGIBLE
+        early[r, 1] = rows[r, 1] > hi[b] and share[b] > NEGLIGIBLE
+        if early[r, 0] or early[r, 1]:
+            verdict = 1
+    return verdict
 
 
 def judge(
@@ -257,17 +279,17 @@ def judge(
         neighbouring tilts. None where a law has no sums.
     """
     _, lo, hi, _, log_p, loss = panels
-    laws, work = first.size - 1, np.empty((4, ORDER))
+    laws, branches, work = first.size - 1, starts.size - 1, np.empty((4, ORDER))
     sums, share = np.empty((laws, tilts.size, 2)), np.empty(lo.size)
     errors, affinity = np.empty(laws), np.empty((laws, tilts.size - 1))
-    parts = np.empty(lo.size, np.int64)
-    found = sums, share, parts, errors, affinity
-    about = first, lo, hi, log_p, loss, tilts, unit, goal, work, report, *found
+    parts, reached = np.empty(lo.size, np.int64), np.empty((branches, 2))
+    whole, early = np.empty(laws, np.bool_), np.empty((branches, 2), np.bool_)
+    about = starts, first, rows, lo, hi, log_p, loss, tilts, goal, unit, work
+    found = report, sums, share, parts, errors, affinity, reached, whole, early
+    totals = sums[:, :, 0]
     for _ in range(2):
-        _judge(*about)
-        totals = sums[:, :, 0]
-        low, high = np.minimum.reduce(totals, axis=None), np.maximum.reduce(totals, axis=None)
-        if low > 1.0 / DRIFT and high < DRIFT:
+        verdict = _judge(*about, *found)
+        if verdict:
             break
         # sums have left their units, which have to be set anew
         drifted = ~((totals > 1.0 / DRIFT) & (totals < DRIFT)).all(axis=1)
@@ -275,18 +297,16 @@ def judge(
         report[drifted.repeat(first[1:] - first[:-1]), 0, 0, 0] = -1.0
     else:
         return None
-    cut = np.add.reduceat(parts, first[:-1]) > first[1:] - first[:-1]
-    settled = (~cut).nonzero()[0].tolist()
-    ends = np.array([starts[:-1], starts[1:] - 1])
-    reached = np.array([lo[ends[0]], hi[ends[1]]]).T
-    early = ((rows - reached) * OUTWARD > 0.0) & (share[ends.T] > NEGLIGIBLE)
+    settled = list(range(laws))
     edges: Edges = {}
-    for r, side in zip(*early.nonzero(), strict=True):
-        i, inward = ends[side, r], 1 - 2 * side
-        inner = min(max(i + inward, ends[0, r]), ends[1, r])
-        at = reached[r, side], -inward, rows[r, side], reached[r, 1] - reached[r, 0]
-        outward = _outward(*map(float, (*at, hi[i] - lo[i], share[i], share[inner])))
-        edges[int(r), int(side)] = outward
+    if verdict < ALL_WELL:
+        settled = whole.nonzero()[0].tolist()
+        for r, side in zip(*early.nonzero(), strict=True):
+            i, inward = (starts[r + 1] - 1, -1) if side else (starts[r], 1)
+            inner = min(max(i + inward, starts[r]), starts[r + 1] - 1)
+            at = reached[r, side], -inward, rows[r, side], reached[r, 1] - reached[r, 0]
+            outward = _outward(*map(float, (*at, hi[i] - lo[i], share[i], share[inner])))
+            edges[int(r), int(side)] = outward
     return settled, totals, parts, reached, edges, errors, affinity
 
 
