@@ -7,6 +7,7 @@ what one of them has (I5). Nodes are extended to the tilts and frequencies that 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,13 @@ class Saddle(NamedTuple):
 
 
 class Columns:
-    """Steps, their law on the nodes of the moment, and the saddle points of epsilons."""
+    """Steps, their law on the nodes of the moment, and the saddle points of epsilons.
+
+    Attributes:
+        law: on nodes for real tilts.
+        waved: on the nodes that were made last, perhaps more, for waves on one contour.
+        covered: the largest tilt for which all laws have nodes.
+    """
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         """Keep the steps."""
@@ -62,13 +69,22 @@ class Columns:
             self._t_max = min(self._t_max, law.strip[1] * (1.0 - 1e-4))
         self._total = float(sum(self._counts))
 
-    def _keep(self, steps: tuple[Step, ...]) -> None:
-        """Take steps on these nodes."""
-        self._steps, self.law = steps, Law(steps)  # on the nodes of the moment
+    def _keep(self, steps: tuple[Step, ...], only_waves: bool = False) -> None:
+        """Take steps on these nodes, which may tell no more of real tilts than those before."""
+        self._steps, self.waved = steps, Law(steps)
+        if only_waves:
+            return
+        self.law = self.waved
         self._peaks = dict[bool, tuple[Floats, Floats]]()  # also of the reversed pairs
-        self.covered = math.inf  # the largest tilt for which all laws have nodes
+        self.covered = math.inf
         for law in self._laws:
             self.covered = min(self.covered, law.tilts[1])
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """Mean and variance of the finite losses, on the first nodes that are asked."""
+        _, mean, variance, _ = self.law.roughly(0.0)[0].tolist()
+        return mean, variance
 
     def saddle_of_delta(self, log_delta: float, n: float = 1.0, near: float = 0.0) -> Saddle:
         """Saddle point of a log delta after n repetitions, on nodes that grow, from a tilt near it.
@@ -78,7 +94,7 @@ class Columns:
         """
         half = 0.5 * self._t_max
         if not near > 0.0:
-            variance = float(self.law.roughly(0.0)[0, 2])
+            variance = self.spread[1]
             near = math.sqrt(max(-2.0 * log_delta, 1.0) / max(n * variance, 1e-300))
             # rare large losses, which the nodes at hand show, need less than that
             at = log_delta, n, math.inf, self._t_max, min(near, half)
@@ -157,7 +173,7 @@ class Columns:
 
         By min(1, x) <= x^u, 0 < u < 1, at tilts that every law has; 0 where that is not small.
         """
-        _, mean, variance, _ = map(float, self.law.roughly(0.0)[0])
+        mean, variance = self.spread
         if not mean - epsilon > SURE * math.sqrt(variance):
             return 0.0
         if any(law.apart for law in self._laws):
@@ -186,7 +202,8 @@ class Columns:
         laws = covering(self._laws, low, tilt, contour, waves)
         if laws != self._laws:
             self._laws = laws
-            self._keep(tuple(map(Step, laws, self._counts)))
+            only_waves = frequency > 0.0 and tilt <= self.covered
+            self._keep(tuple(map(Step, laws, self._counts)), only_waves)
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""

@@ -403,7 +403,7 @@ def _start(evaluation: Evaluation, direction: str, log_target: float) -> Place:
             with share(SADDLE):
                 return Place(*root(curve, "estimate", near, -1.0))
         columns = evaluation.columns(direction)
-        variance = float(columns.law.roughly(0.0)[0, 2])
+        variance = columns.spread[1]
         if 0.0 < variance < 1.0:
             fall = 2.0 * (0.5 * math.log(variance) - log_target)
         if fall <= 0.0:  # as far as that goes delta(0), which falls by P(L > 0), is that small
