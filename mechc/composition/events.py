@@ -571,8 +571,8 @@ def compose(*parts: Any) -> Composition:
                 f"compose: {what!r} is neither an event nor a composition "
                 "(expected event, composition, or (event, count))"
             )
-        times = as_count(count)
-        flat.extend((event, times * number) for event, number in what.composition().parts)
+        times, own = as_count(count), ((what, 1),) if isinstance(what, Event) else what.parts
+        flat.extend((event, times * number) for event, number in own)
     return Composition(flat)
 
 

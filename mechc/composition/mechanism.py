@@ -109,7 +109,11 @@ class Mechanism(inputs.SetOnce):
     @property
     def is_compiled(self) -> bool:
         """Whether the kernel exists, so that nothing has to be derived."""
-        if "kernel" in vars(self) or build.find(self.origin, self.transforms) is not None:
+        if "kernel" not in vars(self):
+            found = build.find(self.origin, self.transforms)
+            if found is not None:
+                vars(self)["kernel"] = found
+        if "kernel" in vars(self):
             return True
         base = self._base
         return base is not None and base.is_compiled and self._behind is not None

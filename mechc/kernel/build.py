@@ -108,7 +108,8 @@ def find(origin: Origin, transforms: tuple[Any, ...]) -> Kernel | None:
     """Return the kernel if there is one already, without importing sympy."""
     if not isinstance(origin, LoadedKernel):
         name = key(origin, transforms)
-        return _loaded.get(name) or cache.lookup(name)
+        found = _loaded.get(name) or cache.lookup(name)
+        return None if found is None else _loaded.setdefault(name, found)
     if transforms:
         raise UnsupportedError(f"{origin.name}: a compiled kernel cannot be transformed further")
     return cast(Kernel, origin.module)
