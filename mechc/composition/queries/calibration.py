@@ -344,7 +344,10 @@ class Profile:
             inside = [d for d in evaluation.directions
                       if self.epsilon < evaluation.largest_loss_in(d)[0]]  # fmt: skip
             # delta of all is at least that of any
-            if not evaluation.single_steps_exceed(self.epsilon, level + math.log(count)):
+            if not (
+                evaluation.normal_exceeds(self.epsilon, level)
+                or evaluation.single_steps_exceed(self.epsilon, level + math.log(count))
+            ):
                 deep = [evaluation.bounded(d, self.epsilon, level, best=True) for d in inside]
                 known = [bound for bound in deep if bound is not None]
                 if len(known) == len(evaluation.directions):

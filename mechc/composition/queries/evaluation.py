@@ -227,6 +227,19 @@ class Evaluation:
                 return True
         return False
 
+    def normal_exceeds(self, epsilon: float, log_delta: float) -> bool:
+        """Whether delta at epsilon would be larger if the losses of some direction were normal.
+
+        Rare large losses only make it larger still: no proof, to save bounds that would be.
+        """
+        for direction, steps in self.steps.items():
+            if steps and all(s.loss.is_resolved and s.loss.has_moments for s in steps):
+                mean, variance = self.columns(direction).spread
+                away = max(epsilon - mean, 0.0)
+                if away * away < -2.0 * log_delta * variance:
+                    return True
+        return False
+
     def by_single_steps(self, epsilon: float, level: float = 0.0) -> tuple[float, float]:
         """Return bounds on log delta by that of single steps, in all directions.
 
