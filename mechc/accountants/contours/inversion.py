@@ -46,6 +46,7 @@ from mechc.accountants.contours.trapezoid import (
     conclude,
     grown,
     moved,
+    nearest_image,
 )
 from mechc.numeric.jit import compiled, subroutine
 from mechc.numeric.rounding import EPS
@@ -455,7 +456,8 @@ def _one_row(
     off = error * float(np.add.reduce(size * np.exp(-known[ONE] * re)))
     noise = rounding_of_sum(n, re.size, sizes, first, phases, known[MEAN], reach, off)
     last[NOISE] = noise + 4.0 * EPS * (abs(last[FIRST]) + abs(last[FIRST_B]))
-    at = n, g, b, last.tolist(), cap, known, images
+    # all of which are bounds: that for an epsilon nearby will do
+    at = n, g, b, last.tolist(), cap, known, nearest_image(n, near, images)
     found = root(near, targets[0], *at)
     fits = math.isfinite(found[0]) and found[4] - found[2] <= widest
     return sides(found, *targets, *at) if fits else (math.nan,) * 3

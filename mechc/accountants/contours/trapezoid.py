@@ -343,7 +343,8 @@ class Contour:
             mean, most = (d + 4.0 * EPS * abs(epsilon) for d in self.strayed)
             error += moved(self.c, self.payoff.gap(epsilon), mean, most, chernoff)
         low, middle = low / total, middle / total
-        found = conclude(1.0, epsilon, log_s, low, middle, error, self.facts(), images)
+        about = self.facts(), nearest_image(1.0, epsilon, images)
+        found = conclude(1.0, epsilon, log_s, low, middle, error, *about)
         lower, estimate, upper, _, share, right, unknown, rounding = found
         if not upper < math.inf:
             return None
@@ -381,6 +382,14 @@ def images_beyond(c: float, period: float, tilts: Floats, log_b: Floats) -> Floa
     rows = np.array([tilts, log_b, _log_images(np.minimum(period * (tilts - c), 1e300))])
     rows[1][np.isnan(log_b)] = np.inf
     return rows
+
+
+def nearest_image(n: float, epsilon: float, images: Floats) -> Floats:
+    """The one row of `images_beyond` that says the least at an epsilon; it is a bound at any."""
+    bounds = n * images[1] - epsilon * images[0] + images[2]
+    bounds[np.isnan(bounds)] = np.inf
+    best = int(bounds.argmin()) if bounds.size else 0
+    return images[:, best : best + 1]
 
 
 def _log_images(fade: Floats) -> Floats:

@@ -363,13 +363,12 @@ class _Batch:
                 density(x[a:b], q._theta, log_p[a:b])
                 if both:
                     losses_at(x[a:b], q._theta, loss[a:b])
-        sound = np.isfinite(log_p) & np.isfinite(loss)
-        if not np.logical_and.reduce(sound):
+        if not math.isfinite(np.add.reduce(log_p) + np.add.reduce(loss)):  # not all are numbers
             if both:  # the formula of a loss may have none where the densities have
                 for q, a, b in zip(self.members, ends, ends[1:], strict=False):
                     finite_losses(kernel, q._theta, x[a:b], loss[a:b])
-                sound = np.isfinite(log_p) & np.isfinite(loss)
-            log_p[~sound], loss[~sound] = -np.inf, 0.0
+            lost = ~(np.isfinite(log_p) & np.isfinite(loss))
+            log_p[lost], loss[lost] = -np.inf, 0.0
         return log_p, loss
 
     def log_totals(self, tilts: Floats) -> Floats:
@@ -401,7 +400,7 @@ class _Batch:
         """
         now, count, size = self.now, tilts.size, len(self.members)
         every, own = np.arange(self.branches[-1] + 1), np.array(self.branches)
-        work, open_ = np.zeros(size + 1), set(range(size))
+        work, seen, open_ = 0, list[Integers](), set(range(size))
         goal, report = MASS_GOALS if self.mass_of else GOALS, np.empty((now.lo.size, count, 2, 3))
         report[:, 0, 0, 0] = -1.0
         unit = self.log_totals(tilts)
@@ -409,10 +408,11 @@ class _Batch:
         for _ in range(ROUNDS):
             starts = now.region.searchsorted(every)
             first = starts.take(own)
-            work += first  # sums over rounds, of which the differences are those of members
+            work += now.lo.size
+            seen.append(first)
             found = resolution.judge(now, starts, first, self.rows, tilts, goal, unit, report)
             if found is None or (
-                work[-1] > MAX_WORK and (work[1:] - work[:-1])[[*open_]].max() > MAX_WORK
+                work > MAX_WORK and np.diff(np.sum(seen, axis=0))[[*open_]].max() > MAX_WORK
             ):
                 break
             settled, totals, parts, reached, edges, errors, affinity = found

@@ -95,8 +95,9 @@ def waved(panels: Panels, contour: float, total: Floats, wanted: Waves) -> Integ
 OFFSETS = 10.0 ** np.linspace(-8, 12, 161)
 EVERY = 10.0 ** np.concatenate([np.arange(-307, -8), np.linspace(-8, 12, 161), np.arange(13, 308)])
 AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider ones pass unresolved
-# the same, of a normal law down to e^-72; panels still wider are too rough to be cut by losses
-LADDER = np.concatenate([[-12.0, -8.0, -6.0], AROUND, [6.0, 8.0, 12.0]])
+# the same, of a normal law down to e^-72, and farther; panels still wider are too rough to be cut
+# by losses
+LADDER = np.concatenate([[-36.0, -12.0, -8.0, -6.0], AROUND, [6.0, 8.0, 12.0, 36.0]])
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...

@@ -141,6 +141,8 @@ def before_poles(kernel: Kernel, theta: Floats, rows: Floats) -> tuple[Floats, f
             for (log, slope), logs in zip(laws, found, strict=True):
                 power = max(1.0 + slope, 1.0 / 16.0)
                 logs.append(end.log_width + log + (1.0 + slope) * further - math.log(power))
+    if kept is rows:
+        return rows, -math.inf, -math.inf
     p, q = map(float, map(np.logaddexp.reduce, found))
     return kept, p, q
 
