@@ -95,7 +95,7 @@ def check_text(argument: str, value: object, most: int | None = None) -> None:
     """
     if not isinstance(value, str) or (most and not value.strip()):
         raise DeclarationError(f"{argument}={value!r} is not text")
-    if not (value if most else re.sub(r"[\n\t]", " ", value)).isprintable():
+    if not value.isprintable() and (most or not re.sub(r"[\n\t]", " ", value).isprintable()):
         kind = "one line of " if most else ""
         raise DeclarationError(f"{argument}={value!r} is not {kind}printable text")
     if most and len(value) > most:

@@ -1,12 +1,18 @@
 """What is not computed because it cannot matter, and the transform that the rest is made of."""
 
+import math
+
+import mpmath
 import numpy as np
 import pytest
 import truth
 from scipy import special
 
 import mechc
+from mechc.accountants.classical.clt import log_gaussian_delta
+from mechc.accountants.contour import ContourAccountant
 from mechc.accountants.contours.characteristic import log_phi, smoothness
+from mechc.loss.privacy_loss import Step
 from mechc.loss.quadrature.rule import NODES, WEIGHTS
 
 
@@ -93,3 +99,37 @@ def test_jumps_kinks_and_poles_are_no_smoothness():
             powers = y ** -np.arange(1.0, len(table))
             bounds = table[0, 1] + np.cumsum(table[1:, 1] * powers) + table[1:, 0] * powers
             assert bounds.min() >= transform(y) * (1.0 - 1e-9)
+
+
+def test_real_tilts_are_summed_on_the_nodes_that_they_need():
+    """Waves of a contour take more nodes, which tell no more of K: both against mpmath."""
+    mean, sigma, rate = 1.0, 0.9, 0.01
+    law = mechc.poisson("gaussian", sampling_rate=rate)(sigma=sigma).loss("remove")
+    accountant = ContourAccountant([Step(law, 2000)])
+    answer = accountant.log_delta(3.0)
+    columns = accountant.columns()
+    assert columns.law.loss.size < columns.waved.loss.size
+    for t in (-2.0, 1.5, 4.0):
+        with mpmath.workdps(30):
+
+            def tilted(x, t=t):
+                ratio = 1 + rate * mpmath.expm1((mean * x - mean / 2) / mpmath.mpf(sigma) ** 2)
+                return mpmath.npdf(x, 0, sigma) * ratio ** (t + 1)
+
+            exact = 2000 * float(mpmath.log(mpmath.quad(tilted, [-20, -2, 0, 1, 3, 6, 30])))
+        for nodes in (columns.law, columns.waved):
+            k, _, _, rounding = nodes.roughly(t)[0].tolist()
+            assert k == pytest.approx(exact, abs=rounding + 1e-9)
+    assert answer.upper <= columns.chernoff(3.0)[0]
+
+
+@pytest.mark.parametrize("count", [1, 30, 1000])
+def test_what_normal_losses_do_not_exceed_is_not_exceeded(count):
+    """Losses of Gaussian noise are normal, and delta is in closed form."""
+    run = count * mechc.load("gaussian")(sigma=10.0)
+    evaluation, mu = run.evaluation(), math.sqrt(count) / 10.0
+    for epsilon in np.linspace(0.0, 12.0, 13) * mu:
+        exact = log_gaussian_delta(mu, float(epsilon))
+        for level in (exact - 3.0, exact - 0.1):
+            assert evaluation.normal_exceeds(float(epsilon), level)
+        assert not evaluation.normal_exceeds(float(epsilon) + 5.0 * mu + mu * mu, -0.5)

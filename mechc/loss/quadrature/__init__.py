@@ -392,8 +392,8 @@ class _Batch:
         """Split and grow until the tilts given are resolved.
 
         Unless the tilts are `widened`, all are among covered ones, and no mode is looked for: by
-        Hölder's inequality its share there is at most what it has at the covered ones on both
-        sides, but for their affinity.
+        Hölder's inequality its share is at most what it has at the covered ones on both sides, but
+        for a power of their affinity.
 
         Returns for each member the affinity of its laws at neighbouring tilts: tilts in between are
         covered by their neighbours only if these overlap.
