@@ -529,32 +529,34 @@ def lay(
         nodes: they have no values yet.
     """
     beyond, outer, grown = np.zeros((2, parts.size), np.int64), np.empty(0), []
+    count = int(np.add.reduce(parts))
     for (branch, side), outward in edges.items():
         i = int(panels.region.searchsorted(branch + side)) - side
         beyond[side, i] = len(outward) - 1
+        count += len(outward) - 1
         grown.append((i, side, outward[:: 1 if side else -1]))
     if grown:
-        outer = np.concatenate([outward for _, _, outward in sorted(grown)])
-    count = int(np.add.reduce(parts) + np.add.reduce(beyond, axis=None))
-    region, origin = np.empty((2, count), np.int64)
+        outer = np.array([edge for _, _, outward in sorted(grown) for edge in outward])
+    region, origin, new = np.empty((3, count), np.int64)
     ends, (x, log_p, loss, fresh) = np.empty((2, count)), np.empty((4, count, ORDER))
     towards = np.zeros(parts.size, np.int64) if towards is None else towards
     now = Panels(region, ends[0], ends[1], x, log_p, loss)
-    new = _lay(*panels, parts, towards, beyond, outer, NODES, *now, origin, fresh)
-    return now, origin, (origin < 0).nonzero()[0], fresh[:new]
+    size = _lay(*panels, parts, towards, beyond, outer, NODES, *now, origin, new, fresh)
+    return now, origin, new[:size], fresh[:size]
 
 
 @compiled(
     "int64(int64[::1], float64[::1], float64[::1], float64[:,::1], float64[:,::1], float64[:,::1],"
     " int64[::1], int64[::1], int64[:,::1], float64[::1], float64[::1], int64[::1], float64[::1],"
-    " float64[::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], float64[:,::1])"
+    " float64[::1], float64[:,::1], float64[:,::1], float64[:,::1], int64[::1], int64[::1],"
+    " float64[:,::1])"
 )
 def _lay(  # type: ignore[no-untyped-def]
     region, lo, hi, x, log_p, loss, parts, towards, beyond, outer, rule,
-    own, start, end, nodes, densities, losses, origin, fresh,
+    own, start, end, nodes, densities, losses, origin, new, fresh,
 ):  # fmt: skip
-    """See `lay`: writes the panels, and the nodes of new ones to `fresh` as well."""
-    at = new = edge = 0
+    """See `lay`: writes the panels, which are new, and the nodes of these to `fresh` as well."""
+    at = size = edge = 0
     for i in range(lo.size):
         before, width = at, hi[i] - lo[i]
         for _ in range(beyond[0, i]):
@@ -584,6 +586,6 @@ def _lay(  # type: ignore[no-untyped-def]
                 continue
             middle, half = 0.5 * start[k] + 0.5 * end[k], 0.5 * (end[k] - start[k])
             for j in range(ORDER):
-                nodes[k, j] = fresh[new, j] = middle + half * rule[j]
-            new += 1
-    return new
+                nodes[k, j] = fresh[size, j] = middle + half * rule[j]
+            new[size], size = k, size + 1
+    return size
