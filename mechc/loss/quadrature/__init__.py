@@ -111,10 +111,12 @@ class Quadrature:
         other.__dict__.update(self.__dict__)
         return other
 
-    def _hold(self, panels: Panels, log_weight: Floats, spacing: Floats) -> None:
+    def _hold(self, panels: Panels, log_weight: Floats) -> None:
         """Take panels for one's own, in a copy of one's own."""
-        self._panels, self.log_weight, self.spacing = panels, log_weight, spacing
+        self._panels, self.log_weight = panels, log_weight
         self.region, self.lo, self.hi, self.x, self.log_p, self.loss = panels
+        # of each law by itself: how a product of matrices is rounded depends on its size
+        self.spacing: Floats = (np.abs(self.loss @ DERIVATIVE.T) * WEIGHTS).ravel()
         self._noise: Floats | None = None  # of losses, beyond their ulps
 
     @SILENT
@@ -336,15 +338,12 @@ class _Batch:
     def hold(self, now: Panels, members: Sequence[Quadrature]) -> None:
         """Give members, or copies of them, their panels."""
         log_weight = resolution.log_weights(now.lo, now.hi, now.log_p)
-        spacing: Floats = np.abs(now.loss @ DERIVATIVE.T)
-        spacing *= WEIGHTS
-        at_nodes = log_weight, spacing.ravel()
         if len(members) == 1:
-            return members[0]._hold(now, *at_nodes)
+            return members[0]._hold(now, log_weight)
         first = now.region.searchsorted(self.branches).tolist()
         for q, branch, a, b in zip(members, self.branches, first, first[1:], strict=False):
             own = Panels(now.region[a:b] - branch, *(column[a:b] for column in now[1:]))
-            q._hold(own, *(column[ORDER * a : ORDER * b] for column in at_nodes))
+            q._hold(own, log_weight[ORDER * a : ORDER * b])
 
     def at(self, x: Floats, ends: list[int], work: float = 0.0) -> tuple[Floats, Floats]:
         """Log density and loss at outputs, -inf and 0 without an answer; `ends` as of `first`.
