@@ -98,6 +98,9 @@ AROUND = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])  # in scales; wider on
 # the same, of a normal law down to e^-72, and farther; panels still wider are too rough to be cut
 # by losses
 LADDER = np.concatenate([[-36.0, -12.0, -8.0, -6.0], AROUND, [6.0, 8.0, 12.0, 36.0]])
+# from an end, of an exponential law down to less than is left out
+STAIRS = np.array([6.0, 8.0, 12.0, 16.0, 20.0, 24.0, 40.0, 56.0, 80.0])
+STAIRS = np.concatenate([-STAIRS[::-1], AROUND, STAIRS])
 ALIKE = 100.0  # scales within this factor are found from one another by adaptation
 GRADES = 4.0 ** np.arange(1, 60)  # of a short panel, on the side of a long one
 DISTANCES = 10.0 ** np.linspace(-16, 12, 57)  # distances from a parameter, on both ...
@@ -175,7 +178,7 @@ def _around_modes(kernel: Kernel, theta: Floats, lo: float, hi: float, values: F
                 break
         else:
             known.append(scale)
-            edges.append(nearest + scale * (AROUND if ends else LADDER))
+            edges.append(nearest + scale * (STAIRS if ends else LADDER))
         mode = _mode(density, points, found)
         if mode is not None:
             edges.append(mode[0] + mode[1] * AROUND)
