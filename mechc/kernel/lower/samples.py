@@ -70,6 +70,7 @@ class Sample:
     calculus: Calculus
     theta: Values
     _constants: dict[tuple[Expr, int], Any] = field(default_factory=dict, compare=False)
+    _values: dict[tuple[Expr, Any, int], Any] = field(default_factory=dict, compare=False)
     _points: dict[Region, list[Any]] = field(default_factory=dict, compare=False)
 
     def arguments(self, *first: Any) -> tuple[float, ...]:
@@ -77,7 +78,13 @@ class Sample:
         return (*map(float, first), *map(float, self.theta.values()))
 
     def value(self, expr: Expr, x: Any = None) -> Any:
-        """An expression in the parameters, and in the variable if `x` is given."""
+        """An expression in the parameters, and in the variable if `x` is given: found once."""
+        key = expr, x, mp.prec
+        if key not in self._values:
+            self._values[key] = self._found(expr, x)
+        return self._values[key]
+
+    def _found(self, expr: Expr, x: Any) -> Any:
         variable = self.calculus.pair.variable
         expr, constants = _prepared(expr, variable)
         at = {**self.theta, **{dummy: self._constant(e) for e, dummy in constants}}
