@@ -2,6 +2,7 @@
 
     <directory>/kernels/<name>-<digest>.py       the text that `emit` wrote, sealed
     <directory>/kernels/__pycache__/             machine code, kept there by numba, and its seals
+    <directory>/shared/                          what kernels paste, and its machine code
     <directory>/requests/<request key>           the key, the file name of the kernel, a seal
     <directory>/derived/<key>                    what else was derived of a declaration, likewise
 
@@ -43,6 +44,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache, partial
 from glob import escape, glob
 from importlib import metadata
+from itertools import starmap
 from pathlib import Path
 from threading import RLock
 from types import ModuleType, SimpleNamespace
@@ -56,7 +58,7 @@ from mechc.errors import CacheError, VerificationError, in_words
 from mechc.kernel.statements import TOLERANCE, refusal
 from mechc.protocol import PROTOCOL, Kernel
 
-PARTS = ("requests", "kernels", "derived")  # of the directory
+PARTS = ("requests", "kernels", "derived", "shared")  # of the directory
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
 
@@ -315,10 +317,10 @@ def clear() -> int:
     return count
 
 
-def _written(home: Path, name: str, source: str) -> Path:
+def _written(home: Path, name: str, source: str, part: str = "kernels") -> Path:
     """The file of a kernel text in a cache, written unless it is there."""
     label = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:80] or "kernel"
-    path = home / "kernels" / f"{label}-{_digest(source)[:16]}.py"
+    path = home / part / f"{label}-{_digest(source)[:16]}.py"
     try:
         present = _own(path) == source
     except (OSError, ValueError):
@@ -439,6 +441,9 @@ def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[A
     options["_nrt"] = "[" in types.partition("(")[0]  # others make no arrays
 
     def make(function: Any) -> Any:
+        shared = _pasted(path, kernel, function.__name__)
+        if shared is not None:
+            return shared
         forget(path, f"{function.__name__}-", damaged=True)
         try:
             made = njit(types, **options)(function)
@@ -458,6 +463,29 @@ def _njit(path: Path, kernel: Kernel, types: str, **options: Any) -> Callable[[A
         return made
 
     return make
+
+
+def _pasted(path: Path, kernel: Kernel, name: str) -> Any:
+    """Machine code of what a kernel pasted word for word, made once for all kernels; or None."""
+    from mechc.kernel.prelude import PRIMITIVES, closure, module_text
+
+    if name not in PRIMITIVES or path.parent.name == "shared":
+        return None
+    try:
+        text = module_text()
+        ours = _load(_written(path.parents[1], "prelude", text, "shared"), text)
+    except (CacheError, OSError):  # no place for it: the kernel has its own
+        return None
+    pairs = [(getattr(kernel, p.name, None), getattr(ours, p.name)) for p in closure([name])]
+    return getattr(ours, name).machine_code if all(starmap(_alike, pairs)) else None
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two functions of kernels have the same types, options and text."""
+    if one is None or (one.types, one.options) != (other.types, other.options):
+        return False
+    codes = (each.py_func.__code__.replace(co_firstlineno=1) for each in (one, other))
+    return len({*codes}) == 1
 
 
 _fallback: list[Path] = []
@@ -496,8 +524,8 @@ def _configured() -> Path:
 
 def _untrusted(home: Path) -> str | None:
     """Why what lies in a directory may be somebody else's, or None."""
-    machine = home / "kernels" / "__pycache__"
-    for folder in (home, *(home / part for part in PARTS), machine):
+    machine = (home / part / "__pycache__" for part in ("kernels", "shared"))
+    for folder in (home, *(home / part for part in PARTS), *machine):
         with contextlib.suppress(OSError):
             if reason := _shared(folder.stat()):
                 return f"{reason} ({folder})"

@@ -28,7 +28,14 @@ from mechc.kernel.prelude import closure
 from mechc.kernel.printer import Printer, indent, literal
 from mechc.kernel.root_finder import SIGNATURE as SOLVER
 from mechc.kernel.root_finder import solver_text
-from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, commentary, refusal
+from mechc.kernel.statements import (
+    DECORATOR,
+    IMPORTS,
+    SELF_CHECK,
+    commentary,
+    jitted,
+    refusal,
+)
 from mechc.protocol import PROTOCOL, Measure
 
 WIDTH = 96  # characters of an emitted line
@@ -117,12 +124,6 @@ def log_mass(x, column, rows):
 
 LOG_MASS_TYPE = "float64(float64, int64, float64[:, ::1])"
 ADD_BRANCH_TYPE = f"int64(float64[:, ::1], int64{6 * ', float64'})"
-
-
-def jitted(signature: str, text: str, *, plain: bool = False, inline: bool = False) -> str:
-    """A function text under its compile decorator."""
-    how = ", plain=True" * plain + ", inline=True" * inline
-    return f'@compiled("{signature}"{how})\n{text}'
 
 
 class Writer:
@@ -344,10 +345,7 @@ def emit(module: Module) -> str:
     """
     writer = Writer(module)
     kernels = list(writer.kernels())
-    prelude = [
-        jitted(p.signature, p.source, plain=not p.inline, inline=p.inline)
-        for p in closure(writer.printer.functions)
-    ]
+    prelude = [p.text for p in closure(writer.printer.functions)]
     body = _joined(DECORATOR, *prelude, *kernels, _checks(module.checks), SELF_CHECK)
     header, constants = _header(module), _constants(module)
     digest = _digest(header, constants, body)

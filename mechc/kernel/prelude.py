@@ -13,10 +13,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+
+from mechc.kernel.statements import DECORATOR, IMPORTS, jitted
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -41,6 +43,11 @@ class Primitive:
         text: str = inspect.getsource(self.function).split("\n", 1)[1].rstrip()
         return text
 
+    @property
+    def text(self) -> str:
+        """What is pasted: its source under the decorator of kernels."""
+        return jitted(self.signature, self.source, plain=not self.inline, inline=self.inline)
+
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -62,6 +69,13 @@ def closure(names: Iterable[str]) -> list[Primitive]:
     for one in (PRIMITIVES[name] for name in names):
         ordered.update((each.name, each) for each in (*closure(one.calls), one))
     return list(ordered.values())
+
+
+@cache
+def module_text() -> str:
+    """All of them as a module that is loaded as kernels are: they are compiled once for all."""
+    parts = f"{IMPORTS}\n", DECORATOR, *(each.text for each in closure(PRIMITIVES))
+    return "\n\n".join(parts) + "\n"
 
 
 @primitive("float64(float64)")

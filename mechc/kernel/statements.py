@@ -64,6 +64,13 @@ def compiled(types, plain=False, inline=False):
     """Declare the types of a function."""
     return lambda function: Compiled(function, types, plain, inline)'''
 
+
+def jitted(signature: str, text: str, *, plain: bool = False, inline: bool = False) -> str:
+    """A function text under its compile decorator."""
+    how = ", plain=True" * plain + ", inline=True" * inline
+    return f'@compiled("{signature}"{how})\n{text}'
+
+
 TOLERANCE = 1e-10
 """Far above what the kernels lose (1e-14 where nothing cancels), far below any wrong formula."""
 

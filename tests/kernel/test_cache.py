@@ -16,6 +16,7 @@ import pytest
 from mechc.errors import CacheError, VerificationError
 from mechc.kernel import cache
 from mechc.kernel.cache import seal
+from mechc.kernel.prelude import closure
 from mechc.kernel.statements import DECORATOR, IMPORTS
 
 TEXT = (
@@ -379,3 +380,27 @@ def answer_of_a_new_process(key):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
+
+
+def test_what_kernels_paste_word_for_word_is_compiled_once_for_all_of_them(home):
+    """One that changed a function has its own, and its own of what calls it."""
+    pasted = "\n\n\n".join(p.text for p in closure(["complex_log_sum"]))
+
+    def kernel(constant, pasted):
+        text = small(constant).partition(cache.MARK)[0]
+        text = text.replace(
+            '@compiled("float64(float64, f', f'{pasted}\n\n\n@compiled("float64(float64, f', 1
+        )
+        return cache.store(KEY, "small", seal(text))
+
+    one, other = kernel(1.0, pasted), kernel(2.0, pasted)
+    changed = kernel(1.0, pasted.replace("return complex(size *", "return complex(2.0 * size *"))
+    for name in ("complex_log", "complex_exp", "complex_log_sum"):
+        made = getattr(one, name).machine_code
+        assert getattr(other, name).machine_code is made
+        assert (getattr(changed, name).machine_code is made) is (name == "complex_log")
+    assert changed.complex_exp.machine_code(0j) == 2.0 * one.complex_exp.machine_code(0j) == 2.0
+    half = changed.complex_log_sum.machine_code(1 + 0j, 0j, 0.5 + 0j, 0j)
+    assert abs(half - np.log(2.0)) < 1e-15
+    assert {entry.name for entry in cache.entries()} == {"small"}
+    assert any((home / "shared" / "__pycache__").glob("*complex_exp*.nbi"))

@@ -9,9 +9,8 @@ import pytest
 from flint import arb, ctx
 from mpmath import mp, mpf
 
-from mechc.kernel.emit import jitted
 from mechc.kernel.prelude import PRIMITIVES, closure
-from mechc.kernel.statements import DECORATOR
+from mechc.kernel.statements import DECORATOR, jitted
 
 ULP = 2.0**-53
 

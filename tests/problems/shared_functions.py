@@ -14,13 +14,12 @@ from mechc.kernel.emit import (
     LOG_MASS_TYPE,
     VECTOR,
     Writer,
-    jitted,
 )
 from mechc.kernel.ir import Module, Series
 from mechc.kernel.law import law_text
 from mechc.kernel.prelude import PRIMITIVES, closure
 from mechc.kernel.root_finder import SIGNATURE, solver_text
-from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK
+from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, jitted
 from mechc.protocol import Measure
 from mechc.verify.recheck import Kernel
 
@@ -36,7 +35,7 @@ def texts():
         for text in Writer(Module(**{**nothing, "helpers": (total,)})).kernels()
         if "def series_0(" in text
     ]
-    yield from (jitted(p.signature, p.source) for p in closure(PRIMITIVES))
+    yield from (p.text for p in closure(PRIMITIVES))
     yield from (jitted(VECTOR, BREAKPOINTS), jitted(LOG_MASS_TYPE, LOG_MASS), *summing)
     for measure in Measure:
         below = "<=" if measure is Measure.LATTICE else "<"
