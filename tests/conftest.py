@@ -2,12 +2,16 @@
 
 With `--seconds` tests come in an order of the day and none begins when the time is over, so that
 slow tests may run as far as there is time: `pytest -m slow --seconds 600`.
+
+By default a test with many costly cases runs those that differ most, `pytest.mark.few(0, 3)` of
+them by their places; the others are slow.
 """
 
 import gc
 import os
 import random
 import time
+from collections import Counter
 from datetime import date
 
 # SymPy remembers a thousand values a function unless told otherwise, and forgets what the next
@@ -28,10 +32,22 @@ ROOMS = (
 
 
 STARTED = time.monotonic()
+CASES = pytest.StashKey[Counter]()  # of each test, collected so far
 
 
 def pytest_addoption(parser):
     parser.addoption("--seconds", type=float, help="begin no test after so many seconds")
+
+
+def pytest_itemcollected(item):
+    """Of the cases of a test marked `few(2, 5)` those at places 2 and 5 run by default."""
+    few = item.get_closest_marker("few")
+    if few is not None:
+        cases = item.config.stash.setdefault(CASES, Counter())
+        of = item.parent.nodeid, item.originalname
+        if cases[of] not in few.args:
+            item.add_marker("slow")
+        cases[of] += 1
 
 
 def pytest_runtest_setup(item):

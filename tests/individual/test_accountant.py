@@ -148,8 +148,14 @@ def test_a_contour_on_which_rare_large_losses_weigh_is_left_for_a_lower_one():
     assert bound.detail["relative_width"].max() <= 1e-4
     run = mechc.compose(*(mechanism(sigma=v) for v in taken[:, 13].tolist())).epsilon(1e-6)
     assert bound.lower[13] <= run.upper and run.lower <= bound.upper[13]
-    # of many people a few may stay wider, but not without an answer: up to .09 they were
-    about, rng = {**about, "people": 2000}, np.random.default_rng(5)
+
+
+@pytest.mark.slow
+def test_of_many_people_a_few_stay_wider_on_a_contour_but_not_without_an_answer():
+    """Rare large losses again; up to .09 they were."""
+    mechanism = mechc.poisson(mechc.load("gaussian"), sampling_rate=0.01)
+    settings, rng = np.geomspace(1.05, 60.0, 64), np.random.default_rng(5)
+    about = {"parameter": "sigma", "people": 2000, "span": (1.05, 60.0), "mesh": 0}
     crowd = IndividualAccountant(mechanism, settings=settings, **about)
     own = rng.integers(9, 15, 2000)
     for _ in range(50):
@@ -347,7 +353,7 @@ def test_a_pair_of_its_own_for_adding_is_ordered_as_well():
     (p, q), other = pairs
     odd = mechanism("odd", variable=x, p=p, q=q, reverse=other, parameters=(s,))
     with pytest.raises(UnsupportedError, match="without an order no side of a grid is safe"):
-        IndividualAccountant(odd, parameter="s", people=2, span=(1.0, 20.0))
+        IndividualAccountant(odd, parameter="s", people=2, span=(1.0, 20.0), buckets=4)
 
 
 def test_a_step_that_the_journal_missed_counts(gaussian, monkeypatch):
@@ -393,7 +399,9 @@ def test_saving_restoring_and_asking_for_some(gaussian, tmp_path):
 
 def test_a_ledger_is_not_that_of_another_pair_of_the_same_name(tmp_path):
     removed, replaced = (
-        accountant(mechc.poisson(mechc.load("gaussian"), 0.05, a), 1, splines=False, span=SPAN)
+        accountant(
+            mechc.poisson(mechc.load("gaussian"), 0.05, a), 1, splines=False, span=SPAN, buckets=4
+        )
         for a in ("add_remove", "replace")
     )
     assert removed.family.name == replaced.family.name
@@ -475,18 +483,18 @@ def test_random_sequences_are_never_under_reported(sampled, people):
 
 
 def test_sensitivity_may_be_what_differs_between_people():
-    """Noise of scale b at sensitivity s is noise of scale b / s at sensitivity one."""
-    laplace = mechc.load("laplace")
-    with pytest.raises(DeclarationError, match=r"laplace: scale has no value .*bind\(scale"):
-        Family.of(laplace, "sensitivity", (0.1, 1.0))
-    bound = laplace.bind(scale=5.0)
+    """Noise of deviation b at sensitivity s is noise of deviation b / s at sensitivity one."""
+    gaussian = mechc.load("gaussian")
+    with pytest.raises(DeclarationError, match=r"gaussian: sigma has no value .*bind\(sigma"):
+        Family.of(gaussian, "sensitivity", (0.1, 1.0))
+    bound = gaussian.bind(sigma=5.0)
     acc = IndividualAccountant(
         bound, parameter="sensitivity", people=3, span=(0.1, 1.0), buckets=8, rtol=1e-3
     )
     acc.step([1.0, 0.25, 0.0], count=3)
     found = acc.epsilon(1e-5)
-    for person, scale in enumerate([5.0, 20.0]):
-        run = (3 * laplace(scale=scale)).epsilon(1e-5)
+    for person, sigma in enumerate([5.0, 20.0]):
+        run = (3 * gaussian(sigma=sigma)).epsilon(1e-5)
         assert found.lower[person] <= run.upper and run.lower <= found.upper[person]
         assert found.upper[person] <= run.upper * (1 + 1e-3)
     assert found.upper[2] == 0.0

@@ -31,6 +31,7 @@ def true_log_m(law, c, h):
     return np.append(k, k + re + 1j * (im + h * np.arange(1.0, NODES + 1.0) * mean))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     "name, parameter, span, rate, spacing, order",
     [

@@ -67,6 +67,7 @@ def test_twenty_different_steps_are_sharp_without_decay_of_phi():
     assert (wide.upper <= 1.5 * bound.upper).all()
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("name", "parameter", "steps", "counts", "epsilon"),
     [

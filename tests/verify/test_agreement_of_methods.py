@@ -16,11 +16,20 @@ from mechc.composition import run_file
 from mechc.errors import DeclarationError
 from mechc.verify import agreement
 
+gaussian = mechc.load("gaussian")
 
-def test_methods_agree_on_a_run_of_two_mechanisms():
-    gaussian = mechc.load("gaussian")
-    run = 30 * mechc.poisson(gaussian)(sigma=1.0, sampling_rate=0.1) + 3 * gaussian(sigma=5.0)
-    report = run.check(epsilons=(1.0,))
+
+@pytest.mark.few(0)
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda: mechc.load("pure_dp")(epsilon=0.3),
+        lambda: mechc.poisson(gaussian)(sigma=1.0, sampling_rate=0.1),
+    ],
+    ids=["pure_dp", "poisson(gaussian)"],
+)
+def test_methods_agree_on_a_run_of_two_mechanisms(event):
+    report = (30 * event() + 3 * gaussian(sigma=5.0)).check(epsilons=(1.0,))
     assert report.ok, str(report)
     assert report.comparisons > 25
 

@@ -167,17 +167,19 @@ def epoch(name, steps, **values):
     return mechc.random_allocation(mechc.load(name), steps=steps)(**values)
 
 
+@pytest.mark.few(1, 2)
 @pytest.mark.parametrize(
     ("run", "direction", "epsilon", "value", "digits"),
     [
         # sums on two lines with 34 digits; to the digits on which two contours agree
-        (epoch("gaussian", 250, sigma=0.6857951406504622), "remove", 0.16978264722519862,
+        (lambda: epoch("gaussian", 250, sigma=0.6857951406504622), "remove", 0.16978264722519862,
          0.0167858821207665215, 1e-17),
-        (epoch("gaussian", 100, sigma=1.0), "add", 1.0, 1.05033157110e-19, 1e-30),
-        (epoch("laplace", 200, scale=0.5), "add", 0.3, 1.62660494042e-03, 1e-14),
+        (lambda: epoch("gaussian", 100, sigma=1.0), "add", 1.0, 1.05033157110e-19, 1e-30),
+        (lambda: epoch("laplace", 200, scale=0.5), "add", 0.3, 1.62660494042e-03, 1e-14),
     ],
 )  # fmt: skip
 def test_epochs_of_random_allocation(run, direction, epsilon, value, digits):
+    run = run()
     bound = run.delta(epsilon, certified=True, direction=direction)
     assert bound.status == "certified" and width(bound) < 1e-12
     assert bound.lower - digits <= value <= bound.upper + digits
@@ -237,13 +239,13 @@ def test_bounds_on_the_transform_of_a_likelihood_ratio(name, values):
 @pytest.mark.parametrize(
     "run",
     [
-        2 * epoch("gaussian", 20, sigma=1.0),
-        mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
+        lambda: 2 * epoch("gaussian", 20, sigma=1.0),
+        lambda: mechc.random_allocation(mechc.load("gaussian"), steps=9, selected=2)(sigma=1.0),
     ],
 )  # fmt: skip
 def test_epochs_that_are_not_certified(run):
     with pytest.raises(UnsupportedError, match="certified: "):
-        run.delta(0.5, certified=True)
+        run().delta(0.5, certified=True)
 
 
 def sums_of(points, steps):
@@ -271,16 +273,16 @@ def atoms_event():
 @pytest.mark.parametrize(
     ("event", "points", "infinite", "steps", "narrow"),
     [
-        pytest.param(mechc.load("binomial")(trials=20, sensitivity=1),
+        pytest.param(lambda: mechc.load("binomial")(trials=20, sensitivity=1),
                      [(p / q, q / 2**20) for q, p in BINOMIAL if q], 2.0**-20, 6, 1e-6,
                      marks=pytest.mark.slow),
-        (mechc.load("discrete_laplace")(a=0.8), [(math.exp(x), 1.0 / (1.0 + math.exp(x)))
+        (lambda: mechc.load("discrete_laplace")(a=0.8), [(math.exp(x), 1.0 / (1.0 + math.exp(x)))
          for x in (0.8, -0.8)], 0.0, 60, 1e-11),
-        (atoms_event(), [(p / q, q) for p, q in ATOMS if q], ATOMS[-1][0], 14, 1e-11),
+        (atoms_event, [(p / q, q) for p, q in ATOMS if q], ATOMS[-1][0], 14, 1e-11),
     ],
 )  # fmt: skip
 def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps, narrow):
-    run = mechc.random_allocation(event, steps=steps)
+    run = mechc.random_allocation(event(), steps=steps)
     value, mass = sums_of(points, steps)
     w = value / steps
     for epsilon in (0.1, 0.4):
@@ -299,16 +301,19 @@ def test_epochs_of_point_masses_against_all_sums(event, points, infinite, steps,
     "run",
     [
         # W that many sums make, steps of two kinds, point masses beside a density
-        epoch("discrete_gaussian", 1000, sigma=1.5),
-        mechc.random_allocation([mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9),
-        epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
-        epoch("huber", 50, scale=3.0, bend=1.2),
-        mechc.random_allocation(
+        lambda: epoch("discrete_gaussian", 1000, sigma=1.5),
+        lambda: mechc.random_allocation(
+            [mechc.load("discrete_gaussian")(sigma=s) for s in (0.7, 0.9)] * 9
+        ),
+        lambda: epoch("truncated_laplace", 12, scale=1.0, halfwidth=2.0),
+        lambda: epoch("huber", 50, scale=3.0, bend=1.2),
+        lambda: mechc.random_allocation(
             [mechc.load("discrete_gaussian")(sigma=0.7), mechc.load("gaussian")(sigma=0.9)] * 9
         ),
     ],
 )  # fmt: skip
 def test_epochs_of_other_noise_beside_doubles(run):
+    run = run()
     for direction in ("remove", "add"):
         found, known = (run.delta(0.2, direction=direction, certified=c) for c in (True, False))
         assert found.status == "certified" and width(found) < 1e-4
@@ -401,6 +406,7 @@ def test_a_jump_that_is_not_enclosed_is_not_taken_for_none():
         list(shape_proofs.lattice_steps(SimpleNamespace(lo=arb(0), hi=arb(2), p=masses), None))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rate", "sigma", "epsilon", "most"),
     [(0.25, 0.1, 0.2876820724517809, -13.0), (0.07, 0.4, 0.07257069283483537, -100.0)],

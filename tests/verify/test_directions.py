@@ -85,6 +85,7 @@ def verdicts(name, theta, turn):
                 )  # fmt: skip
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("name", "theta"), VECTORS, ids=[name for name, _ in VECTORS])
 def test_losses_move_as_their_branches_say(name, theta):
     assert set(verdicts(name, theta, 1)) == {shape_proofs.Verdict.PROVED}

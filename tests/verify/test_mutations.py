@@ -43,6 +43,7 @@ def find_every_fault(name, folder):
         assert not missed, kind
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("name", DEFAULT)
 def test_every_fault_is_found(name, tmp_path):
     find_every_fault(name, tmp_path)
@@ -107,6 +108,7 @@ def test_inverses_on_the_other_side_are_found():
         assert check.ok == ok
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "theta"), [("raised_cosine", (8.6, 0.8)), ("gaussian_scale", (1.0, 2.0))]
 )
@@ -235,6 +237,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(0, 1, 2, 3, 4, 5, 7, 8)
 @pytest.mark.parametrize(("name", "fault"), PLANTED, ids=lambda v: getattr(v, "__name__", v))
 def test_faults_in_derivations_are_found(name, fault, tmp_path, monkeypatch):
     mechanism = mechc.load(name)

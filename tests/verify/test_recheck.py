@@ -145,6 +145,7 @@ def test_shared_functions_are_those_that_are_shipped():
     assert digests() == set(SHARED)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     "bump",
     [
@@ -165,6 +166,7 @@ def test_a_narrow_fault_in_both_forms_is_refused(bump, certified, tmp_path):
     assert any("log_q(3.3) is" in problem for problem in found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["abs(z.imag) > 50.0", "z.imag < -1.0"])
 def test_a_small_fault_of_a_generating_function_far_up_is_refused(where, certified, tmp_path):
     _, text, content = certified("discrete_laplace")
@@ -288,6 +290,7 @@ def test_reference_values_are_not_left_out(certified, tmp_path):
     assert "no reference value" in problems(tmp_path, faulty, forged(content, faulty))[0]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "where"),
     [("sf_p", "x > 8.0 * theta[0]"), ("sf_q", "x > 30.0 * theta[0]"),
