@@ -12,6 +12,7 @@ from mechc.accountants.contours.composed import ComposedLoss
 from mechc.loss.privacy_loss import PrivacyLoss, Step
 
 
+@pytest.mark.few(0, 7)
 @pytest.mark.parametrize("sigma", [1e-10, 1e-6, 1e-4, 2e-3])
 @pytest.mark.parametrize("count", [1, 3, 10**6])
 def test_a_gaussian_far_away_is_answered(sigma, count):

@@ -24,6 +24,7 @@ def test_laplace_repetitions_bracket_sums_in_ball_arithmetic(scale, log_delta):
         assert curve.upper[n - 1] - curve.lower[n - 1] < 1e-7 * curve.upper[n - 1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "scale, rate, delta, most",
     [(40.0, None, 1e-9, 1000), (5.0, 0.05, 1e-5, 300)],

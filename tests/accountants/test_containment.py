@@ -53,6 +53,7 @@ def run_sampled_gaussian(seed):
     check(bound, exact, 1e-6)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("seed", range(4))
 def test_sampled_gaussian(seed):
     run_sampled_gaussian(seed)

@@ -90,6 +90,7 @@ def test_expansion_approaches_a_gamma_law():
         assert errors[1][s] < 1.7 * errors[0][s] * 4.0 ** (-(s + 1) / 2)
 
 
+@pytest.mark.few(0, 3)
 @pytest.mark.parametrize("name", TILTED)
 def test_tilted_series_has_the_errors_of_the_table(cases, name):
     loss, count, epsilon, delta = cases[name]
@@ -139,6 +140,7 @@ def test_atoms_are_refused(cases):
         SaddlepointAccountant([Step(loss, count)], variant="edgeworth").log_delta(epsilon)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("case", [(2.5, 0.3, 0.6), (30.0, -0.4, 0.5), (0.02, -3.0, 2.0)])
 def test_payoff_integrals_match_high_precision(case):
     t, excess, sd = case

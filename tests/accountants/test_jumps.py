@@ -147,6 +147,7 @@ def many_steps(rate, sigma, count, epsilon, tilt, period, highest):
         return float(count * mp.log(mass) - c * epsilon + mp.log(total / period))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("sigma", "epsilon", "tilt", "period", "highest"),
     [(2, 3, 48, 20, 90), (1, 398, 12.65, 1000, 0.5)],

@@ -33,6 +33,7 @@ def test_laplace(seed):
     assert answer.lower <= exact <= answer.upper and answer.upper - answer.lower < 1e-6
 
 
+@pytest.mark.few(0, 2)
 @pytest.mark.parametrize("gap", [0.0, 1e-14, 1e-12, 1e-9])
 def test_where_rounding_decides(gap):
     """delta(top - gap) is 2^-30 (1 - exp(-gap)); losses are known to some 2e-14."""

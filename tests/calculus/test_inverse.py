@@ -2,7 +2,7 @@
 
 import mpmath
 import pytest
-from calculus_zoo import SMOOTH, UNSEEN, derived, vectors
+from calculus_zoo import SMOOTH, UNSEEN, cases, derived, vectors
 from sympy import Symbol, exp, log
 from test_regions import points, regions
 
@@ -10,12 +10,12 @@ from mechc.calculus.inverse import candidates
 from mechc.calculus.types import Closed, Numeric
 from mechc.symbolic.evaluate import evaluate
 
-NAMES = [
+NAMES = cases(
     *SMOOTH,
     *(f"poisson:{m}" for m in SMOOTH),
     *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "logistic", "student_t")),
     *(m for m in UNSEEN if m not in ("scale_mixture", "raised_cosine", "exponentially_modified")),
-]
+)
 CLOSED = [
     "gaussian", "laplace", "logistic", "student_t", "cauchy", "gaussian_scale",
     "poisson:gaussian", "poisson:laplace", "poisson:logistic", "poisson:student_t",

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import mpmath
 import pytest
-from calculus_zoo import SHIPPED, SLOW, SMOOTH, UNSEEN, declared, density, derived, vectors
+from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, cases, declared, density, derived, vectors
 
 from mechc.calculus import normalise
 from mechc.calculus.regions import refine
@@ -12,13 +12,13 @@ from mechc.declare.text import limited
 from mechc.symbolic.evaluate import evaluate
 from mechc.symbolic.functions import clamped
 
-NAMES = [
+NAMES = cases(
     *(m for m in SHIPPED if m not in ("randomized_response", "approximate_dp")),
     *(f"poisson:{m}" for m in SMOOTH),
     *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "student_t", "gaussian_scale")),
-    *(pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in UNSEEN),
+    *UNSEEN,
     *(f"poisson:{m}" for m in ("gumbel", "huber", "one_sided", "two_normals")),
-]
+)
 
 
 def ends_of(region, vector):

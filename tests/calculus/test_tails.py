@@ -3,20 +3,20 @@
 import mpmath
 import pytest
 import sympy as sp
-from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, density, derived, vectors
+from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, cases, density, derived, vectors
 
 from mechc.calculus import derive, normalise
 from mechc.calculus.types import Closed, Unavailable
 from mechc.declare import mechanism, parameter, positive, probabilities, rate, real
 from mechc.symbolic.evaluate import evaluate
 
-ENTIRE = [
+ENTIRE = cases(
     *(m for m in SHIPPED if m != "gaussian_scale"),
     *(f"poisson:{m}" for m in SMOOTH if m != "gaussian_scale"),
     *(f"add:poisson:{m}" for m in ("gaussian", "laplace", "student_t", "subbotin")),
     "hyperbolic_secant", "huber", "scale_mixture", "quartic", "poisson_mass",
     "two_sided_factorial", "poisson:two_sided_factorial",
-]  # fmt: skip
+)  # fmt: skip
 
 
 def strip(name, **values):

@@ -96,6 +96,7 @@ def test_a_largest_loss_is_as_sharp_as_the_terms_of_its_formula():
     assert found.lower <= -55.6008044113199 <= found.upper  # by mpmath with 60 digits
 
 
+@pytest.mark.few(0, 2)
 @pytest.mark.parametrize("ulps", [-9, -1, 0, 1])
 def test_a_loss_that_turns_just_above_epsilon_is_counted_beside_farther_ones(ulps):
     """The top in the middle, not the largest loss, is 3e-16 above the epsilon of `ulps` = 0."""

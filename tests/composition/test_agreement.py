@@ -30,6 +30,7 @@ def blocks(default, slow):
     return [*range(default), *more]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("block", blocks(1, 10))
 def test_methods_agree(block):
     for seed in range(10 * block, 10 * block + 10):

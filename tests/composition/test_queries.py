@@ -38,6 +38,7 @@ def test_many_rates_of_one_question_share_what_is_known(gaussian):
     assert alone.lower <= answer.upper[30] and answer.lower[30] <= alone.upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("mu", [0.01, 8.0, 35.0])
 def test_tradeoff_of_gaussians_that_hide_all_or_nothing(gaussian, mu):
     rates = np.array([5e-324, 1e-310, 1e-300, 1e-30, 1e-4, 0.5, 1 - 1e-9])

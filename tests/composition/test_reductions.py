@@ -105,6 +105,7 @@ def test_bands_say_how_many_blocks_there_are():
     assert step.parameters["sampling_rate"] == 0.2
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
 def test_one_of_two_steps_by_an_integral_over_the_plane(epsilon):
     sigma = 1.2

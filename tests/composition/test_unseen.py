@@ -92,6 +92,7 @@ def far(start):
     return start * np.exp(np.linspace(0.0, 30.0, 30_001))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("name", ["logistic", "hyperbolic_secant"])
 @pytest.mark.parametrize("ratio", [300.0, 1500.0, 1e6])
 def test_losses_beyond_the_range_of_exponentials(name, ratio):
@@ -401,6 +402,7 @@ def test_samples_of_mixtures_rise_and_fall_as_the_mixtures_do():
     brackets(event.delta(0.0, direction="add"), 0.05 * (2 * below - 1), 1e-6)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("noise", "scale", "cdf", "reach", "width"),
     [

@@ -82,6 +82,7 @@ def require_narrow(event, masses, *asked):
             assert truth * (1 - 1e-9) <= bound.upper <= truth * (1 + 1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("steps", [3, 5, 10])
 @pytest.mark.parametrize("part", [0.3, 0.8])
 def test_staircases(steps, part):
@@ -127,6 +128,7 @@ def test_heights_that_may_be_negative_are_not_summed():
         mechc.load(declared)(t=0.75).delta(0.1)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("steps", [7, 20])
 def test_a_histogram_without_a_last_arm_is_refused(steps):
     arms = [(Rational(k + 1, steps * (steps + 1)), Abs(x) < k + 1) for k in range(steps)]
@@ -150,6 +152,7 @@ def test_histogram_of_numbers():
     require_narrow(event, masses, (1, 0.2), (2, 0.2))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [30, 150])
 def test_long_lists(size):
     generator = random.Random(size)

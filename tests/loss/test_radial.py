@@ -90,6 +90,7 @@ def test_powers_by_samples(dimension, beta):
         assert abs(float(found) - mean) < 5.0 * error
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("noise", "f", "dimension"),
     [

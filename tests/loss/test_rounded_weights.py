@@ -122,6 +122,7 @@ CANCELLING = [  # their complements have no digits in doubles
 ]  # fmt: skip
 
 
+@pytest.mark.few(0, 4, 12, 16)
 @pytest.mark.parametrize("masses", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("share", "at", "value"), VANISHING + KEPT[2:] + CANCELLING)
 def test_what_rounding_leaves_nothing_of_is_not_nothing(share, at, value, masses):

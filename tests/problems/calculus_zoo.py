@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 import mpmath
+import pytest
 from sympy import (
     Abs,
     Integral,
@@ -132,7 +133,18 @@ UNSEEN = {
         support=(0, oo), lattice=True, parameters=(b, c),
     ),
 }  # fmt: skip
-SLOW = ("scale_mixture", "raised_cosine", "exponentially_modified")
+# what takes longest, or is derived as others of its kind are
+SLOW = {
+    "scale_mixture", "raised_cosine", "exponentially_modified", "uniform_and_laplace",
+    "laplace_and_normal", "poisson:cauchy", "poisson:subbotin", "poisson:gaussian_scale",
+    "add:poisson:gaussian_scale", "add:poisson:subbotin", "poisson:gumbel", "poisson:huber",
+    "poisson:one_sided", "poisson:two_sided_factorial",
+}  # fmt: skip
+
+
+def cases(*names):
+    """Names as cases of a test, those of `SLOW` not in the default run."""
+    return [pytest.param(m, marks=pytest.mark.slow) if m in SLOW else m for m in names]
 
 
 @cache
