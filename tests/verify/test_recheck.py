@@ -462,7 +462,7 @@ def test_limits_that_are_not_known_are_none():
     vector = Vector(kernel, Pair(made.declaration.canonical), theta, typical=True)
     for at, refused in ((3.0, False), (1.0, True)):
         row = (1.0, 3.0, -1.0, np.nan, kernel("loss", at, theta), 0.0)
-        assert bool([*Comparison(kernel)._branch(row, vector)]) is refused
+        assert bool([*Comparison(kernel).branch(row, vector)]) is refused
 
 
 @pytest.mark.slow

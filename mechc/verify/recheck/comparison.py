@@ -230,7 +230,7 @@ class Comparison:
         if any(not row[1] <= after[0] for row, after in itertools.pairwise(rows)):
             yield f"branches overlap or are out of order, at {theta}"
         for row in rows:
-            yield from self._branch(row, vector)
+            yield from self.branch(row, vector)
         yield from self._gaps(vector)
         yield from self._atoms(vector)
         yield from self._weights(vector)
@@ -298,7 +298,7 @@ class Comparison:
         """Words of weights that a kernel states."""
         return [w for w in str(self.kernel["CAPABILITIES"].get(capability, "")).split("; ") if w]
 
-    def _branch(self, row: Any, vector: Vector) -> Iterator[str]:
+    def branch(self, row: Any, vector: Vector) -> Iterator[str]:
         """The loss on one branch is as it says."""
         lo, hi, kind, left, right, _ = map(float, row)
         what = f"the branch ({lo}, {hi}) of kind {kind:g}, at {vector.theta}"
