@@ -8,6 +8,7 @@ reached its limit is kept as one atom instead.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
 MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
 OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
 LEAST_REACH = 64.0  # integers looked at on either side
+SHORT, MOST_KEPT = 2**16, 64  # integers of a list that is kept, and how many of them
 FADED = -1e5  # log of a share of the mass that no list holds
 MOST_FOLLOWED = 1024  # integers at which the rounding of log masses is followed
 
@@ -62,6 +64,7 @@ class Lists:
         self.tails: dict[tuple[float, float], Floats] = {}
         self._wholes: Wholes = {}  # what is past the first lists, written when these are made
         self.faded = self.estimated = False
+        self._longer: dict[Any, tuple[Floats, tuple[Listing, ...], bool, bool]] = {}
         self._hidden = -math.inf, -math.inf  # logs of masses of P and Q in modes of kept tails
 
     def points(
@@ -71,13 +74,27 @@ class Lists:
 
         `listings` are those that were enough for fewer tilts.
         """
+        asked = lo, hi, listings, self._most
+        if asked in self._longer:  # every epsilon asks for the same tilts, one after another
+            x, longer, faded, estimated = self._longer[asked]
+            self.faded, self.estimated = self.faded or faded, self.estimated or estimated
+            return x, longer
+        before = self.faded, self.estimated
+        self.faded = self.estimated = False
         rows = self._rows.tolist()
         first = [Listing(LEAST_REACH)] * len(rows)
-        found = [
-            self._range(row, lo, hi, listing.reach, first=not listings)
-            for row, listing in zip(rows, listings or first, strict=True)
-        ]
-        return np.concatenate([x for x, _ in found]), tuple(listing for _, listing in found)
+        try:
+            found = [
+                self._range(row, lo, hi, listing.reach, first=not listings)
+                for row, listing in zip(rows, listings or first, strict=True)
+            ]
+        finally:
+            own = self.faded, self.estimated
+            self.faded, self.estimated = self.faded or before[0], self.estimated or before[1]
+        x, longer = np.concatenate([x for x, _ in found]), tuple(each for _, each in found)
+        if listings and x.size < SHORT and len(self._longer) < MOST_KEPT:
+            self._longer[asked] = x, longer, *own
+        return x, longer
 
     def at(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Log masses and losses at integers; differences of logs where these are known better.
