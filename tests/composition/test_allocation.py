@@ -603,11 +603,11 @@ def test_divergences_of_adding_a_record_are_those_of_the_pair_that_is_declared_f
 
 
 @pytest.mark.few(0)
-@pytest.mark.parametrize("others", [[], [laplace(scale=3.0)]])
+@pytest.mark.parametrize("others", [[], [3.0]])
 def test_an_epoch_of_steps_of_an_estimated_density_says_so(others):
     """Point by point too, where no law of the epoch is made; it claimed to be proven."""
     planar = mechc.radial(laplace, dimension=2)(scale=20.0)
-    epoch = mechc.random_allocation([planar] * 4 + others)
+    epoch = mechc.random_allocation([planar] * 4 + [laplace(scale=s) for s in others])
     for bound in (*both(epoch, 0.01), epoch.epsilon(1e-3)):
         assert bound.status == "proven but for the estimated error of a density"
 
@@ -835,13 +835,13 @@ def test_sums_of_many_kinds_are_those_of_their_halves(monkeypatch):
 @pytest.mark.parametrize(
     ("events", "numbers"),
     [
-        ([], {}), ([gaussian(sigma=1.0)], {"steps": 2}), ([gaussian], {}),
-        ([gaussian(sigma=1.0), 2 * gaussian(sigma=1.0)], {}),
+        (lambda: [], {}), (lambda: [gaussian(sigma=1.0)], {"steps": 2}), (lambda: [gaussian], {}),
+        (lambda: [gaussian(sigma=1.0), 2 * gaussian(sigma=1.0)], {}),
     ],
 )  # fmt: skip
 def test_bad_lists(events, numbers):
     with pytest.raises(DeclarationError, match="random_allocation"):
-        mechc.random_allocation(events, **numbers)
+        mechc.random_allocation(events(), **numbers)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.5])

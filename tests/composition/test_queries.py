@@ -225,13 +225,13 @@ def test_gdp_bounds_the_profile_where_it_says(sampled_gaussian):
 @pytest.mark.parametrize(
     "run",
     [
-        0 * mechc.load("gaussian")(sigma=1.0),
-        10 * mechc.poisson(mechc.load("gaussian"), 0.0)(sigma=1.0),
-        5 * mechc.from_pmfs([0.5, 0.5], [0.5, 0.5]),
+        lambda: 0 * mechc.load("gaussian")(sigma=1.0),
+        lambda: 10 * mechc.poisson(mechc.load("gaussian"), 0.0)(sigma=1.0),
+        lambda: 5 * mechc.from_pmfs([0.5, 0.5], [0.5, 0.5]),
     ],
 )
 def test_gdp_of_what_reveals_nothing(run):
-    answer = run.gdp()
+    answer = run().gdp()
     assert answer.lower == answer.upper == 0.0
 
 
