@@ -86,9 +86,12 @@ def record(codes, counts, buckets, unit, totals):  # type: ignore[no-untyped-def
     return seen
 
 
-@compiled(nogil=True, fastmath={"contract"})  # for the integer types; one way to contract it
-def multiply(totals, people, share, table, out):  # type: ignore[no-untyped-def]
-    """Write to `out` the product of four or more people's totals, a share of them, with a table.
+@compiled(
+    "void(float64[:, ::1], float64[:, ::1], float64[:, ::1])",
+    nogil=True, fastmath={"contract"},  # there is one way to contract it
+)  # fmt: skip
+def multiply(rows, table, out):  # type: ignore[no-untyped-def]
+    """Write to `out` the product of four or more people's rows with a table.
 
     Libraries would wait for their threads in between, and each sum is taken in the order of the
     columns here: nobody's depends on whose are next to it.
@@ -96,19 +99,18 @@ def multiply(totals, people, share, table, out):  # type: ignore[no-untyped-def]
     columns, wide = table.shape
     for begin in range(0, wide, SPREAD):
         end = min(begin + SPREAD, wide)
-        for first in range(0, people.size, 4):
-            i = min(first, people.size - 4)
+        for first in range(0, rows.shape[0], 4):
+            i = min(first, rows.shape[0] - 4)
             a, b = out[i, begin:end], out[i + 1, begin:end]
             c, d = out[i + 2, begin:end], out[i + 3, begin:end]
-            x0, x1 = totals[people[i]], totals[people[i + 1]]
-            x2, x3 = totals[people[i + 2]], totals[people[i + 3]]
+            x0, x1, x2, x3 = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
             for j in range(end - begin):
                 a[j], b[j], c[j], d[j] = 0.0, 0.0, 0.0, 0.0
             for k in range(0, columns - 3, 4):
-                p = share * x0[k], share * x0[k + 1], share * x0[k + 2], share * x0[k + 3]
-                q = share * x1[k], share * x1[k + 1], share * x1[k + 2], share * x1[k + 3]
-                r = share * x2[k], share * x2[k + 1], share * x2[k + 2], share * x2[k + 3]
-                s = share * x3[k], share * x3[k + 1], share * x3[k + 2], share * x3[k + 3]
+                p = x0[k], x0[k + 1], x0[k + 2], x0[k + 3]
+                q = x1[k], x1[k + 1], x1[k + 2], x1[k + 3]
+                r = x2[k], x2[k + 1], x2[k + 2], x2[k + 3]
+                s = x3[k], x3[k + 1], x3[k + 2], x3[k + 3]
                 if sum(p) + sum(q) + sum(r) + sum(s) == 0.0:
                     continue
                 u, v = table[k, begin:end], table[k + 1, begin:end]
@@ -122,10 +124,10 @@ def multiply(totals, people, share, table, out):  # type: ignore[no-untyped-def]
             for k in range(columns - columns % 4, columns):
                 u = table[k, begin:end]
                 for j in range(end - begin):
-                    a[j] = a[j] + share * x0[k] * u[j]
-                    b[j] = b[j] + share * x1[k] * u[j]
-                    c[j] = c[j] + share * x2[k] * u[j]
-                    d[j] = d[j] + share * x3[k] * u[j]
+                    a[j] = a[j] + x0[k] * u[j]
+                    b[j] = b[j] + x1[k] * u[j]
+                    c[j] = c[j] + x2[k] * u[j]
+                    d[j] = d[j] + x3[k] * u[j]
 
 
 @compiled("void(float64[::1], float64[::1], int64[::1])", nogil=True)
@@ -239,10 +241,11 @@ class Ledger:
         `better`, counts stand for the better knots, and steps beyond the last one for nothing.
         """
         four = people if people.size >= 4 else np.resize(people, 4)
+        rows = self.totals[four].astype(float) * (1.0 / self.grid.unit)
         for table, out in zip(tables, room, strict=True):
             if better:
                 table = table[:-1] if self.grid.splines else table[1:]
-            multiply(self.totals, four, 1.0 / self.grid.unit, table, out)
+            multiply(rows, table, out)
         return [out[: people.size] for out in room]
 
     def on_one_side(self, people: Integers) -> NDArray[np.bool_]:
