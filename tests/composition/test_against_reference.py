@@ -4,6 +4,7 @@ import math
 
 import pytest
 import truth
+from mpmath import mp
 
 families = pytest.importorskip("families")
 questions = pytest.importorskip("questions")
@@ -50,6 +51,15 @@ def test_listed_sums_of_the_reference_are_those_of_a_convolution():
     exact = truth.atoms(law, 30, 1.0)
     assert least - 1e-9 <= exact <= most + 1e-9
     assert most - least < 1e-8
+
+
+def test_masses_of_the_reference_that_are_nearly_one_keep_their_digits():
+    values = {"s": 0.93, "tau": 17.0, "d": 1.0, "sampling_rate": 1.5e-10}
+    found = questions.by_hand("unseen_key", values, "poisson").atoms[:, 0].max()
+    with mp.workdps(40):
+        shown = mp.erfc((mp.mpf(17) - 1) / mp.mpf(0.93) / mp.sqrt(2)) / 2
+        exact = -mp.mpf(1.5e-10) * shown  # to a share of its own size, 1e-76
+    assert abs(found / float(exact) - 1) < 1e-14
 
 
 @pytest.mark.parametrize("name", ["exp_weibull", "gamma_integer_shapes"])

@@ -26,7 +26,7 @@ ULP = 2.0**-52
 ORDER = 16  # nodes of a panel
 U, W = np.polynomial.legendre.leggauss(ORDER)
 LOG_W = np.log(W)
-BITS = 260
+BITS, MOST_BITS = 260, 5000
 DEEP = 900.0  # nats below the largest at which masses are dropped
 GRID = 2**15  # points of a composed law
 MOST_PANELS = 1 << 20  # of one round of halving: 128 MB an array of their nodes
@@ -682,10 +682,15 @@ def _integral(p, loss, rule, half, epsilon):
 
 
 def _in_precision(make):
-    """Logs of the masses of atoms, rounded once."""
+    """Logs of the masses of atoms, rounded once; the log of nearly one takes more bits."""
     saved, ctx.prec = ctx.prec, BITS
     try:
-        return [[float(v) for v in atom] for atom in make(BALLS).atoms]
+        while True:
+            atoms = make(BALLS).atoms
+            rough = (isinstance(v, arb) and v.rel_accuracy_bits() < 60 for a in atoms for v in a)
+            if ctx.prec >= MOST_BITS or not any(rough):
+                return [[float(v) for v in atom] for atom in atoms]
+            ctx.prec *= 2
     finally:
         ctx.prec = saved
 
