@@ -133,7 +133,7 @@ def act(u, edges, loss, weight, node_loss, node_weight, ends, parts, out):  # ty
             m1 = np.searchsorted(edges, top, side="left") - 1
             if m0 == m1 and parts == 1:
                 row = out[i, DEGREE * m0 : DEGREE * m0 + DEGREE]
-                for j in range(16):  # slices compile ten times as long
+                for j in range(16):  # compiled slices cost seconds
                     work[0, j], work[1, j] = node_loss[p, j], node_weight[p, j]
                 _add_all(row, edges[m0], edges[m0 + 1], u[i], work)
                 continue

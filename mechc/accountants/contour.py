@@ -247,7 +247,7 @@ class Side(Columns):
         quick = self._total > PROVEN and reach * where.period < 2.0 * math.pi * FEW_NODES
         farther = FARTHER if quick else 1.0
         self._cover(float(where.grid[-1]), where.c, reach, farther)
-        return Contour(self.waved, self._payoff, where, farther)
+        return Contour(self.law, self._payoff, where, farther)
 
     def run(
         self, contour: Contour, epsilon: float, most: float = math.inf, growth: float = math.inf
@@ -325,7 +325,7 @@ class Side(Columns):
                 self._cover(0.0, contour.c, 1.1 * contour.h * nodes)
             except NumericError:
                 return False
-            contour.resolve(self.waved)
+            contour.resolve(self.law)
         return True
 
     def _blurred(self, contour: Contour, epsilon: float, narrow: float = NARROW) -> Answer | None:

@@ -14,6 +14,8 @@ joint must fall.
 Signs of derivatives say something about a function only where it has no jump and no pole: cos(x)^2
 has a concave logarithm between its zeros and many maxima. So a log density must be proved
 continuous inside its piece, by its structure. What is not proved counts as false.
+
+At given parameters `slope_of` has the slope of a log density as numbers, for radial profiles.
 """
 
 from __future__ import annotations
@@ -397,7 +399,7 @@ def slope_of(
             pieces.append((max(lo, 0.0), hi, terms))
 
     def slope(places: Floats) -> Floats:
-        out = np.empty(places.size)
+        out = np.full(places.size, math.nan)
         for lo, hi, terms in pieces:
             here = (lo < places) & (places <= hi)
             slopes = np.array([change(places[here]) for _, change in terms])

@@ -243,6 +243,13 @@ def test_gdp_at_one_epsilon_and_far_out(gaussian, laplace):
     assert far.lower > 30.0 and far.upper >= far.lower
 
 
+def test_mu_up_to_a_far_epsilon_is_sharp():
+    """Nodes that were kept for real tilts alone left it a seventh wide."""
+    run = 100 * mechc.poisson("gaussian", sampling_rate=0.01)(sigma=1.0)
+    found = run.gdp(epsilon_max=5000.0)
+    assert found.lower <= found.upper < 1.001 * found.lower
+
+
 def test_gdp_to_the_end_of_all_losses_or_not_at_all(gaussian, laplace):
     """The bound was inf after 20 s; no delta is left past the largest loss."""
     run, mu = 10 * laplace(scale=1.0), norm.ppf

@@ -51,8 +51,7 @@ class Columns:
     """Steps, their law on the nodes of the moment, and the saddle points of epsilons.
 
     Attributes:
-        law: on nodes for real tilts.
-        waved: on the nodes that were made last, perhaps more, for waves on one contour.
+        law: on the nodes of the moment.
         covered: the largest tilt for which all laws have nodes.
     """
 
@@ -69,12 +68,9 @@ class Columns:
             self._t_max = min(self._t_max, law.strip[1] * (1.0 - 1e-4))
         self._total = float(sum(self._counts))
 
-    def _keep(self, steps: tuple[Step, ...], only_waves: bool = False) -> None:
-        """Take steps on these nodes, which may tell no more of real tilts than those before."""
-        self._steps, self.waved = steps, Law(steps)
-        if only_waves:
-            return
-        self.law = self.waved
+    def _keep(self, steps: tuple[Step, ...]) -> None:
+        """Take steps on these nodes."""
+        self._steps, self.law = steps, Law(steps)
         self._peaks = dict[bool, tuple[Floats, Floats]]()  # also of the reversed pairs
         self.covered = math.inf
         for law in self._laws:
@@ -202,8 +198,7 @@ class Columns:
         laws = covering(self._laws, low, tilt, contour, waves)
         if laws != self._laws:
             self._laws = laws
-            only_waves = frequency > 0.0 and tilt <= self.covered
-            self._keep(tuple(map(Step, laws, self._counts)), only_waves)
+            self._keep(tuple(map(Step, laws, self._counts)))
 
     def _settled_tilt(self) -> float:
         """The largest tilt for which the laws of all steps have nodes, in any direction."""
