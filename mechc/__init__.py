@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mechc.composition.tables import mixture as mixture
     from mechc.composition.tables import post_process as post_process
     from mechc.composition.training import dpsgd as dpsgd
+    from mechc.errors import MechcError as MechcError
 
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ _HOME = {
         "composition.tables": "from_losses from_pmfs mixture post_process",
         "composition.queries.tournament": "optimise tournament",
         "composition.training": "dpsgd",
+        "errors": "MechcError",
     }.items()
     for name in names.split()
 }

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import types
 
+import pytest
+
 import mechc
 
 
@@ -15,6 +17,11 @@ def test_the_directory_is_the_public_names():
     for name in shown:
         value = getattr(mechc, name)
         assert callable(value) or isinstance(value, (types.ModuleType, str))
+
+
+def test_every_error_of_ours_is_caught_by_a_name_of_the_package():
+    with pytest.raises(mechc.MechcError):
+        mechc.load("gaussian")(sigma=-1.0)
 
 
 def test_adaptors_and_words_are_listed_and_reached():
