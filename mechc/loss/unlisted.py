@@ -28,6 +28,7 @@ SHORT = 64.0  # integers that are added up
 SLACK = 4.0  # nats over what it is sure to have that a box may have, ...
 FEW = 3.0  # ... unless that is so many below the sum
 OFF = 64.0 * EPS  # of a log mass, relative to it and one
+GONE = -1e250  # log of both masses on a box below which no tilt brings one back
 MOST_BOXES = 4096
 BETWEEN, LEAST_TILT = 4.0, 0.25  # from one tilt to the next, and the least
 GROWING = 1.12  # of integers looked at: one gap to the next
@@ -123,7 +124,10 @@ class Laws:
             _sum(p, 1.0, loss, t), _sum(q, 1.0, loss, 1.0 + t), _sum(p, 1.0 + t, q, -t)
         ]  # fmt: skip
         tops, lowest, highest = zip(*ways, strict=True)
-        return np.fmin.reduce(tops), np.fmax.reduce(lowest), np.fmin.reduce(highest)
+        top = np.fmin.reduce(tops)
+        # next to the largest doubles, as at integers where both logs overflow: the loss may as well
+        top[:, (p.hi < GONE) & (q.hi < GONE)] = -np.inf
+        return top, np.fmax.reduce(lowest), np.fmin.reduce(highest)
 
     def _between(self, loss: Enclosure, a: Floats, b: Floats) -> Enclosure:
         """A monotone loss, whose values are between those at the ends of a box."""

@@ -5,10 +5,11 @@ derivative, each part with its direction. Rules, in order: a structural one (sum
 functions and mixtures of monotone parts are monotone); the sign of the derivative, freed of
 constants and increasing functions and written as a rational function of the variable and one
 exponential; the mean value theorem for a pair of shifts, L(x) = b(x - d) - b(x) + c, whose
-direction is that of -d*b'' and needs only the curvature of the log density; closed roots of a
-numerator of degree at most two, in the variable, its log or a power of it, which of them lie
-inside proved from signs at the ends; the one zero of all parts of an odd slope. What no rule
-decides is "unsplit", never an error.
+direction is that of -d*b'' and needs only the curvature of the log density; on integers the step
+to the next one, where gamma functions leave a product; closed roots of a numerator of degree at
+most two, in the variable, its log or a power of it, which of them lie inside proved from signs at
+the ends; the one zero of all parts of an odd slope. What no rule decides is "unsplit", never an
+error.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from mechc.symbolic.functions import (
 from mechc.symbolic.rewrite import (
     MOST_FACTORED,
     RationalForm,
+    affine_in,
     factored,
     fraction,
     monomials,
@@ -227,7 +229,7 @@ def monotone_parts(
     if not is_smooth(loss, x, inside):  # declared densities are cut at their poles
         return [Part(lo, hi, None)], None
     questions: list[Expr] = []
-    for rule in (_by_structure, _by_derivative, _by_pairs):
+    for rule in (_by_structure, _by_derivative, _by_pairs, _by_steps):
         try:
             direction = rule(loss, x, inside)
         except Undecided as open_sign:
@@ -310,3 +312,34 @@ def _by_pairs(loss: Expr, x: Symbol, facts: Facts) -> int | None:
     if None in directions or len(directions) != 1:
         return None
     return orientation * (directions.pop() or 0)
+
+
+def _by_steps(loss: Expr, x: Symbol, facts: Facts) -> int | None:
+    """On integers of a loss with gamma functions the sign of a step, the log of a product.
+
+    From log Gamma(u + 1) - log Gamma(u) = log u.
+    """
+    orientation, inner = core(loss, x, facts)
+    gammas, rest = _parted(inner)
+    if not x.is_integer or not gammas:
+        return None
+    product = exp(sp.expand(rest.subs(x, x + 1) - rest))
+    for factor, argument in gammas:
+        rate, _ = affine_in(argument, x) or (sp.nan, sp.nan)
+        if not factor.is_integer or rate not in (1, -1):
+            return None
+        product *= argument**factor if rate == 1 else (argument - 1) ** -factor
+    above, below = fraction(product)
+    return orientation * sign(factored(above - below), facts) * sign(below, facts)
+
+
+def _parted(loss: Expr) -> tuple[list[tuple[Expr, Expr]], Expr]:
+    """Factors and arguments of the log gammas of a sum, and the rest of it."""
+    gammas, rest = [], []
+    for part in Add.make_args(sp.expand(loss)):
+        factor, function = part.as_coeff_Mul()
+        if isinstance(function, sp.loggamma):
+            gammas.append((factor, function.args[0]))
+        else:
+            rest.append(part)
+    return gammas, Add(*rest)

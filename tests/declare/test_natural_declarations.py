@@ -356,6 +356,31 @@ def test_powers_times_exponentials_on_integers(power):
     assert (30 * event).epsilon(1e-6).upper < math.inf or power is Abs
 
 
+def test_quartic_noise_on_integers_composes():
+    """Where both log masses overflow the loss does as well: no list of integers was long enough."""
+    event = mechc.load(whole(shape(exp(-((n / s) ** 4))), s))(s=6.0)
+    y = np.arange(-40, 42)
+    f = np.exp(-((y / 6.0) ** 4))
+    p, q = np.append(0.0, f[:-1]) / f.sum(), f / f.sum()
+    pairs = np.outer(p, p), np.outer(q, q)
+    truth = np.maximum(pairs[0] - math.exp(0.5) * pairs[1], 0.0).sum()
+    found = (2 * event).delta(0.5, direction="remove")
+    assert found.lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= found.upper
+    assert found.upper - found.lower < 1e-9
+
+
+def test_negative_binomial_noise_is_monotone_by_its_steps():
+    """L(n + 1) - L(n) has the sign of a - 1: up to its limit for a > 1, a constant for a = 1."""
+    density = gamma(n + a) / (gamma(a) * gamma(n + 1)) * w**a * (1 - w) ** n
+    made = mechc.load(whole(density, a, w, support=(0, oo)))
+    ends = {a: made(a=a, w=0.2).loss().support for a in (0.5, 1.0, 2.5)}
+    top = math.log(1 / 0.8)
+    assert ends[2.5] == pytest.approx((math.log(1 / 2.5 / 0.8), top), rel=1e-12)
+    assert ends[0.5] == pytest.approx((top, math.log(1 / 0.5 / 0.8)), rel=1e-12)
+    assert ends[1.0] == pytest.approx((top, top), rel=1e-12)
+    assert (2 * made(a=2.5, w=0.2)).delta(2.001 * top, direction="remove").upper == 0.0
+
+
 def test_differences_of_exponentials_that_grow():
     """The larger of two Laplace variables; the sum of two exponential ones, on a sample."""
     larger = Piecewise((exp(2 * x / b) / 2, x < 0), (exp(-x / b) - exp(-2 * x / b) / 2, True)) / b
