@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
 from rich.console import Console, ConsoleRenderable
+from rich.text import Text
 from typer.core import TyperGroup
 
 import mechc
@@ -51,15 +52,15 @@ def _shown(text: str) -> str:
 
 
 class _Console(Console):
-    """One that names of files, and words of run files, cannot steer."""
+    """One that names of files, and words of run files, cannot steer, in tables neither."""
 
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Print as rich does."""
-        super().print(*(_shown(o) if isinstance(o, str) else o for o in objects), **options)
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make what is shown of a text as rich does."""
+        return super().render_str(_shown(text), **options)
 
 
-out = _Console(emoji=False)  # a colon in a message is one
-err = _Console(stderr=True, emoji=False)
+out = _Console(emoji=False, markup=False)  # a colon in a message is one, and so is [a, b]
+err = _Console(stderr=True, emoji=False, markup=False)
 
 
 EXIT_CODES = (
@@ -174,7 +175,7 @@ def _refusal(error: Any) -> str:
 
 def _fail(words: str, code: int) -> NoReturn:
     if words:
-        err.print(words, markup=False, highlight=False, soft_wrap=True)
+        err.print(words, highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -234,7 +235,7 @@ def _print(ctx: typer.Context, answer: Answer) -> None:
             if isinstance(part, ConsoleRenderable):
                 out.print(part, highlight=False)
             else:
-                out.print(str(part), markup=False, highlight=False, soft_wrap=True)
+                out.print(str(part), highlight=False, soft_wrap=True)
     if answer.code:
         raise typer.Exit(answer.code)
 

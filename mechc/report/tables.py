@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from mechc.accountants.bound import Bound
 from mechc.adjacency import Claim
@@ -52,7 +51,7 @@ def bound(answer: Bound) -> Table:
 
 def under(table: Table, claim: Claim | None) -> Group:
     """Return a table of answers and, below it, what they stand for: the weakest claim."""
-    return Group(table, Text("" if claim is None else f"\n{_of(claim)}"))
+    return Group(table, "" if claim is None else f"\n{_of(claim)}")
 
 
 def _of(claim: Claim) -> str:

@@ -10,9 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import mechc
-from mechc.cli.commands import app, individual
+from mechc.accountants.bound import Bound
+from mechc.adjacency import Claim
+from mechc.cli.commands import app, individual, out
 from mechc.composition.events import Composition
 from mechc.kernel import cache
+from mechc.report.tables import bound, under
 
 GAUSSIAN = ["gaussian", "--set", "sigma=0.8", "--poisson", "0.01", "--count", "2000"]
 
@@ -492,6 +495,14 @@ def test_nothing_that_a_file_holds_steers_the_terminal(tmp_path):
         result = CliRunner().invoke(app, [str(word) for word in words])
         said = result.output
         assert r"\x1b[2J" in said and said.replace("\n", "").isprintable()
+
+
+def test_words_in_tables_are_shown_as_they_are():
+    said = "in [a, b] or [/b]"
+    claim = Claim("declared", None, "any", assumptions=(said,), about=said)
+    with out.capture() as shown:
+        out.print(under(bound(Bound(0.1, 0.2, 0.3, said, "\x1b[31m", claim=claim)), claim))
+    assert shown.get().count(said) == 4 and r" \x1b[31m" in shown.get()
 
 
 def test_a_comparison_is_for_the_neighbours_that_were_asked_for():
