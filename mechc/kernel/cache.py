@@ -469,12 +469,14 @@ def _pasted(path: Path, kernel: Kernel, name: str) -> Any:
     """Machine code of what a kernel pasted word for word, made once for all kernels; or None."""
     from mechc.kernel.prelude import PRIMITIVES, closure, module_text
 
-    if name not in PRIMITIVES or path.parent.name == "shared":
+    if path.parent.name == "shared" or PRIMITIVES.keys().isdisjoint(vars(kernel)):
         return None
-    try:
+    try:  # whatever is asked for: machine code of what calls them is found only if it is there
         text = module_text()
         ours = _load(_written(path.parents[1], "prelude", text, "shared"), text)
     except (CacheError, OSError):  # no place for it: the kernel has its own
+        return None
+    if name not in PRIMITIVES:
         return None
     pairs = [(getattr(kernel, p.name, None), getattr(ours, p.name)) for p in closure([name])]
     return getattr(ours, name).machine_code if all(starmap(_alike, pairs)) else None

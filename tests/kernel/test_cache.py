@@ -404,3 +404,15 @@ def test_what_kernels_paste_word_for_word_is_compiled_once_for_all_of_them(home)
     assert abs(half - np.log(2.0)) < 1e-15
     assert {entry.name for entry in cache.entries()} == {"small"}
     assert any((home / "shared" / "__pycache__").glob("*complex_exp*.nbi"))
+
+
+def test_machine_code_that_calls_what_was_pasted_serves_the_next_process(home):
+    """It was made again in every one: numba had no module of the name that it came from."""
+    pasted = "\n\n\n".join(p.text for p in closure(["softplus"]))
+    text = small().partition(cache.MARK)[0].replace("return x *", "return softplus(x) *")
+    first = '@compiled("float64(float64, f'
+    kernel = cache.store(KEY, "small", seal(text.replace(first, f"{pasted}\n\n\n{first}", 1)))
+    answer, path = loss(kernel), Path(kernel.__file__)
+    times = {file.name: file.stat().st_mtime_ns for file in cache.files(path)}
+    assert answer_of_a_new_process(KEY) == answer
+    assert {file.name: file.stat().st_mtime_ns for file in cache.files(path)} == times != {}
