@@ -78,6 +78,7 @@ class TiltedSum:
         self._origin = 0
         self._offsets: list[float] = []
         self._spectrum: Complexes = np.ones(size // 2 + 1, np.complex128)
+        self._turned: tuple[int, Floats] | None = None
         self._error = 0.0  # 2-norm over the whole spectrum, divided by sqrt(size)
 
     @classmethod
@@ -130,9 +131,18 @@ class TiltedSum:
         x = self.step * np.arange(self.size)
         return -np.expm1(-x), np.exp(-self.tilt * x)
 
-    def _rise(self, first: float) -> Floats:
+    def _rise(self, first: float, size: int | None = None) -> Floats:
         """1 - exp(-x) on the mesh from `first` on: both terms are positive, nothing cancels."""
-        return -math.expm1(-first) + math.exp(-first) * self._rows[0]
+        found = math.exp(-first) * self._rows[0][:size]
+        found -= math.expm1(-first)
+        return found
+
+    def _from(self, start: int) -> Floats:
+        """The law from a point of the mesh on, once for all questions about one window."""
+        known = self._turned
+        if known is None or known[0] != start:
+            known = self._turned = start, np.roll(self._sum, (self._origin - start) % self.size)
+        return known[1]
 
     def payoff(self, epsilon: float) -> tuple[float, float, float]:
         """Return (log_factor, value, error) with S(eps) = exp(log_factor) * (value +- error)."""
@@ -155,12 +165,10 @@ class TiltedSum:
         start = math.ceil((lowest - self.offset) / self.step)
         beyond = min(max(math.floor((epsilon - self.offset) / self.step) + 1 - start, 0), self.size)
         first = max(self.offset + self.step * (start + beyond) - epsilon, 0.0)
-        gain = np.zeros(self.size)
-        gain[beyond:] = self._rise(first)[: self.size - beyond]
-        terms = np.roll(self._sum, (self._origin - start) % self.size) * gain
+        gain = self._rise(first, self.size - beyond)
         error = self._error * _norm(gain)
-        error += 256 * U * float(np.abs(terms).sum())
-        return float(terms.sum()), error
+        gain *= self._from(start)[beyond:]
+        return float(gain.sum()), error + 256 * U * float(np.abs(gain, out=gain).sum())
 
 
 def periodic_payoff(x: Floats, tilt: float, period: float) -> Floats:
