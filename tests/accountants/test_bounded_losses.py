@@ -10,6 +10,7 @@ from flint import arb
 import mechc
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("scale, log_delta", [(2.0, -9.0), (30.0, -25.0)])
 def test_laplace_repetitions_bracket_sums_in_ball_arithmetic(scale, log_delta):
     curve = mechc.load("laplace")(scale=scale).epsilon_curve(math.exp(log_delta), range(1, 18))

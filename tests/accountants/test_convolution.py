@@ -33,6 +33,7 @@ def test_many_gaussians_are_one(epsilon):
     assert bound.width < 2e-3 * (1.0 - truth)
 
 
+@pytest.mark.few(2, 3)
 @pytest.mark.parametrize("rate, delta", [(1e-5, 1e-12), (1e-4, 1e-5), (1e-4, 1e-10), (1e-3, 1e-8)])
 def test_nearly_equal_settings_are_one_setting(rate, delta):
     """The settings of a schedule are between those of two runs with one setting each."""
@@ -76,6 +77,7 @@ def test_a_schedule_lies_within_a_peers_mesh():
     assert sides[0] <= bound.upper and bound.lower <= sides[1]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("rate", [None, 1e-3])
 def test_bounds_hold_far_from_where_the_mesh_is_for(rate):
     """Sums above the mesh count by their masses: wide, but on the right side."""

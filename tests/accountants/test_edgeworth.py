@@ -90,7 +90,7 @@ def test_expansion_approaches_a_gamma_law():
         assert errors[1][s] < 1.7 * errors[0][s] * 4.0 ** (-(s + 1) / 2)
 
 
-@pytest.mark.few(0, 3)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", TILTED)
 def test_tilted_series_has_the_errors_of_the_table(cases, name):
     loss, count, epsilon, delta = cases[name]
@@ -123,6 +123,7 @@ def test_divergence_is_refused(cases):
         SaddlepointAccountant([Step(loss, count)], variant="edgeworth").log_delta(epsilon)
 
 
+@pytest.mark.slow
 def test_symmetry_is_no_divergence():
     """Odd terms of a nearly symmetric loss are small; the even ones fall, as does the error."""
     run = 60 * mechc.load("logistic")(scale=4.0)

@@ -75,6 +75,7 @@ def test_generating_functions_at_the_probes():
         assert value == pytest.approx(math.log(float(mass @ np.exp(t * points))), abs=1e-13)
 
 
+@pytest.mark.few(0, 1)
 @pytest.mark.parametrize("size", [64, 1024, 1000, 1331, 1009])
 def test_the_error_constant_covers_the_library(size):
     rng = np.random.default_rng(size)

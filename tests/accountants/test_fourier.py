@@ -47,6 +47,7 @@ def test_window_error_is_reported():
     assert bound.lower <= truth("SGK_rem") <= bound.upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("name", "kernel", "reverse", "count", "eps"),
     [

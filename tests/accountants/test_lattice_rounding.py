@@ -30,6 +30,7 @@ def test_answers_next_to_a_lattice_point(gap):
     assert math.isfinite(exact)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("count", "defect"), [(10**10, -4e-10), (10**11, -4e-10), (10**11, 4e-10)])
 def test_errors_of_masses_are_powers_of_many_steps(count, defect):
     """Masses that sum to 1 - 4e-10 are off by a factor exp(40) in all after 1e11 steps."""

@@ -154,6 +154,7 @@ def test_the_largest_loss_is_not_known_better_than_the_logs_it_comes_from(family
         assert answer.lower <= most + 1e-9 and least - 1e-9 <= answer.upper
 
 
+@pytest.mark.few(1, 2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_level_loss_that_has_lost_digits(seed):
     """Two triangles, sampled: log(1 + r (1 / (1 - a) - 1)) on (a, 1), against the closed form.
@@ -210,6 +211,7 @@ def test_one_step_whose_losses_below_a_plateau_are_not_split():
     assert delta(found.upper + 1e-12) <= 1e-5 <= delta(found.lower - 1e-12)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rate", [0.02, 0.9])
 def test_a_largest_loss_beside_a_jump_is_known(rate):
     """Ulps of the end of a branch took its loss from beyond the jump: [0, 1]."""

@@ -28,6 +28,7 @@ def peer(q, sigma, count, epsilon):
     return [law.self_compose(count).get_delta_for_epsilon(epsilon) for law in laws]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("q", "sigma", "count", "epsilon"), [(0.01, 1.5, 2000, 0.5), (0.05, 2.0, 300, 1.0)]
 )

@@ -131,6 +131,7 @@ CORPUS = {
 }
 
 
+@pytest.mark.few(0, 2, 4, 7, 9, 11)
 @pytest.mark.parametrize("name", CORPUS)
 def test_corpus(name):
     make, parameters, reverse, count, eps = CORPUS[name]
@@ -175,6 +176,7 @@ def test_width_follows_the_bias_law(grid):
     assert abs(bound.estimate - truth("G3")) < 0.05 * bound.width
 
 
+@pytest.mark.few(0, 2, 4, 5, 7, 11)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_gaussians(seed):
     rng = np.random.default_rng(seed)
@@ -312,6 +314,7 @@ def test_masses_beyond_doubles_under_a_tilt_are_refused():
     assert bound.lower <= truth <= bound.upper < -1000.0
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("sigma", "rate"), [(2.0, 0.02), (0.7, 0.002)])
 def test_few_steps_of_atoms_on_no_lattice(sigma, rate):
     """Six steps against all sums, three and three: contours of such laws fade too late."""
@@ -344,6 +347,7 @@ def _of_both(mass, loss, epsilon):
     return float(np.sum(mass * (p[at] - np.exp(epsilon - loss) * back[at])))
 
 
+@pytest.mark.few(3, 4)
 @pytest.mark.parametrize("rate", [1e-12, 1e-11, 1e-8])
 @pytest.mark.parametrize("share", [0.1, 0.6, -0.5])
 def test_turns_of_the_loss_that_rounding_hides(rate, share):

@@ -67,6 +67,7 @@ SLOWLY_DECAYING = [
 ]
 
 
+@pytest.mark.few(2, 3)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(("name", "theta", "count", "epsilon"), SLOWLY_DECAYING)
 def test_overlaps_the_discretised_bounds(name, theta, count, epsilon, direction):
@@ -81,6 +82,7 @@ def test_overlaps_the_discretised_bounds(name, theta, count, epsilon, direction)
     assert bound.upper - bound.lower < 1e-8
 
 
+@pytest.mark.few(1, 3)
 @pytest.mark.parametrize("seed", range(6))
 def test_overlaps_the_contour(seed):
     rng = np.random.default_rng(seed)

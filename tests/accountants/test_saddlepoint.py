@@ -34,6 +34,7 @@ def ask(case, **options):
     return SaddlepointAccountant([Step(loss, count)], **options).log_delta(epsilon)
 
 
+@pytest.mark.few(1, 5, 10, 14, 19, 23)
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("variant", FINITE_ORDERS)
 def test_errors_are_those_of_the_table(cases, name, variant):

@@ -134,6 +134,7 @@ def test_thousands_of_atoms_by_one_transform(count):
     assert bound.width <= 1e-6
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("repeated", [1.0, 2.0, 40.0])
 def test_log_phi_by_a_transform(repeated):
     """The same as sums in extended precision, up to the error that it states."""

@@ -49,6 +49,7 @@ def ratio(p, q, z):
     return p * mpmath.exp(z * mpmath.log(p / q)) if p > 0 and q > 0 else mpmath.mpf(0)
 
 
+@pytest.mark.few(5, 9)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name):
     p, q = density(name, "p"), density(name, "q")
@@ -64,6 +65,7 @@ def test_continuous(name):
                 assert abs(found - truth) <= 1e-9 * abs(truth)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LATTICE)
 def test_lattice(name):
     p, q = density(name, "p"), density(name, "q")
@@ -130,6 +132,7 @@ def worst_case(v, z):
     return mpmath.log((1 - delta) * top / (1 + mpmath.exp(e)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["student_t", "poisson:gaussian", "hyperbolic_secant"])
 def test_no_rule_is_said(name):
     (case,) = derived(name).cases
@@ -137,6 +140,7 @@ def test_no_rule_is_said(name):
     assert "quadrature" in case.cgf.reason
 
 
+@pytest.mark.few(0, 4)
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "logistic", "discrete_laplace", "gumbel"])
 def test_cumulants_are_derivatives_of_the_generating_function(name):
     calculus, case = closed_cases(name)[0]
@@ -151,6 +155,7 @@ def test_cumulants_are_derivatives_of_the_generating_function(name):
             assert abs(evaluate(value, vector) - truth) < 1e-12 * (1 + abs(truth))
 
 
+@pytest.mark.few(0, 1, 4)
 @pytest.mark.parametrize(
     "name",
     ["uniform", "one_sided", "triangular", "huber", "approximate_dp",

@@ -24,6 +24,7 @@ CLOSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(0, 6, 15, 25, 31, 37)
 @pytest.mark.parametrize("name", NAMES)
 def test_round_trip(name):
     with mpmath.workdps(50):

@@ -184,6 +184,7 @@ def test_lattice_masses_are_summed_not_integrated():
                            parameters=(steps,), lattice=True))  # fmt: skip
 
 
+@pytest.mark.few(0, 9, 14, 19, 30, 36, 41)
 @pytest.mark.parametrize("declaration", [*ADDITIVE, *PAIRS], ids=lambda d: d.name)
 @pytest.mark.parametrize("transform", [lambda d: d, poisson], ids=["plain", "poisson"])
 def test_laws_are_accepted_and_the_error_noted(declaration, transform):

@@ -68,6 +68,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.few(0, 3, 5, 7, 9, 12)
 @pytest.mark.parametrize("name", CASES)
 def test_unimodal_is_proved_or_refuted(name):
     noise, parameters, support, lattice, expected = CASES[name]

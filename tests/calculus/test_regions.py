@@ -50,6 +50,7 @@ def regions(name, count=1):
                     yield calculus, vector, region, lo, hi
 
 
+@pytest.mark.few(0, 6, 17, 28, 37, 43)
 @pytest.mark.parametrize("name", NAMES)
 def test_loss_is_the_logarithm_of_the_declared_ratio(name):
     p, q = density(name, "p"), density(name, "q")
@@ -186,6 +187,7 @@ def test_singular_point_is_a_boundary():
     assert (first.kind, first.hi, first.loss_hi.is_infinite) == ("increasing", 0, True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["laplace_and_normal", "two_geometrics"])
 def test_mixtures_are_left_unsplit_in_time(name):
     pair = normalise(declared(name))

@@ -234,6 +234,7 @@ def test_zipf_masses():
         assert truth * (1 - 1e-12) <= found.upper < truth * (1 + 1e-5)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("p", "q", "width"), [(3.5, 3.2, 1e-11), (2.5, 2.2, 1e-7)])
 def test_heavy_tails_of_no_largest_loss_are_revealed(p, q, width):
     """Two zeta laws: the loss grows like log n, and what no list holds is 1e-12, 1e-8 of Q."""
@@ -252,6 +253,7 @@ def test_heavy_tails_of_no_largest_loss_are_revealed(p, q, width):
     assert math.isfinite(pair.upper) and pair.lower > 0.9 * pair.upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("first", "count", "epsilon"), [(1, 6_000_000, 0.01), (10**6, oo, 0.18)])
 def test_heavy_tails_up_to_an_end_and_far_from_zero(first, count, epsilon):
     """What no list holds was summed past the end, and in decades of the output."""

@@ -223,6 +223,7 @@ def _student(s):
     )
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("law", [_laplace, _normal, _student])
 def test_weights_of_zero_leave_the_tails_of_the_rest(law):
     """A mixture without some of its parts is the pair that is declared without them."""

@@ -283,6 +283,7 @@ def test_the_package_is_a_command_too(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("mechc epsilon: No such option: --mu; ")
 
 
+@pytest.mark.few(1, 4)
 @pytest.mark.parametrize("stage", ["explain", "pair", "calculus", "ir", "source"])
 def test_every_stage_can_be_shown(stage):
     text = run("show", "laplace", "--stage", stage).stdout

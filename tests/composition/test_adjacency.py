@@ -98,6 +98,7 @@ def test_samples_of_mixtures_above_different_events_are_different():
         assert run.delta(0.2).lower <= least.upper
 
 
+@pytest.mark.few(0, 1, 2, 4, 5)
 @pytest.mark.parametrize(
     "left",
     [

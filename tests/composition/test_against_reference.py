@@ -62,6 +62,7 @@ def test_masses_of_the_reference_that_are_nearly_one_keep_their_digits():
     assert abs(found / float(exact) - 1) < 1e-14
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("name", ["exp_weibull", "gamma_integer_shapes"])
 def test_nothing_contradicts_the_reference(name):
     judged, _, wrong, _ = questions.examine(name, 0, singles=12, others=1)
@@ -78,6 +79,7 @@ def test_nothing_contradicts_the_reference_anywhere(name, kind):
         assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [8.642e-13, 8.65085780787922e-13, 8.6595e-13])
 def test_losses_of_the_size_of_their_rounding_leave_no_kink_in_a_panel(epsilon):
     """Losses of 1e-12, where rounding of logs of 1e-14 hides between which nodes they cross."""

@@ -363,6 +363,7 @@ def test_the_density_of_w_next_to_a_sum_with_34_digits():
         assert upper - lower < 1e-10
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("sigma", "steps", "epsilon"), [(0.666142, 148, 5.5), (1.5, 100, 2.0), (2.0, 50, 3.0)]
 )
@@ -553,6 +554,7 @@ def test_epochs_of_several_steps_by_enumeration(epsilon, p, q):
         assert bound.upper - bound.lower < 1e-10 * value
 
 
+@pytest.mark.few(0, 1)
 @pytest.mark.parametrize(
     ("name", "values", "steps"),
     [
@@ -577,6 +579,7 @@ def test_moments_of_the_density(name, values, steps):
     assert float(weight @ np.expm1(loss) ** 2) == pytest.approx(variance, rel=1e-6)
 
 
+@pytest.mark.few(1, 2)
 @pytest.mark.parametrize("order", [0.7, 1.5, 3.0])
 def test_divergences_of_adding_a_record_are_those_of_the_pair_that_is_declared_for_it(order):
     """Of one epoch and of two, which were asked of the reversed pair: a tenth as much."""
@@ -644,6 +647,7 @@ def test_selected_steps_are_epochs_of_fewer_steps():
     assert bound.upper < more.delta(1.0).upper
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("step", "steps", "epsilon"),
     [
@@ -736,6 +740,7 @@ def test_steps_that_are_not_alike():
     assert again == 3 * mixed and again.claim.theorem == "T11"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_steps_of_other_noise_that_are_hardly_not_alike(direction):
     """Half of the steps of a reference value with a little more noise: Laplace, with atoms."""
@@ -746,6 +751,7 @@ def test_steps_of_other_noise_that_are_hardly_not_alike(direction):
     assert bound.upper - bound.lower < 2e-6 * value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_two_epochs_of_integers_beside_a_density(direction):
     """E delta(epsilon - loss) over the first epoch, delta of the second by normal integrals."""
@@ -844,6 +850,7 @@ def test_bad_lists(events, numbers):
         mechc.random_allocation(events(), **numbers)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [0.2, 1.5])
 def test_epochs_of_noise_schedules_of_integers_by_enumeration(epsilon):
     """They were refused. Two epochs; Rényi divergences are those of the worst step at most."""
@@ -886,6 +893,7 @@ def sampled_losses(sigmas, epochs, samples, adding):
     return -loss if adding else loss
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(
     ("widest", "kinds"), [(2.0, 20), pytest.param(5.0, 35, marks=pytest.mark.slow)]
@@ -1156,6 +1164,7 @@ def test_lower_sides_of_several_steps(sigma, steps, selected, epsilon, value, er
     assert value - 3.0 * error < bound.lower < value + 4.0 * error < bound.upper < most * value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("selected", [1, 2])
 def test_rare_large_ratios_of_discrete_noise_by_enumeration(selected):
     """Ratios up to e^30 fit on no grid: the largest are told one by one, beside a sum."""
@@ -1239,6 +1248,7 @@ def _times(one: list, other: list) -> list:
     return [sum(one[i] * other[k - i] for i in range(k + 1)) for k in range(len(one))]
 
 
+@pytest.mark.few(0, 4, 5, 7)
 @pytest.mark.parametrize("steps", [2, 5, 40, 1000])
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 def test_renyi_divergences_of_epochs_are_moments_of_the_mean(name, steps):
@@ -1340,6 +1350,7 @@ def test_divergences_of_large_orders_are_between_those_of_sums_over_the_outcomes
             assert lower <= value <= upper < lower * (1.0 + 1e-3)
 
 
+@pytest.mark.few(2, 3)
 @pytest.mark.parametrize("rate", [0.7, 0.05])
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_divergences_of_sampled_epochs_of_integers_by_enumeration(rate, direction):
@@ -1367,6 +1378,7 @@ def test_divergences_of_sampled_epochs_of_integers_by_enumeration(rate, directio
     assert most == (math.inf if direction == "remove" else pytest.approx(-math.log1p(-rate)))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("selected", [1, 2])
 def test_divergences_of_epochs_of_integers_by_enumeration(selected):
     """Sums of discrete Gaussian ratios are not listed: they are bounded by grids alone."""
@@ -1396,6 +1408,7 @@ def test_divergences_of_epochs_of_integers_by_enumeration(selected):
         assert bound.upper - bound.lower < narrow * bound.upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("scale", "epsilon"), [(0.15, 4.0), (0.2, 1.0), (0.14, 2.0)])
 def test_likelihood_ratios_smaller_than_any_double(scale, epsilon):
     """Gumbel noise, two steps: under Q X is exp(1 / b - k z), z exponential, k = exp(1 / b) - 1."""
@@ -1418,6 +1431,7 @@ def test_likelihood_ratios_smaller_than_any_double(scale, epsilon):
     assert bound.upper - bound.lower < 1e-5 * value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_integers_that_are_not_listed_may_take_part(direction):
     """Skellam noise, losses of all integers; lists end where it has a mass of exp(-157)."""
@@ -1445,6 +1459,7 @@ def test_integers_that_are_not_listed_do_not_end_pure_privacy(epochs):
     assert run.delta(math.inf).upper == 0.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_divergences_of_an_epoch_are_no_smaller_than_of_a_step_less_the_log_of_steps(epochs):
     """At a large order integers decide that no list of point masses has."""
@@ -1495,6 +1510,7 @@ def test_one_step_bounds_an_epoch_by_all_that_its_losses_may_be_off():
         assert lower <= least < most <= upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("size", "steps", "direction", "epsilon"), [
     (1.0, 60, "remove", 0.97), (0.1, 3000, "add", 0.09)])  # fmt: skip
 def test_losses_that_are_off_move_the_mean(monkeypatch, size, steps, direction, epsilon):
@@ -1554,6 +1570,7 @@ def test_bounds_on_a_transform_are_above_it(sigma, exponent):
         assert exact <= log_phi[at] <= exact * (1 - 1e-3)
 
 
+@pytest.mark.few(0, 1)
 @pytest.mark.parametrize("work", np.geomspace(3e4, 3e5, 8))
 def test_divergences_of_epochs_take_no_more_work_the_first_time(work):
     """Moments that were kept made the second of two equal questions cheaper than the first."""
@@ -1568,7 +1585,7 @@ def test_divergences_of_epochs_take_no_more_work_the_first_time(work):
     assert asked(work) == [asked(max_work) for max_work in (1e9, work)][1]
 
 
-@pytest.mark.few(0, 3)
+@pytest.mark.few(0)
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("wider", [4.5e-4, 4.6e-4])
 def test_steps_that_are_nearly_alike_are_no_better_than_more_noise_in_all(wider, epochs):

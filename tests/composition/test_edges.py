@@ -247,6 +247,7 @@ MIXTURES = mechanism(
 )  # fmt: skip
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("weight", "sigma"), [(1.0, 0.1), (0.3, 1.0), pytest.param(0.0, 0.1, marks=pytest.mark.slow)]
 )

@@ -423,6 +423,7 @@ def test_cells_of_what_is_cut_off_reveal(direction):
     assert found.lower <= truth + 1e-12 and truth - 1e-12 <= found.upper <= truth + 1e-9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("share", [1e-7, 1e-3, 1e-1])
 def test_cells_count_what_rounding_makes_of_weights(share):
     """The weight is 1 - (1 + c) exp(-c), which cancels twice: delta was 2 % short, and proven."""

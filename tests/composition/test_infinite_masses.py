@@ -209,6 +209,7 @@ DECLARED = {
 }  # fmt: skip
 
 
+@pytest.mark.few(0, 2)
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_pairs(name):
     """Atoms, supports and lattices of which parameters move the ends."""

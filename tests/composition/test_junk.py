@@ -231,6 +231,7 @@ def test_functions(name, function, usual, kinds):
     _swept(function, usual, kinds)
 
 
+@pytest.mark.few(2, 8, 17, 22, 29, 35, 42)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "check")) for n in METHODS]
 )

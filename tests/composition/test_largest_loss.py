@@ -77,6 +77,7 @@ def test_sampled_gaussian(count):
             contains(event, "add", exact, -math.log1p(-rate))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ADDITIVE)
 @pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_additive_noise(name, count):

@@ -102,6 +102,7 @@ def test_only_additive_noise_has_noise(gaussian):
         _ = mechc.load("randomized_response")(epsilon=1.0).noise
 
 
+@pytest.mark.few(3, 4)
 @pytest.mark.parametrize(
     ("name", "values", "law"),
     [

@@ -384,6 +384,7 @@ def test_budgets_of_epsilon_zero(name):
         assert found.upper - found.lower <= 1e-12
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_is_revealed_now_and_then_is_an_interval(count):
     """delta(eps) = 1 - .9^n + .9^n delta of n Gaussians: the table is one from above and below."""
@@ -400,6 +401,7 @@ def test_what_is_revealed_now_and_then_is_an_interval(count):
     assert not run.zcdp().lower > 0.0 or run.zcdp().lower == math.inf
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "values"), [("gumbel", {"scale": 1.3}), ("discrete_gaussian", {"sigma": 2.0})]
 )

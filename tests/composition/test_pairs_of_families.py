@@ -190,6 +190,7 @@ def test_a_mode_next_to_the_end_of_a_cut_law(epsilon):
     assert found.upper - found.lower < 1e-8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "is_found"), [(0.1, True), (1e-3, False)])
 def test_a_mode_that_no_node_has_seen_stands_at_infinite_loss(width, is_found):
     """It has a loss of 740, where the rest has a mass of 1e-49; what P lacks to one tells of it."""

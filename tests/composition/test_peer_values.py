@@ -46,6 +46,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.few(0, 2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if n == "mixture of gaussians" else n for n in PAIRS],

@@ -63,6 +63,7 @@ def digits(run):
     return [f"{b.lower!r} {b.estimate!r} {b.upper!r}" for b in answers]
 
 
+@pytest.mark.few(3, 4)
 @pytest.mark.parametrize("name", MADE)
 def test_copies_answer_the_same_digits(name, tmp_path):
     run = MADE[name](tmp_path)

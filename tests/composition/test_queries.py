@@ -49,6 +49,7 @@ def test_tradeoff_of_gaussians_that_hide_all_or_nothing(gaussian, mu):
     assert width[3:].max() < 2e-10 and width[2] < 1e-7
 
 
+@pytest.mark.few(0, 1, 2, 3, 4)
 @pytest.mark.parametrize(
     ("run", "alpha", "truth"),
     [
@@ -179,6 +180,7 @@ def test_renyi_of_the_gaussian_at_every_order(gaussian, sigma):
     assert (answer.upper - answer.lower <= 1e-7 * np.array(truth)).all()
 
 
+@pytest.mark.few(1, 3, 6, 8, 11, 13)
 @pytest.mark.parametrize("order", [1e-12, 1e-6, 0.02, 1 - 1e-9, 1 + 1e-12, 1 + 1e-9, 1 + 1e-3])
 @pytest.mark.parametrize("direction", ["remove", "add"])
 def test_renyi_of_a_sampled_gaussian_next_to_the_ends(sampled_gaussian, order, direction):
@@ -379,6 +381,7 @@ def test_calibrate_says_when_there_is_nothing_to_find(gaussian):
         )
 
 
+@pytest.mark.few(3, 5)
 @pytest.mark.parametrize(
     "method",
     ["prv", "fourier", "saddlepoint:clt", "saddlepoint:moments", "saddlepoint:edgeworth", "renyi"],

@@ -168,6 +168,7 @@ def test_cut_batches_of_two_records(others):
             assert truth <= bound.upper * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("cap", "most"), [(12, 1.4), (5, 5.0)])
 def test_nearly_full_batches_hide_that_a_batch_was_cut(cap, most):
     """What tells it has 17.4 and 18.6 from above."""

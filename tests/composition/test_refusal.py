@@ -52,6 +52,7 @@ NO_MOMENTS = [
 ]
 
 
+@pytest.mark.few(1, 6, 11, 20, 26, 31)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(("method", "options", "reason"), NO_MOMENTS)
 def test_a_loss_without_moments(heavy, method, options, reason, count):

@@ -154,11 +154,7 @@ def test_what_has_no_kernel_is_kept_by_how_it_was_made(tmp_path):
         assert opened.to_json() == run.to_json()
         run_cli("record", tmp_path / f"{name} twice.json", path, "--count", 2)
         assert mechc.open(tmp_path / f"{name} twice.json") == 2 * run
-    code = "import sys; from mechc.composition.run_file import recheck\n"
-    code += "print(*(a.verdict for path in sys.argv[1:] for a in recheck(path).answers), sep=',')"
-    words = [sys.executable, "-c", code, *sorted(tmp_path.glob("*.json"))]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip().split(",") == ["same digits"] * len(OPERATIONS), done.stderr
+        assert [answer.verdict for answer in recheck(path).answers] == ["same digits"], name
 
 
 def test_steps_of_a_run_file_are_taken_as_they_are(tmp_path, laplace):
@@ -400,7 +396,7 @@ STEP = {"mechanism": "gdp", "transforms": [], "parameters": {"mu": 1.0}, "count"
 RECORD = {"mechc_run": 1, "versions": {}, "adjacency": "any", "steps": [STEP], "answers": []}
 
 
-@pytest.mark.parametrize("examples", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [30, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_hostile_files_are_read_or_refused(examples, tmp_path):
     path = tmp_path / "run.json"
 

@@ -24,6 +24,7 @@ def exact(distance, order, slope, none=0.0):
     return math.log(total) / (order - 1)
 
 
+@pytest.mark.few(0, 3)
 @pytest.mark.parametrize("distance", [0.1, 1.0, -1.0])
 @pytest.mark.parametrize("order", [1.5, 8.0])
 def test_exact_divergences_are_not_above(distance, order):

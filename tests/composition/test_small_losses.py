@@ -24,6 +24,7 @@ RATES = (None, 2.6e-9, 2.86e-4, 1e-15)
 SAMPLED = ("three_outcomes", "thresholded")  # that are asked in the default run, the others plain
 
 
+@pytest.mark.few(4, 8)
 @pytest.mark.parametrize(
     ("name", "rate"),
     [

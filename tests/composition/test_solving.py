@@ -144,6 +144,7 @@ def test_on_the_command_line(tmp_path):
     assert power["sigma"] == pytest.approx(1 / (norm.isf(0.01) - norm.isf(0.05)), rel=1e-7)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "parameter", "rate"), [("gaussian", "sigma", 0.00116354), ("laplace", "scale", 0.001)]
 )

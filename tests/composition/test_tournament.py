@@ -74,6 +74,7 @@ def test_releases_on_samples_meet_the_target(gaussian):
     assert delta.upper <= 1e-6 and delta.lower >= 1e-6 * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_the_best_truncation_is_that_of_the_literature():
     """Geng et al. 2020, for one release: scale 1 / epsilon, cut where delta is left."""
     how = {"over": {"scale": (0.9, 1.5)}, "tolerance": 1e-4}

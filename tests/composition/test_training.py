@@ -49,6 +49,7 @@ def test_poisson_is_a_peers_answer_and_below_the_published_one():
     assert float(ours) == pytest.approx(theirs, abs=5e-3)
 
 
+@pytest.mark.few(2, 3)
 @pytest.mark.parametrize(("relation", "distance"), [("add_remove", 1.0), ("replace", 2.0)])
 @pytest.mark.parametrize("clip", [1.0, 0.3])
 def test_shuffled_is_one_plain_release_an_epoch(relation, distance, clip):

@@ -72,6 +72,7 @@ WIDE = {"L2", "T1_2", "SG2_rem_0.5", "SG2_add_0.1", "HET1", *(n for n in EVENTS 
 LATTICE = {"DL1", "DG1", "RR1", "KOV1", "U1"}
 
 
+@pytest.mark.few(0, 5, 11, 16, 23, 30)
 @pytest.mark.parametrize("name", EVENTS)
 def test_truth_lies_inside(name):
     value = VALUES[name]

@@ -9,6 +9,7 @@ import questions
 import mechc
 
 
+@pytest.mark.few(1, 4)
 @pytest.mark.parametrize(("name", "kind", "values", "epsilon", "direction", "count"), [
     # a normaliser 1 - erfc(...) in both parts of a sample
     ("truncated_gaussian", "poisson", {"s": 0.4, "w": 3.0, "d": 0.3, "sampling_rate": 0.1}, 0.7,
@@ -63,6 +64,7 @@ def leaky_and_levy():
     return event, delta
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("epsilon", "direction"), [(5.3, "add"), (3.0, "remove"), (8.0, "remove")])
 def test_outcomes_beside_a_density_that_hardly_fades(epsilon, direction):
     event, delta = leaky_and_levy()
@@ -148,6 +150,7 @@ def test_delta_falls_where_atoms_leave_a_coarse_mesh_without_an_answer():
     assert far.upper - far.lower < 0.02
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("rate", "sigma", "count", "delta", "adjacency"), [
     (3.8e-6, 5.27, 21_970, 1.8e-11, "replace"),
     (1e-5, 8.0, 20_000, 1e-10, "add_remove"),
@@ -173,12 +176,16 @@ def test_kinks_of_all_steps_are_known_beforehand(count):
     assert found.lower <= other.upper and other.lower <= found.upper
 
 
+@pytest.mark.slow
 def test_many_uses_of_laws_on_grids_leave_room_for_a_small_delta():
     """What is cut off a tail counts as infinite, once a use."""
     allocated = mechc.random_allocation(mechc.load("skellam")(rate=12.5), steps=40, epochs=100)
     nearly = mechc.random_allocation(mechc.load("gaussian")(sigma=5.0), steps=40, epochs=100)
     found, like = allocated.epsilon(1e-12), float(nearly.epsilon(1e-12).upper)
     assert 0.97 * found.upper < found.lower and like == pytest.approx(found.upper, rel=0.1)
+
+
+def test_many_batches_that_may_be_cut_leave_room_for_a_small_delta():
     cut = mechc.reductions.truncated_poisson(
         mechc.load("laplace")(scale=3.0), sampling_rate=0.01, dataset_size=1000, batch_cap=30
     )

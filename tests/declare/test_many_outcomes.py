@@ -226,19 +226,19 @@ def test_steps_and_a_move_in_an_open_order(steps, drawn):
 def test_a_staircase_of_many_steps_is_a_short_text():
     """Masses stand in one table, which both laws and the mass at infinity are read from."""
     a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.1, 1))
-    steps = [(exp(-k * b), Abs(x) < (k + 1) * a) for k in range(9)]
+    steps = [(exp(-k * b), Abs(x) < (k + 1) * a) for k in range(6)]
     made = additive("many", noise=shape(Piecewise(*steps, (0, True))), variable=x, sensitivity=d,
                     parameters=(a, b, d))  # fmt: skip
     event = mechc.load(made)(a=1.5, b=0.4, sensitivity=2.0)
     assert len(event.mechanism.source.splitlines()) < 800  # of 5000 where every mass is pasted in
-    whole = 3 * sum(math.exp(-0.4 * k) for k in range(9))
-    ends = [side * 1.5 * k for k in range(10) for side in (-1, 1)]
+    whole = 3 * sum(math.exp(-0.4 * k) for k in range(6))
+    ends = [side * 1.5 * k for k in range(7) for side in (-1, 1)]
 
     def density(at):
-        return math.exp(-0.4 * (abs(at) // 1.5)) / whole if abs(at) < 13.5 else 0.0
+        return math.exp(-0.4 * (abs(at) // 1.5)) / whole if abs(at) < 9.0 else 0.0
 
     require_narrow(event, shifted_pair(density, ends, 2.0), (1, 0.3), (2, 1.0), (4, 2.0))
-    missing = 1.5 * math.exp(-3.2) + 0.5 * math.exp(-2.8)
+    missing = 1.5 * math.exp(-2.0) + 0.5 * math.exp(-1.6)
     assert event.delta(math.inf).upper == pytest.approx(missing / whole, rel=1e-13)
     assert math.exp(event.mechanism.kernel.log_infinite_mass(np.array([1.5, 0.4, 2.0]))) == (
         pytest.approx(missing / whole, rel=1e-13)

@@ -89,6 +89,7 @@ def test_sensitivity_is_one_by_default_and_everything_is_described(name):
         assert parameter.default == {"sensitivity": 1, "categories": 2}.get(parameter.name)
 
 
+@pytest.mark.few(1, 4, 7, 9, 12, 17)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_densities_are_those_of_scipy(name):
     theta, p_law, q_law = REFERENCES[name]

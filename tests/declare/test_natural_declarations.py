@@ -345,6 +345,7 @@ def require_one_step(event, p, q, epsilon):
         assert answer.upper - answer.lower <= 1e-9
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("power", [lambda y: 1 + y**2, Abs])
 def test_powers_times_exponentials_on_integers(power):
     """What grows before it falls: past a list, and with no mass at 0."""

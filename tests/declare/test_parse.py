@@ -75,7 +75,7 @@ TOKENS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(TOKENS, max_size=14).map(" ".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text):
     try:
@@ -100,7 +100,7 @@ MEANING = {"exp": math.exp, "abs": abs, "max": max, "pi": math.pi,
            "where": lambda c, a, b: a if c else b}  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(FORMULAS)
 def test_formulas_mean_what_python_says(text):
     names = {**MEANING, "x": 0.7316, "b": 1.9081}

@@ -129,6 +129,7 @@ def test_escapes_are_refused_and_nothing_runs(text, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.few(0, 6, 11, 18, 26, 31)
 @pytest.mark.parametrize("text", BOMBS, ids=lambda text: ascii(text[:30]))
 def test_bombs_are_cheap(text):
     read_or_refused(text)

@@ -372,6 +372,7 @@ T = Symbol("t", real=True)
 NORMAL = exp(-((x - T) ** 2) / (2 * a**2)) / (sqrt(2 * pi) * a)
 
 
+@pytest.mark.few(2, 4)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -403,6 +404,7 @@ def test_integrals_keep_their_digits(noise):
         assert density == pytest.approx(truth * factor, rel=1e-8, abs=1e-40)
 
 
+@pytest.mark.few(0, 1, 2, 4)
 @pytest.mark.parametrize(
     ("noise", "options", "words"),
     [

@@ -65,6 +65,7 @@ def test_gaussian_steps_add_up_to_a_gaussian(gaussian):
     assert back.lower[0] <= 1e-6 <= back.upper[0] <= 1e-6 * 1.001
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", ["SGK_rem", "SGS1_rem", pytest.param("SGS3_rem", marks=pytest.mark.slow)]
 )

@@ -48,6 +48,7 @@ def test_pure_epsilons_under_every_relation(relation, distance):
         assert accountant.get_delta(math.inf) == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("relation", [ADD_REMOVE, REPLACE, SPECIAL])
 def test_poisson_samples_lie_below_their_pessimistic_grid(relation):
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(1.0)), 200)

@@ -58,6 +58,7 @@ def equally_large_parts():
     return ir.Block((), ir.Chain(tuple((guard, ir.Block((), arm)) for guard, arm in arms)))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("seed", ["0", "8"])
 def test_emission_does_not_depend_on_hashing(seed):
     code = (

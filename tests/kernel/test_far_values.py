@@ -24,6 +24,7 @@ def test_cauchy_tails_are_accurate_relatively(x: float) -> None:
             assert abs(found / exact - 1) < 1e-15
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["logistic", "exponential_mechanism"])
 def test_sampled_distribution_functions_beyond_overflow(name: str) -> None:
     mechanism = mechc.poisson(mechc.load(name), sampling_rate=0.01)

@@ -128,6 +128,7 @@ def test_every_named_function_is_callable():
     assert set(FUNCTIONS.values()) <= MATH_FUNCTIONS | set(PRIMITIVES)
 
 
+@pytest.mark.few(0, 3, 4, 6, 7, 8)
 @pytest.mark.parametrize(
     "expr",
     [

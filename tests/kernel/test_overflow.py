@@ -35,7 +35,7 @@ def as_python(kernel):
 
 
 @np.errstate(all="ignore")
-@pytest.mark.few(1, 3)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["plain", "poisson"])
 @pytest.mark.parametrize("name", [*HEAVY, *OTHERS])
 def test_logs_of_densities_and_losses_hold_up_to_the_largest_double(name, kind):

@@ -207,6 +207,7 @@ REAL = {
 }
 
 
+@pytest.mark.few(0, 5, 10, 14, 19, 25)
 @pytest.mark.parametrize("name", [name for name, case in REAL.items() if case[2] is not None])
 def test_real_functions_within_their_bound(name, compiled):
     exact, arguments, bound = REAL[name]
@@ -323,6 +324,7 @@ COMPLEX = {
 }
 
 
+@pytest.mark.few(0, 3)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_functions_normwise(name, compiled):
     """|error| <= 20 ulp of |value|; logarithms may differ by whole turns."""

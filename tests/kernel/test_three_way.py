@@ -126,6 +126,7 @@ def error(found, value, scale=0):
     return float(abs(found - value) / max(abs(value), mpf(scale), mpf("1e-300")))
 
 
+@pytest.mark.few(0, 4)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_says_what_the_declaration_says(name):
     text = module(source(name))
@@ -206,6 +207,7 @@ def test_branches_cover_the_pieces_and_limits_are_limits(name, kernel_of):
                 assert kind == np.sign(right - left) or lo == hi
 
 
+@pytest.mark.few(2, 3, 4)
 @pytest.mark.parametrize("name", NAMES)
 def test_cumulant_generating_function_against_the_definition(name):
     text = module(source(name))

@@ -260,6 +260,7 @@ def test_a_file_of_somebody_else_is_not_read(part, linked, home, tmp_path):
     assert (cache.lookup(KEY) is None) != (cache.recall(KEY) is None)
 
 
+@pytest.mark.few(3, 4)
 @pytest.mark.parametrize("content", ["", "{", "7", "[1]", '{"code": 1, "certificate": "{}"}'])
 def test_nonsense_that_is_kept_is_no_certificate(content, home):
     """With the key and the seal that belong there."""

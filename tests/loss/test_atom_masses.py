@@ -18,6 +18,7 @@ from mechc.loss.privacy_loss import PrivacyLoss
 N = integer("n")
 
 
+@pytest.mark.few(3, 5)
 @pytest.mark.parametrize("trials", [20, 200, 2000])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_binomial_noise_is_inside_however_many_trials(trials, steps):
@@ -150,6 +151,7 @@ def test_the_log_of_few_choices_among_many_is_a_difference_of_large_logs(n, k):
             assert bound.lower <= truth <= bound.upper <= bound.lower * (1 + 1e-4)
 
 
+@pytest.mark.few(1, 2, 4, 5)
 @pytest.mark.parametrize("gap", [1e-6, 1e-9, 1e-13])
 @pytest.mark.parametrize("beside", ["atom", "slope"])
 def test_a_region_that_reveals_has_lost_the_digits_of_its_weight(beside, gap):

@@ -29,6 +29,7 @@ EVENTS = {
 }
 
 
+@pytest.mark.few(0, 2, 5, 6, 8, 11)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize("name", EVENTS)
 def test_cells_hold_all_the_mass(name, direction):
@@ -114,6 +115,7 @@ def _two_log_normals(epsilon, mean, s, t):
         return float(mpmath.log(mass(mean, s) - mpmath.exp(epsilon) * mass(0, t)))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("rate", [None, pytest.param(0.3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mean, s, t", LOG_NORMALS)
 def test_losses_far_beyond_the_nodes(mean, s, t, rate):

@@ -107,6 +107,7 @@ def off_by(kernel, share):
     return Edited(kernel, loss_many=loss_many)
 
 
+@pytest.mark.few(1, 3, 5, 7, 9, 11)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("share", [5e-10, -5e-10])
 @pytest.mark.parametrize("epsilon", [-1.5, 0.3, 2.5])

@@ -42,6 +42,7 @@ def test_poles_at_both_ends(epsilon):
     assert found.lower <= truth + 1e-6 and truth - 1e-6 <= found.upper
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", ["plain", pytest.param("poisson", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 30))])
 @pytest.mark.parametrize("values", [
@@ -121,6 +122,7 @@ def test_what_is_taken_off_is_rounded_up():
         assert made(w=w).log_delta(200.0, direction="remove").lower <= math.log(w) + 1e-13
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("far", "width"), [(30_000, 0.05), (2_000_000, 0.2)])
 def test_a_mode_of_integers_far_from_the_others(far, width):
     """P has mass w around 3 far, where Q has none: delta is w to all digits, or not known."""
@@ -163,6 +165,7 @@ def test_a_narrow_mode_of_integers_far_from_the_others():
             assert found.lower <= truth + 1e-4 and truth - 1e-4 <= found.upper
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("far", "w", "s"),
     [

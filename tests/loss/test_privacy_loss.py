@@ -64,6 +64,7 @@ LAWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(0, 3, 6, 8, 13, 17)
 @pytest.mark.parametrize("tilt", [0.4, 3.0, 21.0])
 @pytest.mark.parametrize(("name", "theta", "rate"), LAWS)
 def test_generating_function_and_its_derivatives(name, theta, rate, tilt):
@@ -193,6 +194,7 @@ def test_an_outcome_of_no_mass_has_no_rounding(tilt):
         assert abs(found[0] - exact) <= found[3] + 1e-15 and found[3] < 1e-13
 
 
+@pytest.mark.few(2, 3)
 @pytest.mark.parametrize("sigma, move", [(1.77, 0.0136), (1.77, 1.1e-3), (1.0, 1e-4), (1.77, 1e-6)])
 def test_losses_whose_terms_cancel_in_first_order_have_an_error(sigma, move):
     """Up or down by d with equal chances: L = log cosh(d x / s^2) - d^2 / 2 s^2, of order d^2.

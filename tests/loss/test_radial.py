@@ -56,6 +56,7 @@ def laplace_delta(dimension, distance, scale, epsilon):
     return mp.quad(gain, places) / total
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dimension", [2, 3, 40])
 def test_laplace_noise_by_bessel_functions(dimension):
     event = mechc.radial("laplace", dimension)(scale=0.7, sensitivity=1.2)
@@ -76,6 +77,7 @@ def sampled_delta(near, first, distance, log_f, epsilon):
     return gain.mean(), gain.std() / math.sqrt(gain.size)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("dimension", "beta"), [(3, 1.5), (2, 0.7), (5, 4.0)])
 def test_powers_by_samples(dimension, beta):
     event = mechc.radial("subbotin", dimension)(beta=beta, scale=1.0, sensitivity=0.8)
@@ -146,6 +148,7 @@ def test_the_multivariate_t(dimension):
         assert abs(float(event.delta(epsilon)) - mean) < 5.0 * error
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("dimension", "distance"), [(2, 1.5), (3, 1.0), (2, 0.2)])
 def test_cauchy_noise_on_vectors(dimension, distance):
     """Its loss has a flat density at its ends, and far out the radii that tell it no digits."""

@@ -204,6 +204,7 @@ NEGATIVE = {
 }  # fmt: skip
 
 
+@pytest.mark.few(0, 3)
 @pytest.mark.parametrize("kind", NEGATIVE)
 def test_weights_below_zero_are_refused(kind):
     """They were answered, some of them by a number."""
@@ -238,6 +239,7 @@ def test_sums_that_do_not_converge_end():
     assert made(a=1.0).delta(0.0).upper == 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tiny", [Rational(1, 2**80), Rational(1, 10**30)])
 def test_numbers_that_no_double_holds_are_not_exact(tiny):
     """Largest losses of epsilon (1 + 2^-80): delta(epsilon) was 0; the second took minutes."""

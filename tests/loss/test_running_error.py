@@ -23,6 +23,7 @@ laplace = mechc.load("laplace")
 x, t, e = real("x"), positive("t", typical=(1.0, 30.0)), positive("epsilon")
 
 
+@pytest.mark.few(0, 1)
 @pytest.mark.parametrize(
     "scales", [[20.0] * 20, [3.0] * 3, [0.1] * 10, [2.0, 4.0, 4.0], [7.3, 0.9]]
 )

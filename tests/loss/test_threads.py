@@ -51,6 +51,7 @@ def test_laws_claim_the_tilts_of_their_own_nodes():
         assert made.log_mgf(0.99 * t) == pytest.approx(with_all.log_mgf(0.99 * t), abs=1e-12)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("name, values", [("gaussian", {"sigma": 0.9}), ("skellam", {"rate": 30})])
 def test_threads_share_a_law(name, values):
     tilts = [1.0, 30.0, 4.0, 12.0, 60.0, 2.0, 20.0, 8.0]

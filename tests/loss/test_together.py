@@ -37,6 +37,7 @@ def same(one, other):
     ) and all(getattr(one, name) == getattr(other, name) for name in numbers)
 
 
+@pytest.mark.few(0, 2, 4, 5, 8, 11)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("run", RUNS)
 def test_laws_alone_and_beside_others(run, reverse):

@@ -91,6 +91,7 @@ def hidden():
     ))  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "far", [3000, 200_000, *(pytest.param(v, marks=pytest.mark.slow) for v in (10**9, 10**14))]
 )
@@ -116,6 +117,7 @@ def test_a_mode_too_small_to_be_listed_counts(hidden):
     assert -202.0 < found.upper <= math.log(1e-80) + 1e-9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("t", [-900.0, 300.0, 5000.0])
 def test_tilts_at_which_losses_count_thousandfold(t):
     """A sample of Skellam noise: where its loss is level it is a difference of large logarithms."""

@@ -35,6 +35,7 @@ def test_moments_are_as_accurate_as_they_say(event):
         assert error <= allowed < max(16.0 ** (12 * share - 12), 3e-12)
 
 
+@pytest.mark.few(0, 7, 12, 23, 28, 34)
 @pytest.mark.parametrize("epsilon", [3.0, 20.0, 30.0, 34.0, 36.0, 45.0, 200.0])
 @pytest.mark.parametrize("method", ["auto", "direct", "contour", "pld", "renyi"])
 def test_one_step_as_far_as_doubles_go_and_beyond(event, method, epsilon):
@@ -67,6 +68,7 @@ def test_two_steps(event, epsilon):
     assert truth * (1 - 1e-12) <= answer.upper <= answer.lower * (1 + 1e-6)
 
 
+@pytest.mark.few(4, 5)
 @pytest.mark.parametrize("epsilon", [20.0, 45.0, 52.0, 60.0, 100.0, 550.0])
 def test_one_step_counts_what_no_double_comes_close_to(epsilon):
     """Beta(2.8, 1.5) against Beta(4.1, 3): near one the loss is -1.5 log(1 - x), beyond 56."""

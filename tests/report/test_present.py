@@ -101,6 +101,7 @@ def test_figure(tmp_path, laplace):
         laplace(scale=9.0).plot(tmp_path / "missing" / "figure.png", **asked)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "student_t"])
 def test_an_explanation_of_a_simple_mechanism_is_read_on_a_screen(name):
     mechanism = mechc.load(name)

@@ -41,6 +41,7 @@ class Balanced(HTMLParser):
         self.words.append(data)
 
 
+@pytest.mark.few(0, 2)
 @pytest.mark.parametrize("name", ["laplace", "discrete_laplace", "randomized_response", "gumbel"])
 def test_datasheet_is_whole_and_needs_no_network(name, tmp_path):
     path = mechc.load(name).report(tmp_path / "sheet.html", certificate="none")
@@ -107,6 +108,7 @@ def test_figures_of_a_density_with_a_pole_show_where_the_mass_is():
     assert 0.0 <= x[0] < 0.1 and 1.92 < x[-1] < 20.0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["profile", "tradeoff", "steps"])
 def test_plots_of_a_run(gaussian, kind, tmp_path):
     run = 20 * gaussian(sigma=10.0)
@@ -129,6 +131,7 @@ def test_plots_of_a_run(gaussian, kind, tmp_path):
         run.plot(tmp_path / "nowhere" / "figure.png", kind=kind, counts=[1])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 def test_a_drawn_trade_off_is_proven_between_its_corners_too(gaussian, rate):
     """Chords of a convex curve are above it, where an attacker is stronger than drawn."""
@@ -207,6 +210,7 @@ def test_a_profile_reaches_far_down_and_compares_runs(gaussian, tmp_path):
     assert figure._repr_svg_() == run.plot(smallest=1e-300, **asked_for)._repr_svg_()
 
 
+@pytest.mark.slow
 def test_a_trade_off_on_log_axes_is_proven(gaussian):
     run = 30 * gaussian(sigma=20.0)
     (curve, *_) = run.plot(kind="tradeoff", log=True).axes[0].lines
@@ -274,6 +278,7 @@ def test_many_long_names_are_all_read_and_no_two_curves_look_alike(gaussian):
     assert figure.bbox.padded(1.0).y0 <= legend.get_window_extent().y0
 
 
+@pytest.mark.slow
 def test_names_stand_beside_their_own_curve(gaussian):
     runs = [30 * gaussian(sigma=s) for s in (5.0, 8.0, 13.0)]
     beside = {"less noise": runs[1], "least of all": runs[2]}
@@ -293,6 +298,7 @@ def test_names_stand_beside_their_own_curve(gaussian):
         assert min(distance, key=distance.get) is line and text.get_color() == line.get_color()
 
 
+@pytest.mark.slow
 def test_titles_of_neighbours_do_not_meet(gaussian):
     from matplotlib.figure import Figure
 

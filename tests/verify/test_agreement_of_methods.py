@@ -51,6 +51,7 @@ def test_a_contradiction_is_reported_with_its_reproduction(monkeypatch):
     assert "renyi" in str(report)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("parameter", ["sampling_rate", "sensitivity"])
 def test_a_parameter_that_moves_delta_the_wrong_way_is_reported(parameter):
     """Composed answers that follow another value of one parameter than the one that was bound."""

@@ -96,6 +96,7 @@ def test_a_strip_ends():
         scales.moment(acb(0.34))
 
 
+@pytest.mark.few(0, 12, 26, 36, 48, 60)
 @pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", mechc.available())
 def test_masses_are_one(name, sampled):

@@ -59,6 +59,7 @@ def test_quick_verification_of_a_sampled_mechanism_passes(name):
     assert all(c.points for c in certificate.checks if c.name in ("log_p", "log_q", "loss"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "theta", "xs"),
     [("raised_cosine", [12.977276759735044, 0.6144615656140888, 0.08], [-12.97, -12.7, -5.0, 12.5]),

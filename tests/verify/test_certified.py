@@ -167,7 +167,7 @@ def epoch(name, steps, **values):
     return mechc.random_allocation(mechc.load(name), steps=steps)(**values)
 
 
-@pytest.mark.few(1, 2)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("run", "direction", "epsilon", "value", "digits"),
     [

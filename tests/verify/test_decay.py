@@ -22,6 +22,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("name", "values"), PAIRS)
 def test_bounds_hold_and_fall(name, values):
     mechanism = mechc.load(name)(**values)

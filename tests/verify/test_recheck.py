@@ -341,6 +341,7 @@ def test_windows_of_array_forms_are_seen_however_narrow(name, where):
     assert f"{name} is not the scalar function written for arrays" in problems
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("name", "old", "new", "says"),
     [("discrete_laplace", "1.0, sensitivity, 1.0,", "1.0, sensitivity + 1.0, 1.0,", "not so near"),
@@ -395,6 +396,7 @@ def test_sampled_losses_with_plateaus_are_accepted(tmp_path):
     assert problems(tmp_path, text, content) == []
 
 
+@pytest.mark.few(1, 2)
 @pytest.mark.parametrize(
     ("fault", "says"),
     [("out[0, 0] = 1.0 if theta[0] < 0.05 else out[0, 0]", "is 1.0"),

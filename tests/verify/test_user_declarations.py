@@ -175,6 +175,7 @@ def test_mass_of_a_short_end_keeps_its_digits():
     assert not found.is_Add
 
 
+@pytest.mark.few(1, 4)
 @pytest.mark.parametrize(("shape", "direction"), [
     (1.3, "remove"), (0.7, "remove"), (0.7, "add"), (2.0, "remove"), (2.0, "add"), (1.3, "add"),
 ])  # fmt: skip
