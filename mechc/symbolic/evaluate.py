@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, reduce
-from math import prod
+from functools import cache, lru_cache, reduce
 from typing import Any
 
 import mpmath
@@ -23,7 +22,7 @@ import sympy as sp
 from mpmath import mp
 from numpy.typing import NDArray
 from sympy import Add, Basic, Dummy, Expr, Mul, Pow, S, Symbol, exp, log
-from sympy.core.numbers import Float, NumberSymbol, Rational
+from sympy.core.numbers import Float, ImaginaryUnit, NumberSymbol, Rational
 from sympy.core.relational import Eq, Ge, Gt, Le, Lt, Ne, Relational
 from sympy.logic.boolalg import BooleanAtom
 
@@ -142,36 +141,49 @@ def evaluate_array(expr: Expr, values: Mapping[Symbol, Any]) -> NDArray[Any]:
 
 
 class _Evaluator:
-    """One evaluation; equal subexpressions are computed once."""
+    """One evaluation; equal subexpressions are computed once.
 
-    def __init__(self, values: Values) -> None:
+    Args:
+        values: of all symbols.
+        fixed: values of subexpressions that do not vary, known to several evaluations.
+        variable: what they do not hold.
+    """
+
+    def __init__(
+        self, values: Values, fixed: dict[Basic, Any] | None = None, variable: Symbol | None = None
+    ) -> None:
         self.values = values
         self.known: dict[Basic, Any] = {}
+        self.fixed = self.known if fixed is None else fixed
+        self.variable = variable
 
     def value(self, expr: Basic) -> Any:
         known = self.known.get(expr)
         if known is None:
-            known = self.known[expr] = self._compute(expr)
+            if self.fixed is self.known or _varies(expr, self.variable):
+                known = self.known[expr] = self._compute(expr)
+            elif (known := self.fixed.get(expr)) is None:
+                known = self.fixed[expr] = self._compute(expr)
         return known
 
     def _compute(self, expr: Any) -> Any:
-        if isinstance(expr, Symbol):
-            return self.values[expr]
-        if expr.is_Number or isinstance(expr, NumberSymbol) or expr is S.ImaginaryUnit:
-            return self.constant(expr)
-        if isinstance(expr, Add):
-            tail = argument_of_erfc(expr)  # 2 - erfc(-u) has no digits far out
-            if tail is not None:
-                return self.function("erfc")(self.value(tail))
-            return sum((self.value(a) for a in expr.args[1:]), self.value(expr.args[0]))
-        if isinstance(expr, Mul):
-            return prod((self.value(a) for a in expr.args[1:]), start=self.value(expr.args[0]))
-        if isinstance(expr, Pow):
-            return self.power(expr)
-        if isinstance(expr, sp.Piecewise):
-            return self.piecewise(expr)
-        if isinstance(expr, sp.Sum):
-            return self.sum(expr)
+        kind: Any = type(expr)
+        return _rule(kind)(self, expr)
+
+    def symbol(self, expr: Symbol) -> Any:
+        return self.values[expr]
+
+    def total(self, expr: Add) -> Any:
+        tail = argument_of_erfc(expr)  # 2 - erfc(-u) has no digits far out
+        if tail is not None:
+            return self.function("erfc")(self.value(tail))
+        return reduce(operator.add, map(self.value, expr.args))
+
+    def product(self, expr: Mul) -> Any:
+        return reduce(operator.mul, map(self.value, expr.args))
+
+    def applied(self, expr: Any) -> Any:
+        """Of another function."""
         function = self.function(type(expr).__name__)  # refused before its arguments are asked for
         arguments = [self.value(a) for a in expr.args]
         try:
@@ -180,17 +192,7 @@ class _Evaluator:
             return mpmath.nan  # a pole, as of gamma at -1
 
     def constant(self, expr: Any) -> Any:
-        if isinstance(expr, Rational):
-            return mpmath.mpf(int(expr.p)) / int(expr.q)
-        if isinstance(expr, Float):
-            return mpmath.mpf(expr._mpf_)
-        if expr is S.ImaginaryUnit:
-            return mpmath.mpc(0, 1)
-        if expr in (S.NaN, S.ComplexInfinity):
-            return mpmath.nan
-        if expr in (S.Infinity, S.NegativeInfinity):
-            return mpmath.inf if expr is S.Infinity else -mpmath.inf
-        return mpmath.mpmathify(expr.evalf(mp.dps + 5))
+        return _constant(expr, mp.prec)
 
     def power(self, expr: Pow) -> Any:
         base, exponent = self.value(expr.base), self.value(expr.exp)
@@ -234,6 +236,45 @@ class _Evaluator:
 
     def _sum_in_doubles(self, expr: sp.Sum) -> Any:
         return mpmath.mpf(sum_value(expr, {s: float(self.values[s]) for s in expr.free_symbols}))
+
+
+_RULES: tuple[tuple[Any, Callable[[Any, Any], Any]], ...] = (
+    (Symbol, lambda at, expr: at.symbol(expr)),
+    ((sp.Number, NumberSymbol, ImaginaryUnit), lambda at, expr: at.constant(expr)),
+    (Add, lambda at, expr: at.total(expr)),
+    (Mul, lambda at, expr: at.product(expr)),
+    (Pow, lambda at, expr: at.power(expr)),
+    (sp.Piecewise, lambda at, expr: at.piecewise(expr)),
+    (sp.Sum, lambda at, expr: at.sum(expr)),
+    (Basic, lambda at, expr: at.applied(expr)),
+)
+
+
+@cache
+def _rule(kind: type[Basic]) -> Callable[[Any, Any], Any]:
+    """How an evaluator finds the value of expressions of a type."""
+    return next(rule for kinds, rule in _RULES if issubclass(kind, kinds))
+
+
+@lru_cache(maxsize=16384)
+def _varies(expr: Basic, variable: Symbol) -> bool:
+    return bool(expr.has(variable))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _constant(expr: Any, precision: int) -> Any:
+    """A number of SymPy's at the working precision, which is part of the question."""
+    if isinstance(expr, Rational):
+        return mpmath.mpf(int(expr.p)) / int(expr.q)
+    if isinstance(expr, Float):
+        return mpmath.mpf(expr._mpf_)
+    if expr is S.ImaginaryUnit:
+        return mpmath.mpc(0, 1)
+    if expr in (S.NaN, S.ComplexInfinity):
+        return mpmath.nan
+    if expr in (S.Infinity, S.NegativeInfinity):
+        return mpmath.inf if expr is S.Infinity else -mpmath.inf
+    return mpmath.mpmathify(expr.evalf(mp.dps + 5))
 
 
 class _ArrayEvaluator(_Evaluator):
@@ -391,6 +432,7 @@ class Evaluator:
         or -inf between two that are below `least`.
         """
         given = self._given(theta)
+        fixed: dict[int, dict[Basic, Any]] = {}  # by precision, what does not hold the variable
 
         def values(x: Floats) -> Floats:
             x = np.asarray(x, dtype=np.float64)
@@ -403,7 +445,8 @@ class Evaluator:
             def ask(points: NDArray[np.intp]) -> None:
                 for i in points:
                     with mpmath.workdps(15 + int(digits[i] if digits[i] > _SPARE else 0)):
-                        result[i] = self._exactly(x[i], given)
+                        known = fixed.setdefault(mp.prec, {})
+                        result[i] = self._exactly(x[i], given, known)
 
             first = untold[::every]
             ask(first)
@@ -431,10 +474,13 @@ class Evaluator:
             lost: Floats = np.log10(size / (1.0 + np.abs(result)))
         return np.where(np.isfinite(size) & np.isfinite(lost), lost, 0.0)
 
-    def _exactly(self, x: float, given: dict[Symbol, float]) -> float:
+    def _exactly(
+        self, x: float, given: dict[Symbol, float], fixed: dict[Basic, Any] | None = None
+    ) -> float:
         """The value at one point at the working precision of mpmath; nan when it is not real."""
         try:
-            found = evaluate(self.expr, {**given, self.variable: float(x)})
+            at = {s: mpmath.mpmathify(v) for s, v in {**given, self.variable: float(x)}.items()}
+            found = _Evaluator(at, fixed, self.variable).value(self.expr)
             return float(found) if mpmath.im(found) == 0 else math.nan
         except (NotImplementedError, ValueError, ArithmeticError, TypeError):
             return math.nan

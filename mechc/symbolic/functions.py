@@ -221,8 +221,10 @@ def argument_of_erfc(expr: Expr) -> Expr | None:
     """The u of erfc(u), which SymPy writes 2 - erfc(-u) when -u leads with a plus sign."""
     if isinstance(expr, sp.erfc):
         return expr.args[0]
-    constant, rest = expr.as_coeff_Add()
-    return -(-rest).args[0] if constant == 2 and isinstance(-rest, sp.erfc) else None
+    if not (expr.is_Add and expr.args[0].is_Integer and expr.args[0].p == 2):
+        return None  # nearly all are told apart before a sum is made
+    rest = -expr.as_coeff_Add()[1]
+    return -rest.args[0] if isinstance(rest, sp.erfc) else None
 
 
 def spell_out(expr: Expr) -> Expr:
