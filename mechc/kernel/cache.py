@@ -42,7 +42,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache, partial
-from glob import escape, glob
 from importlib import metadata
 from itertools import starmap
 from pathlib import Path
@@ -61,13 +60,22 @@ from mechc.protocol import PROTOCOL, Kernel
 PARTS = ("requests", "kernels", "derived", "shared")  # of the directory
 SEAL = "seal"  # suffix of the file with the digest
 UNFINISHED = ".tmp."  # in names of files that numba is still writing, in some process
+UNWRITTEN = ".writing-"  # begins those of files of ours
 
 
 def files(path: Path, function: str = "") -> list[Path]:
     """Finished files of the kernel at `path`, or of one function; of all, the seal too."""
-    patterns = {f"{escape(str(folder))}/{path.stem}.{function}*" for folder in _folders(path)}
-    found = {Path(name) for pattern in patterns for name in glob(pattern)}
+    begin, found = f"{path.stem}.{function}", set()
+    for folder in _folders(path):
+        found |= {folder / name for name in _names(folder) if name.startswith(begin)}
     return sorted(file for file in found if UNFINISHED not in file.name)
+
+
+def _names(folder: Path) -> list[str]:
+    """Names in a folder, of which there may be thousands, none where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -87,8 +95,13 @@ def seal_of(path: Path) -> Path:
 
 def digests(path: Path, function: str = "") -> dict[str, str]:
     """Digests of the machine code as it is now, of one function or of all, by names of files."""
+    return _digests_of(path, files(path, function))
+
+
+def _digests_of(path: Path, listed: Iterable[Path]) -> dict[str, str]:
+    """Those of some of a kernel's files, but for the seal."""
     found = {}
-    for file in files(path, function):
+    for file in listed:
         if file != seal_of(path):
             with contextlib.suppress(FileNotFoundError):  # removed by another process just now
                 found[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -119,9 +132,10 @@ def forget(path: Path, function: str = "", *, damaged: bool = False) -> None:
     Raises:
         OSError: a file cannot be read or removed.
     """
-    sound = _sealed_digests(path).items() & digests(path, function).items() if damaged else set()
+    listed = files(path, function)
+    sound = _sealed_digests(path).items() & _digests_of(path, listed).items() if damaged else set()
     kept = {name for name, _ in sound} | ({seal_of(path).name} if damaged else set())
-    for file in files(path, function):
+    for file in listed:
         if file.name not in kept:
             file.unlink(missing_ok=True)
 
@@ -377,16 +391,18 @@ def _write(path: Path, text: str) -> None:
     for folder in reversed((path.parent, *path.parent.parents)):
         if not folder.exists():
             folder.mkdir(0o700, exist_ok=True)
-    for left in (*path.parent.glob(".writing-*"), *path.parent.glob(f"*{UNFINISHED}*")):
-        with contextlib.suppress(OSError):  # of writers that were killed, long ago
-            if left.stat().st_mtime < time.time() - ABANDONED:
-                left.unlink()
+    for name in _names(path.parent):
+        if name.startswith(UNWRITTEN) or UNFINISHED in name:
+            left = path.parent / name
+            with contextlib.suppress(OSError):  # of writers that were killed, long ago
+                if left.stat().st_mtime < time.time() - ABANDONED:
+                    left.unlink()
     write_whole(path, text, 0o600)
 
 
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file so that it appears complete or not at all."""
-    temporary = path.with_name(f".writing-{secrets.token_hex(4)}")
+    temporary = path.with_name(f"{UNWRITTEN}{secrets.token_hex(4)}")
     try:
         with open(temporary, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as stream:
             stream.write(text)
