@@ -17,6 +17,8 @@ from datetime import date
 # SymPy remembers a thousand values a function unless told otherwise, and forgets what the next
 # test asks for: an eighth of the time of symbolic tests. It is read when SymPy is imported.
 os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")
+# numba colours messages of errors that it raises and catches while it tries types
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import pytest
 

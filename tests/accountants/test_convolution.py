@@ -60,6 +60,7 @@ def test_noise_schedules_are_answered(rate, delta):
     assert again.lower <= bound.upper and bound.lower <= again.upper
 
 
+@pytest.mark.slow
 def test_a_schedule_lies_within_a_peers_mesh():
     peer = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     sigmas, count, rate, delta = np.linspace(0.8, 2.0, 9), 4, 1e-3, 1e-7

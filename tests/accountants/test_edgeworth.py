@@ -141,6 +141,7 @@ def test_atoms_are_refused(cases):
         SaddlepointAccountant([Step(loss, count)], variant="edgeworth").log_delta(epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.few(0)
 @pytest.mark.parametrize("case", [(2.5, 0.3, 0.6), (30.0, -0.4, 0.5), (0.02, -3.0, 2.0)])
 def test_payoff_integrals_match_high_precision(case):

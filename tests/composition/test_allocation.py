@@ -783,6 +783,7 @@ def test_two_epochs_of_integers_beside_a_density(direction):
     assert "estimated" in bound.status
 
 
+@pytest.mark.slow
 def test_a_schedule_of_many_kinds_lies_between_its_ends():
     """A hundred kinds of logistic noise; and masses at infinity beside losses without end."""
     noise = [mechc.load("logistic")(scale=s) for s in np.linspace(0.5, 0.6, 100)]
@@ -913,6 +914,7 @@ def test_epochs_of_many_kinds_of_integers_by_sampling(widest, kinds, direction):
     assert run.epsilon(1e-6, direction=direction).upper < 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rare", [1e-3, *(pytest.param(each, marks=pytest.mark.slow) for each in (1e-9, 1e-5))]
 )
@@ -1277,6 +1279,7 @@ def test_renyi_divergences_of_epochs_are_moments_of_the_mean(name, steps):
                 assert bound.upper - bound.lower < 1e-6 * bound.upper
 
 
+@pytest.mark.slow
 def test_divergences_of_an_epoch_grow_with_their_order_up_to_those_of_one_step():
     event, one = mechc.random_allocation("gaussian", steps=40)(sigma=1.0), mechc.load("gaussian")
     known = [(event * 3).renyi(order) for order in (0.5, 1.0, 1.1, 2.0, 64.0)]

@@ -96,11 +96,11 @@ def test_no_answer_has_a_history(name):
 
 def test_another_process_has_the_same_digits():
     """A question next to the largest loss used to make all later ones wide, and slow."""
-    asked = {name: questions(name, np.random.default_rng(3))[1:9:3] for name in RUNS}
+    asked = {name: questions(name, np.random.default_rng(3))[1:9:4] for name in RUNS}
     here = {(n, q): digits(made(n), q) for n in RUNS for q in asked[n]}
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_memory as t, numpy as np\n"
-        "asked = {n: t.questions(n, np.random.default_rng(3))[1:9:3] for n in t.RUNS}\n"
+        "asked = {n: t.questions(n, np.random.default_rng(3))[1:9:4] for n in t.RUNS}\n"
         "print(repr([t.digits(t.made(n), q) for n in reversed(t.RUNS) for q in asked[n]]))"
     )
     folder = __file__.rpartition("/")[0] or "."

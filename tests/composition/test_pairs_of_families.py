@@ -208,6 +208,7 @@ def test_a_mode_that_no_node_has_seen_stands_at_infinite_loss(width, is_found):
         assert not is_found or found.upper - found.lower < 1e-17
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b"), [SHAPES[0], pytest.param(*SHAPES[1], marks=pytest.mark.slow), *SLOW_SHAPES]
 )

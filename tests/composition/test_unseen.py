@@ -48,6 +48,7 @@ def test_mass_beyond_an_extremum_without_a_formula(frechet, shape):
     brackets(frechet(s=shape).delta(0.0, direction="add"), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("p", "q", "parameters"),
@@ -154,6 +155,7 @@ def test_a_strip_that_ends_at_a_singularity():
     assert 0.9 < bound.lower <= bound.upper <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "sensitivity"), [(6.0, 1), (6.0, 4), (1.5, 3)])
 def test_two_sided_noise_with_factorial_tails(rate, sensitivity):
     """Three steps against the sum over all triples of outputs."""
@@ -270,6 +272,7 @@ def test_a_tail_in_which_one_density_vanishes_beside_the_other(direction, epsilo
     brackets(pair().delta(epsilon, direction=direction), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_two_gumbel_laws_of_different_widths(scale):
     """Limits of the loss depend on the scale; backwards it exceeds 1.5 outside an interval."""
@@ -316,6 +319,7 @@ def test_a_loss_with_waves_without_end(direction):
     assert event.log_delta(3.9, direction=direction).upper < -1000.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 9.0, 17.0])
 def test_a_density_singular_at_an_end_other_than_zero(epsilon):
     """No double lies close to 1 enough to see the last share (1e-16)^b of the mass."""
@@ -404,6 +408,7 @@ def test_samples_of_mixtures_rise_and_fall_as_the_mixtures_do():
     brackets(event.delta(0.0, direction="add"), 0.05 * (2 * below - 1), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("noise", "scale", "cdf", "reach", "width"),

@@ -94,6 +94,7 @@ def test_staircases(steps, part):
     assert event.mechanism.claim["theorem"] == "T9"
 
 
+@pytest.mark.slow
 def test_staircase_on_a_sample():
     eps, part, drawn, steps = 0.7, 0.4, 0.2, 6
     sampled = mechc.poisson(mechc.load(staircase(steps)), sampling_rate=drawn)
@@ -137,6 +138,7 @@ def test_a_histogram_without_a_last_arm_is_refused(steps):
         mechc.load(declared)()
 
 
+@pytest.mark.slow
 def test_histogram_of_numbers():
     generator = random.Random(7)
     levels = sorted((generator.randint(1, 50) for _ in range(30)), reverse=True)

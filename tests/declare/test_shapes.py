@@ -158,6 +158,7 @@ def test_pieces_with_closed_integrals(width):
     assert at_zero == pytest.approx(float(1 / half), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_one_step_against_quadrature():
     noise = declaration_from_text("quartic", noise="shape(exp(-(x/a)**4 - (x/a)**2))")
 
@@ -327,6 +328,7 @@ def test_a_constant_whose_terms_fall_off_like_a_power():
     assert log_density(law, points, s) == pytest.approx(truth, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_sums_of_powers_end_by_euler_and_maclaurin():
     """The two-sided Zipf law, of which one term after another would be a billion."""
     noise = additive(
