@@ -90,6 +90,7 @@ def test_expansion_approaches_a_gamma_law():
         assert errors[1][s] < 1.7 * errors[0][s] * 4.0 ** (-(s + 1) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", TILTED)
 def test_tilted_series_has_the_errors_of_the_table(cases, name):

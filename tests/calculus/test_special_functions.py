@@ -146,6 +146,7 @@ LATTICE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [n if i < 1 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(CONTINUOUS)],

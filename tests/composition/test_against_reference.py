@@ -121,6 +121,7 @@ def test_a_loss_that_turns_just_above_epsilon_is_counted_beside_farther_ones(ulp
         assert found.lower <= -53.959878411028009 <= found.upper  # by mpmath with 60 digits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "epsilon"),
     [

@@ -177,6 +177,7 @@ def test_very_many_steps():
     assert remove.lower > add.upper  # the mean of X is skewed to the right
 
 
+@pytest.mark.slow
 @pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("steps", "sigma", "a", "period"), [(10**7, 0.45, 36.0, 1.6), (10**6, 0.4, 30.0, 1.8)]
@@ -894,6 +895,7 @@ def sampled_losses(sigmas, epochs, samples, adding):
     return -loss if adding else loss
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("direction", ["remove", "add"])
 @pytest.mark.parametrize(

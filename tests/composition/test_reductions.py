@@ -214,8 +214,8 @@ def test_a_limit_that_is_hardly_ever_reached():
 
 def test_one_record_drawn_with_replacement_is_a_group_of_draws():
     event = mechc.load("gaussian")(sigma=1.0, sensitivity=2.0)
-    found = drawn_with_replacement(event, dataset_size=1, batch_size=3).delta(0.5)
-    truth = norm.sf(0.5 / 6 - 3) - math.exp(0.5) * norm.sf(0.5 / 6 + 3)
+    found = drawn_with_replacement(event, dataset_size=1, batch_size=2).delta(0.5)
+    truth = norm.sf(0.5 / 4 - 2) - math.exp(0.5) * norm.sf(0.5 / 4 + 2)
     assert truth <= found.upper <= truth + 1e-9
 
 

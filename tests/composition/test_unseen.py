@@ -483,6 +483,7 @@ def test_orders_next_to_one_of_heavy_tails(scale):
         assert truth * (1.0 - 1e-12) <= found.upper and found.lower <= truth * (1.0 + 1.1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("epsilon", [pytest.param(1e-4, marks=pytest.mark.slow), 0.1, 5.0])
 def test_rare_samples_of_integers_whose_tilts_end(epsilon):

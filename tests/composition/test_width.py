@@ -64,6 +64,7 @@ def leaky_and_levy():
     return event, delta
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize(("epsilon", "direction"), [(5.3, "add"), (3.0, "remove"), (8.0, "remove")])
 def test_outcomes_beside_a_density_that_hardly_fades(epsilon, direction):
@@ -98,6 +99,7 @@ def subbotin_delta(beta, scale, epsilon):
         return mp.quad(lambda x: p(x) - mp.exp(e) * p(x - 1), [end - 30 * s, end - 5 * s, end])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "scale"), [(1.635, 3.0), (2.6, 3.0)])
 def test_a_kink_of_a_density_is_no_lack_of_its_mass(beta, scale):
     epsilon = 1.5

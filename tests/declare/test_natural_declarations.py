@@ -221,6 +221,7 @@ def allocated(p, q, epsilon, steps):
     return zip(*found, strict=True)
 
 
+@pytest.mark.slow
 def test_ripples_far_out():
     """A loss that turns in every period: all of its crossings at once, against a sum over nodes."""
     made = noise((1 + w * cos(x / b)) * exp(-Abs(x) / b) / (b * (2 + w)), w, b)

@@ -68,6 +68,7 @@ def test_mass_of_a_sampled_point_keeps_its_digits(epsilon: float) -> None:
             assert row[1] == pytest.approx(float(exact), rel=1e-15, abs=1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "scale"), [(1.0, 1e-3), (1.0, 1e-6), (30.0, 0.1), (1.0, 0.5)])
 def test_gaussian_beside_faint_exponential_noise(sigma: float, scale: float) -> None:
     kernel = mechc.load("exponentially_modified_gaussian").kernel
@@ -164,6 +165,7 @@ def test_loss_of_a_sample_of_a_gaussian_with_a_short_exponential_tail(sigma):
         assert abs(loss - exact) < 4e-15 * max(1.0, abs(x) / sigma)
 
 
+@pytest.mark.slow
 def test_loss_of_a_sample_of_huber_noise_with_a_short_gaussian_middle():
     """Squares of 4.8e11, on the flank of a middle a millionth of the move away."""
     scale, bend, move, rate = 2.3044377473430506e-06, 1.1484477902620551, 1.596677620992694, 0.0375

@@ -63,6 +63,7 @@ def test_logs_of_densities_and_losses_hold_up_to_the_largest_double(name, kind):
                     assert loss > -SEEN if seen[0] else loss < SEEN, (at, loss)
 
 
+@pytest.mark.slow
 def test_nothing_is_above_a_supremum_that_losses_tend_to():
     """Where squares overflowed in one density a loss was infinite: -357.24 for a delta of 0."""
     event = questions.load("cauchies", "poisson")(

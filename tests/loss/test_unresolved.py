@@ -144,6 +144,7 @@ def test_largest_losses_that_no_double_shows(count, share):
     assert (count * event).log_delta(epsilon, direction="add").upper >= truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon", [pytest.param(21.326414714448433, marks=pytest.mark.slow), 21.706130136224743]
 )

@@ -404,6 +404,7 @@ def test_a_figure_in_which_nothing_is_finite_says_so(laplace):
     assert [t.get_text() for t in both.legends[0].get_texts()] == ["this run (infinite)", "laplace"]
 
 
+@pytest.mark.slow
 def test_the_law_of_a_unimodal_loss_is_drawn_with_one_mode():
     """Where answers of another method begin, 1e-4 of delta looked like a mode of its own."""
     axes = (30 * mechc.load("shuffle")(users=300, epsilon=1.0)).plot(kind="loss").axes[0]

@@ -211,6 +211,7 @@ def test_command_line(tmp_path):
     assert json.loads((tmp_path / "c.json").read_text())["ok"]
 
 
+@pytest.mark.slow
 def test_weights_moved_one_at_a_time_make_no_law():
     """1/3, 1/3, 0 carry no mass of one, whatever the kernel; 1/3, 1/3, 1/3 do."""
     mechanism = mechc.load("mixture_of_gaussians")
