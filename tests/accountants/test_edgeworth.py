@@ -14,13 +14,12 @@ from sympy.utilities.iterables import partitions
 import mechc
 from mechc.accountants.classical import saddlepoint
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-from mechc.accountants.classical.edgeworth_errors import (
+from mechc.accountants.classical.normal import hermite_coefficients, hermite_values
+from mechc.accountants.classical.normal_errors import (
     Standardised,
-    identical_bound,
     independent_bound,
     standardised_moments,
 )
-from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.contours.saddle import saddle_target, solve
@@ -254,15 +253,6 @@ def test_polynomials_beyond_doubles_do_not_turn_an_upper_bound_into_nothing():
     assert bound.upper >= laws.gaussian_log_delta(2e-14, 100.0) > -math.inf
 
 
-def test_error_bound_reproduces_the_published_value():
-    # README of the authors' package: identical summands, n = 1000, kurtosis 9, with the bounds
-    # K3 <= K4^(3/4), |lambda| <= .621 K3, K3~ <= K3 + 1: 0.1626857. Two terms are larger here.
-    k3 = 9**0.75
-    moments = Standardised(1000.0, 0.621 * k3, k3, 9.0, k3 + 1)
-    assert 0.1626857 < identical_bound(moments, 0.1) < 0.1626857 + 2e-4
-    assert independent_bound(moments, 0.1) < 0.12
-
-
 @pytest.mark.parametrize("e", [0.02, 0.1, 0.3])
 @pytest.mark.parametrize("m", [50.0, 1e4, 1e6])
 def test_the_bound_for_independent_summands_is_theorem_a2(m, e):
@@ -318,7 +308,6 @@ def test_error_bounds_hold_for_sums_with_known_laws(n):
         distance = abs(exact - first).max()
         moments = Standardised(float(n), skew, k3, k4, k3 + 1)
         assert distance < min(independent_bound(moments, e) for e in (0.03, 0.1, 0.2))
-        assert distance < min(identical_bound(moments, e) for e in (0.03, 0.1, 0.2))
 
 
 def test_moments_of_the_summands(cases):

@@ -7,7 +7,7 @@ import pytest
 import series_laws as laws
 from scipy import stats
 
-from mechc.accountants.classical.berry_esseen import identical_distance
+from mechc.accountants.classical.normal_errors import identical_distance
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant, steepest_descent
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.loss.privacy_loss import PrivacyLoss, Step

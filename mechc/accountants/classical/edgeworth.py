@@ -29,10 +29,9 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum
-from mechc.accountants.classical.edgeworth_errors import edgeworth_error
-from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.classical.normal import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.classical.normal_errors import edgeworth_error, smoothing_error
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
-from mechc.accountants.classical.smoothing import smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.accountants.registry import Accountant
 from mechc.errors import DeclarationError, UnsupportedError

@@ -22,11 +22,19 @@ import numpy as np
 
 from mechc.accountants.bound import Bound
 from mechc.accountants.bounds import best_maximum, exponent, maximum_bound
-from mechc.accountants.classical.berry_esseen import berry_esseen_distance
-from mechc.accountants.classical.edgeworth_errors import edgeworth_error
-from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
-from mechc.accountants.classical.normal import log_mills
-from mechc.accountants.classical.smoothing import NODES, WEIGHTS, smoothing_error
+from mechc.accountants.classical.normal import (
+    hermite_coefficients,
+    hermite_values,
+    log_mills,
+    standardise,
+)
+from mechc.accountants.classical.normal_errors import (
+    NODES,
+    WEIGHTS,
+    berry_esseen_distance,
+    edgeworth_error,
+    smoothing_error,
+)
 from mechc.accountants.contours.composed import ComposedLoss, Interval
 from mechc.accountants.contours.saddle import Tilt, saddle_target, solve
 from mechc.accountants.registry import Accountant

@@ -9,9 +9,9 @@ from scipy import stats
 
 import mechc
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
-from mechc.accountants.classical.hermite import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.classical.normal import hermite_coefficients, hermite_values, standardise
+from mechc.accountants.classical.normal_errors import smoothing_error
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
-from mechc.accountants.classical.smoothing import smoothing_error
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.loss.privacy_loss import Step
 
