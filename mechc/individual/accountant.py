@@ -172,15 +172,9 @@ class IndividualAccountant(TakesTurns):
 
     @classmethod
     def from_norms(
-        cls,
-        norms: ArrayLike,
-        clip: ArrayLike,
-        noise: ArrayLike,
-        *,
-        sampling_rate: float | None = None,
-        counts: Sequence[int] | None = None,
-        **options: Any,
-    ) -> IndividualAccountant:
+        cls, norms: ArrayLike, clip: ArrayLike, noise: ArrayLike, *,
+        sampling_rate: float | None = None, counts: Sequence[int] | None = None, **options: Any,
+    ) -> IndividualAccountant:  # fmt: skip
         """Return an accountant of Gaussian steps that clip everybody's contribution.
 
         A contribution of norm g is scaled to min(g, clip) and noise of deviation noise * clip is
@@ -288,14 +282,9 @@ class IndividualAccountant(TakesTurns):
 
     @in_turn
     def epsilon(
-        self,
-        delta: float,
-        *,
-        method: str = "contour",
-        rows: ArrayLike | None = None,
-        rtol: float | None = None,
-        progress: Callable[[int, int], object] | bool = False,
-    ) -> Bound:
+        self, delta: float, *, method: str = "contour", rows: ArrayLike | None = None,
+        rtol: float | None = None, progress: Callable[[int, int], object] | bool = False,
+    ) -> Bound:  # fmt: skip
         """Return each person's epsilon at delta, the larger of both directions.
 
         Args:
@@ -320,14 +309,9 @@ class IndividualAccountant(TakesTurns):
 
     @in_turn
     def delta(
-        self,
-        epsilon: float,
-        *,
-        method: str = "contour",
-        rows: ArrayLike | None = None,
-        rtol: float | None = None,
-        progress: Callable[[int, int], object] | bool = False,
-    ) -> Bound:
+        self, epsilon: float, *, method: str = "contour", rows: ArrayLike | None = None,
+        rtol: float | None = None, progress: Callable[[int, int], object] | bool = False,
+    ) -> Bound:  # fmt: skip
         """Return each person's delta at epsilon, the larger of both directions.
 
         Args:
@@ -405,13 +389,9 @@ class IndividualAccountant(TakesTurns):
         return {**about, **grid, "listed": list(self.grid.listed) or None}
 
     def _answer(
-        self,
-        query: Query,
-        method: str,
-        rows: ArrayLike | None,
-        progress: Callable[[int, int], object] | bool,
-        quantity: Quantity,
-    ) -> Bound:
+        self, query: Query, method: str, rows: ArrayLike | None,
+        progress: Callable[[int, int], object] | bool, quantity: Quantity,
+    ) -> Bound:  # fmt: skip
         check_one_of("method", method, METHODS)
         if not (isinstance(progress, bool) or callable(progress)):
             raise DeclarationError(f"progress={progress!r} (expected True, False or a function)")

@@ -40,12 +40,9 @@ _TINY = 1e-305  # an upper bound never underflows to zero
 
 @public
 def gdp_upper_bound(
-    accountant: IndividualAccountant,
-    epsilon_max: float,
-    *,
-    cells: int = CELLS,
+    accountant: IndividualAccountant, epsilon_max: float, *, cells: int = CELLS,
     rows: ArrayLike | None = None,
-) -> Bound:
+) -> Bound:  # fmt: skip
     """Return each person's smallest mu whose profile is above theirs for |epsilon| <= epsilon_max.
 
     Profiles are convex in e^epsilon. Between two points a person's profile is therefore below its
@@ -140,14 +137,9 @@ class ApproximateFilter(TakesTurns):
     """
 
     def __init__(
-        self,
-        accountant: IndividualAccountant,
-        *,
-        epsilon_max: float,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-    ) -> None:
+        self, accountant: IndividualAccountant, *, epsilon_max: float, mu: float | None = None,
+        epsilon: float | None = None, delta: float | None = None,
+    ) -> None:  # fmt: skip
         """Put a budget on the people of an accountant.
 
         Args:

@@ -127,14 +127,9 @@ class Contour:
     """
 
     def __init__(
-        self,
-        tilts: Tilts,
-        at: int,
-        frequency: float,
-        span: tuple[int, int],
-        shelf: Shelf = NOWHERE,
-        proven: bool = True,
-    ) -> None:
+        self, tilts: Tilts, at: int, frequency: float, span: tuple[int, int],
+        shelf: Shelf = NOWHERE, proven: bool = True,
+    ) -> None:  # fmt: skip
         """Remember what to tilt, knots alone if nothing is proven; bound what lies beyond."""
         self._proven, self.beyond = proven, np.empty(0)
         self.key = (*tilts.key, at, frequency, span, proven)
@@ -537,14 +532,9 @@ class Evaluator(TakesTurns):
         return found
 
     def _on_contour(
-        self,
-        answers: Answers,
-        who: Integers,
-        asked: Asked,
-        tilts: Tilts,
-        at: int,
+        self, answers: Answers, who: Integers, asked: Asked, tilts: Tilts, at: int,
         factors: tuple[float, ...],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Answer for those who share a contour, who are at these places of the answers."""
         h, step = _nodes_apart(asked)
         wanted = float(np.quantile(np.clip(asked.column(NODES), LEAST, MOST) * h, 0.9))

@@ -87,17 +87,9 @@ class Cost:
 
 
 def estimate(
-    family: Family,
-    grid: Grid,
-    people: int,
-    different: int,
-    ledger: int,
-    alone: int,
-    steps: float,
-    typical: Floats,
-    known: bool,
-    contours: bool,
-) -> Cost:
+    family: Family, grid: Grid, people: int, different: int, ledger: int, alone: int, steps: float,
+    typical: Floats, known: bool, contours: bool,
+) -> Cost:  # fmt: skip
     """Estimate the cost of one question to people of whom some are `different`.
 
     `ledger` is in bytes, `alone` are as many as may be composed one by one, of so many distinct

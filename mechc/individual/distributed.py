@@ -319,18 +319,10 @@ class Run:
 
     @classmethod
     def open(
-        cls,
-        mechanism: Any,
-        steps: Any,
-        output: PathLike,
-        *,
-        parameter: str,
-        span: tuple[float, float],
-        delta: float,
-        counts: Sequence[int] | None = None,
-        identifiers: ArrayLike | None = None,
-        **options: Any,
-    ) -> Self:
+        cls, mechanism: Any, steps: Any, output: PathLike, *, parameter: str,
+        span: tuple[float, float], delta: float, counts: Sequence[int] | None = None,
+        identifiers: ArrayLike | None = None, **options: Any,
+    ) -> Self:  # fmt: skip
         """Begin a run, or continue that of the same arguments; see `account` for them."""
         if unknown := options.keys() - KINDS.keys():
             raise DeclarationError(f"unknown {sorted(unknown)} (expected {', '.join(KINDS)})")
@@ -407,16 +399,9 @@ class Run:
 
 
 def account(
-    mechanism: Any,
-    steps: Any,
-    output: PathLike,
-    *,
-    executor: Executor | None = None,
-    address: str | None = None,
-    workers: int | None = None,
-    progress: bool = True,
-    **asked: Any,
-) -> Results:
+    mechanism: Any, steps: Any, output: PathLike, *, executor: Executor | None = None,
+    address: str | None = None, workers: int | None = None, progress: bool = True, **asked: Any,
+) -> Results:  # fmt: skip
     """Write everybody's epsilon at delta to a Zarr group or to Parquet files.
 
     Called again with the same arguments it computes what is missing; chunks that are complete are

@@ -48,16 +48,10 @@ class Family:
     """
 
     def __init__(
-        self,
-        name: str,
-        parameter: str,
-        law: Callable[[float, str], PrivacyLoss],
-        directions: tuple[str, ...],
-        span: tuple[float, float],
-        identity: str = "",
-        claim: Claim = NO_CLAIM,
-        key: str = "",
-    ) -> None:
+        self, name: str, parameter: str, law: Callable[[float, str], PrivacyLoss],
+        directions: tuple[str, ...], span: tuple[float, float], identity: str = "",
+        claim: Claim = NO_CLAIM, key: str = "",
+    ) -> None:  # fmt: skip
         """Determine which end of the span is the private one and check the order.
 
         `law` is the privacy loss of a parameter value in one of the directions "remove" and "add",

@@ -201,14 +201,9 @@ class GDPFilter(_Filter):
     _kind = "gdp-filter"
 
     def __init__(
-        self,
-        *,
-        people: int,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        storage: PathLike | None = None,
-    ) -> None:
+        self, *, people: int, mu: float | None = None, epsilon: float | None = None,
+        delta: float | None = None, storage: PathLike | None = None,
+    ) -> None:  # fmt: skip
         """Open a filter with nothing spent.
 
         Args:
@@ -296,15 +291,9 @@ class RenyiFilter(_Filter):
     _kind = "renyi-filter"
 
     def __init__(
-        self,
-        *,
-        people: int,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        order: float | None = None,
-        budget: float | None = None,
-        storage: PathLike | None = None,
-    ) -> None:
+        self, *, people: int, epsilon: float | None = None, delta: float | None = None,
+        order: float | None = None, budget: float | None = None, storage: PathLike | None = None,
+    ) -> None:  # fmt: skip
         """Open a filter with nothing spent.
 
         Args:
@@ -516,11 +505,9 @@ def gdp_mu(epsilon: float | None, delta: float | None) -> float:
 
 
 def gdp_budget(
-    mu: float | None,
-    epsilon: float | None,
-    delta: float | None,
+    mu: float | None, epsilon: float | None, delta: float | None,
     convert: Callable[[float | None, float | None], float] = gdp_mu,
-) -> float:
+) -> float:  # fmt: skip
     """Return the budget as mu, given itself or as what `convert` makes of (epsilon, delta)."""
     if (mu is None) == (epsilon is None and delta is None):
         raise DeclarationError(

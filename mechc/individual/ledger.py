@@ -298,12 +298,9 @@ class Ledger:
         return (totals[people[i : i + PART]] for i in range(0, people.size, PART))
 
     def save(
-        self,
-        path: PathLike,
-        kind: str,
-        meta: dict[str, Any],
+        self, path: PathLike, kind: str, meta: dict[str, Any],
         beside: Mapping[str, NDArray[Any]] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write the ledger atomically, with facts that must match, and arrays beside it."""
         facts = {"people": self.people, "steps": self.steps, **meta}
         storage.write(path, kind, facts, {"totals": self.totals, **(beside or {})})

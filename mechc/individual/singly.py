@@ -117,11 +117,9 @@ def _ask(family: Family, steps: Counts, query: Query, rtol: float) -> tuple[floa
 
 
 def plancherel(
-    counts: NDArray[Any],
-    losses: Mapping[str, Sequence[PrivacyLoss]],
-    query: Query,
+    counts: NDArray[Any], losses: Mapping[str, Sequence[PrivacyLoss]], query: Query,
     half_length: float,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """Return epsilon or delta of people from counts (people, buckets) and laws, an estimate.
 
     Of the grid half the length is given, which is to hold all losses but for little of delta.

@@ -99,12 +99,8 @@ class Members:
         return np.asarray(near & (self.positions <= span[1] + 1 + reach))
 
     def columns(
-        self,
-        table: Values,
-        radius: Floats,
-        span: tuple[int, int],
-        growth: Floats | None = None,
-    ) -> tuple[Values, Floats]:
+        self, table: Values, radius: Floats, span: tuple[int, int], growth: Floats | None = None,
+    ) -> tuple[Values, Floats]:  # fmt: skip
         """Turn rows for members into rows for columns of the ledger, and their errors.
 
         `table` is K at real tilts, or K(c) and log phi at nodes, nan where a member is too far, and
@@ -190,12 +186,8 @@ class Tilts:
     """
 
     def __init__(
-        self,
-        members: Members,
-        span: tuple[int, int],
-        reach: float,
-        shelf: Shelf = NOWHERE,
-    ) -> None:
+        self, members: Members, span: tuple[int, int], reach: float, shelf: Shelf = NOWHERE,
+    ) -> None:  # fmt: skip
         """Tabulate tilts up to `reach`, or to where they are too far for everybody."""
         self.members, self.span, self.key = members, span, (span, reach)
         found = shelf.take(("tilts", span, reach), partial(self._made, reach))

@@ -176,11 +176,9 @@ ROUNDS = 60  # of halving
 
 
 def halved(
-    edges: Floats,
-    look: Callable[[Floats, Floats], tuple[tuple[Floats, ...], NDArray[np.bool_]]],
-    most: int,
-    refusal: str,
-) -> list[Floats]:
+    edges: Floats, look: Callable[[Floats, Floats], tuple[tuple[Floats, ...], NDArray[np.bool_]]],
+    most: int, refusal: str,
+) -> list[Floats]:  # fmt: skip
     """Halve panels until they resolve a function.
 
     Args:
