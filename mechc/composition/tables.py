@@ -47,10 +47,10 @@ from mechc.errors import (
 from mechc.loss.bound_kernel import declared_masses
 from mechc.loss.discretise import rounded_down, rounded_up
 from mechc.loss.infinite_mass import log_complement, rounded
+from mechc.loss.lists import Laws, beyond, searched
 from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature.rule import log_densities
-from mechc.loss.unlisted import Laws, beyond, searched
 from mechc.numeric.logs import log_mean, log_of
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE
 from mechc.protocol import Floats, Measure, ParameterInfo

@@ -24,7 +24,7 @@ from mechc.loss.infinite_mass import (
     rounded,
     total,
 )
-from mechc.loss.lists import MAX_LATTICE, ONE_SIDED, Lists
+from mechc.loss.lists import MAX_LATTICE, ONE_SIDED, Listing, Lists, Stop
 from mechc.loss.moments import log_total
 from mechc.loss.quadrature import unresolved
 from mechc.loss.quadrature.panels import NONE, Waves
@@ -37,7 +37,6 @@ from mechc.loss.quadrature.rule import (
     losses_moved,
 )
 from mechc.loss.running_error import exact_losses, known_masses, known_weights
-from mechc.loss.unlisted import Listing, Stop
 from mechc.numeric.allowance import DENSITY, spend
 from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Kernel, Measure

@@ -1,14 +1,21 @@
 """Integers of the branches of a law, listed as far as they matter at the tilts asked for.
 
-A list begins at the finite end of its branch, or at 0, and grows fourfold until what is past it
-(`unlisted`) is nothing beside the whole at every tilt. A heavy tail on which the loss has all but
-reached its limit is kept as one atom instead.
+A list begins at the finite end of its branch, or at 0, and grows fourfold until what is past it is
+nothing beside the whole at every tilt. A heavy tail on which the loss has all but reached its limit
+is kept as one atom instead.
+
+What is past a list is not looked for but bounded. On a box of integers where a log mass falls by d
+or more from one to the next, they have no more than its first one over 1 - exp(-d); on others as
+many times the largest; short boxes are added up. Values and slopes on boxes are those of
+`enclosure`. A box with more than anything that was seen is halved, so that a mode is found wherever
+it is, and becomes a list of its own where it counts. Tilted laws are bounded with the loss, whose
+formula is not a difference of two large numbers.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +23,14 @@ from numpy.typing import NDArray
 from mechc import protocol
 from mechc.errors import NumericError
 from mechc.loss.atoms import SUMMANDS, spent, where_apart
+from mechc.loss.enclosure import Enclosure, on_boxes
 from mechc.loss.moments import log_total
+from mechc.loss.quadrature.panels import OUTERMOST, climbed
 from mechc.loss.quadrature.resolution import LOG_NEGLIGIBLE
 from mechc.loss.quadrature.rule import NODES, ORDER, WEIGHTS, log_densities
-from mechc.loss.running_error import log_mass_errors
-from mechc.loss.unlisted import (
-    Laws,
-    Listing,
-    Past,
-    Stop,
-    Wholes,
-    beyond,
-    searched,
-    tilts_between,
-)
+from mechc.loss.running_error import FAILING, log_mass_errors
 from mechc.numeric.logs import log_add
-from mechc.numeric.rounding import EPS, MOST_LOG
+from mechc.numeric.rounding import EPS, EXACT, MOST_LOG
 from mechc.protocol import Floats, Kernel
 
 ONE_SIDED = (protocol.P_ONLY, protocol.Q_ONLY)
@@ -42,9 +41,18 @@ HEAVY = ((2**17, math.log(1e-5)), (2**12, math.log(1e-11)))
 MOST_DECADES = 690.0  # log of the largest output that a tail is added up to
 OPEN_GAP = 2.0  # allowed for losses beside those that are seen far out, of no known direction
 LEAST_REACH = 64.0  # integers looked at on either side
-SHORT, MOST_KEPT = 2**16, 64  # integers of a list that is kept, and how many of them
+KEPT, MOST_KEPT = 2**16, 64  # integers of a list that is kept, and how many of them
 FADED = -1e5  # log of a share of the mass that no list holds
 MOST_FOLLOWED = 1024  # integers at which the rounding of log masses is followed
+SHORT = 64.0  # integers that are added up
+SLACK = 4.0  # nats over what it is sure to have that a box may have, ...
+FEW = 3.0  # ... unless that is so many below the sum
+OFF = 64.0 * EPS  # of a log mass, relative to it and one
+MOST_BOXES = 4096
+GONE = -1e250  # log of both masses on a box below which no tilt brings one back
+BETWEEN, LEAST_TILT = 4.0, 0.25  # from one tilt to the next, and the least
+GROWING = 1.12  # of integers looked at: one gap to the next
+NOISE = 8.0 * EPS  # of a log mass, which is no rise
 
 
 class Lists:
@@ -92,7 +100,7 @@ class Lists:
             own = self.faded, self.estimated
             self.faded, self.estimated = self.faded or before[0], self.estimated or before[1]
         x, longer = np.concatenate([x for x, _ in found]), tuple(each for _, each in found)
-        if listings and x.size < SHORT and len(self._longer) < MOST_KEPT:
+        if listings and x.size < KEPT and len(self._longer) < MOST_KEPT:
             self._longer[asked] = x, longer, *own
         return x, longer
 
@@ -306,3 +314,338 @@ def _beyond(end: float, outer: float) -> tuple[Floats, Floats]:
 def _anchor(lo: float, hi: float) -> float:
     """The integer from which a branch is listed: its finite end, or 0."""
     return lo if math.isfinite(lo) else hi if math.isfinite(hi) else 0.0
+
+
+class Unlisted(NamedTuple):
+    """Logs of what each tilted law has at most past a list, and of that from a rise on."""
+
+    log_masses: Floats
+    risen: Floats
+    islands: list[tuple[float, float]]  # first and last integers, which are not counted in both
+
+
+Past = tuple[tuple[float, float], tuple[float, float]]
+"""Logs of masses of P and Q past the lower and past the upper end of a list."""
+Wholes = dict[tuple[float, float], tuple[Enclosure, ...]]
+NOTHING = (-math.inf, -math.inf), (-math.inf, -math.inf)
+
+
+class Listing(NamedTuple):
+    """How far integers of a branch are listed, what P and Q have past that, and how many are."""
+
+    reach: float
+    past: Past = NOTHING
+    size: int = 0
+
+
+class Stop(NamedTuple):
+    """Where a list stops, and goes on.
+
+    The last integer, the limit of a monotone loss further out, else nan, and logs of what P and Q
+    have there.
+    """
+
+    last: float
+    limit: float
+    log_masses: tuple[float, float]
+
+
+class Laws:
+    """Log masses of a kernel at some tilts, on integers and on boxes."""
+
+    def __init__(
+        self, kernel: Kernel, theta: Floats, laws: str, tilts: Floats, wholes: Wholes | None = None
+    ) -> None:
+        """Keep them; of `laws`, "p" or "q", there are no tilts. `wholes` are written to."""
+        self.kernel, self.theta, self.laws, self.tilts = kernel, theta, laws, tilts
+        self.wholes: Wholes = {} if wholes is None else wholes
+        self.limit, self.side = math.nan, 0  # of a monotone loss
+
+    def monotone(self, limit: float, side: int) -> Laws:
+        """The same where the loss moves one way to a limit below, -1, or above, 1; nan: unknown."""
+        found = Laws(self.kernel, self.theta, self.laws, self.tilts, self.wholes)
+        found.limit, found.side = limit, side
+        return found
+
+    @np.errstate(all="ignore")  # fresh: another may be at work
+    def at(self, x: Floats) -> Floats:
+        """Upper bounds at integers, shape (tilts, n)."""
+        logs = log_densities(self.kernel, self.theta, x, self.laws)
+        if len(logs) == 1:
+            logs = np.broadcast_to(logs, (self.tilts.size, x.size))
+        else:
+            logs = _mixed(self.tilts, logs[0], logs[1], logs[0] - logs[1])
+        found: Floats = logs + OFF * (1.0 + np.abs(np.where(logs > -np.inf, logs, 0.0)))
+        found[np.isnan(found)] = np.inf
+        return found
+
+    def on(
+        self, a: Floats, b: Floats, whole: tuple[float, float] | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Largest values, and ends of slopes on boxes, each of shape (tilts, n).
+
+        With `whole`, a name, on one box with all that is past the first list of that name.
+
+        Raises:
+            One of `FAILING`: they cannot be told.
+        """
+        found = self.wholes.get(whole) if whole else None
+        if found is None:
+            found = self._run(a, b)
+            if whole:
+                self.wholes[whole] = found
+        if len(found) == 1:
+            rows = found[0].hi, found[0].least, found[0].most
+            hi, least, most = (np.broadcast_to(row, (self.tilts.size, a.size)) for row in rows)
+            return hi, least, most
+        (p, q, loss), t = found, self.tilts[:, None]
+        if not math.isnan(self.limit):
+            loss = self._between(loss, a, b)
+        ways = [
+            _sum(p, 1.0, loss, t), _sum(q, 1.0, loss, 1.0 + t), _sum(p, 1.0 + t, q, -t)
+        ]  # fmt: skip
+        tops, lowest, highest = zip(*ways, strict=True)
+        top = np.fmin.reduce(tops)
+        # next to the largest doubles, as at integers where both logs overflow: the loss may as well
+        top[:, (p.hi < GONE) & (q.hi < GONE)] = -np.inf
+        return top, np.fmax.reduce(lowest), np.fmin.reduce(highest)
+
+    def _between(self, loss: Enclosure, a: Floats, b: Floats) -> Enclosure:
+        """A monotone loss, whose values are between those at the ends of a box."""
+        x = np.concatenate([a, b] if self.side > 0 else [b, a])
+        at, logs = np.empty(x.size), log_densities(self.kernel, self.theta, x)
+        self.kernel.loss_many(x, self.theta, at)
+        off = OFF * (1.0 + np.abs(logs).sum(axis=0))
+        (near, far), (off_near, off_far) = at.reshape(2, -1), off.reshape(2, -1)
+        some, known = np.isfinite(near + off_near), np.isfinite(far + off_far)
+        far, off_far = np.where(known, far, self.limit), np.where(known, off_far, 0.0)
+        low, high = (
+            np.minimum(near - off_near, far - off_far),
+            np.maximum(near + off_near, far + off_far),
+        )
+        lo = np.where(some, np.maximum(loss.lo, low), loss.lo)
+        hi = np.where(some, np.minimum(loss.hi, high), loss.hi)
+        return Enclosure(lo, hi, loss.least, loss.most, 0.0)
+
+    def _run(self, a: Floats, b: Floats) -> tuple[Enclosure, ...]:
+        """Both log masses and the loss, or the one."""
+        of = {"p": self.kernel.log_p, "q": self.kernel.log_q}
+        found = [on_boxes(of[law], self.theta, a, b) for law in self.laws]
+        if len(found) == 2:
+            try:
+                found.append(on_boxes(self.kernel.loss, self.theta, a, b))
+            except FAILING:
+                found.append(found[0] - found[1])
+        return tuple(found)
+
+
+def _sum(one: Enclosure, u: Any, other: Enclosure, v: Any) -> tuple[Floats, Floats, Floats]:
+    """Largest values and ends of slopes of a sum with weights; nan where nothing is known."""
+    found = []
+    for low, high in (("lo", "hi"), ("least", "most")):
+        ends = []
+        for weight, function in ((u, one), (v, other)):
+            at = [np.where(weight == 0.0, 0.0, weight * getattr(function, w)) for w in (low, high)]
+            ends.append((np.minimum(*at), np.maximum(*at)))
+        for (a, b), side in zip(zip(*ends, strict=True), (-1.0, 1.0), strict=True):
+            found.append(a + b + side * OFF * np.maximum(np.abs(a), np.abs(b)))
+    return found[1], found[2], found[3]
+
+
+def tilts_between(tilts: Floats) -> Floats:
+    """Tilts, and more between them: what is nothing at two of them may be something there."""
+    low, high = float(tilts[0]), float(tilts[-1])
+    shares = 1.0 / BETWEEN ** np.arange(1.0, 4.0)
+    more = np.concatenate([-1.0 + (low + 1.0) * shares, high * shares])
+    return np.unique(np.concatenate([tilts, more[np.abs(more + 0.5) > 0.5 + LEAST_TILT]]))
+
+
+def _mixed(tilts: Floats, log_p: Floats, log_q: Floats, loss: Floats) -> Floats:
+    """Log masses at tilts; nothing where no law has any."""
+    rows = [log_q if t == -1.0 else log_p if t == 0.0 else log_p + t * loss for t in tilts.tolist()]
+    logs = np.array(rows)
+    logs[:, (log_p == -np.inf) & (log_q == -np.inf)] = -np.inf
+    return logs
+
+
+def searched(laws: Laws, last: float, limit: float, least: Floats, places: Floats) -> Unlisted:
+    """What is found past a list where nothing is proven, arguments as of `beyond`: no bound.
+
+    Modes show by flanks at integers in geometric distance from both ends, and from `places` and
+    their negatives; no further ones are looked for where one has more than `least`.
+    """
+    side, gap = math.copysign(1.0, limit - last), min(abs(limit - last), EXACT)
+    steps = np.floor(GROWING ** np.arange(math.log(max(gap, 1.0), GROWING)))
+    x = [np.append(last, last + side * steps)]
+    if math.isfinite(limit):
+        x.append(np.append(limit, limit - side * steps))
+    places = np.append(places, -places)
+    inner = (min(last, limit) < places) & (places < max(last, limit))
+    around = np.concatenate([-steps, [0.0], steps])
+    x += [np.round(place) + around for place in places[inner]]
+    at: Floats = np.unique(np.concatenate(x))[:: int(side)]
+    at = at[(side * (at - last) >= 0.0) & (side * (limit - at) >= 0.0)]
+    with np.errstate(all="ignore"):
+        gaps, found = np.log(np.abs(np.diff(at))), []
+        for i, log in enumerate(laws.at(at)):
+
+            def row(x: Floats, i: int = i) -> Floats:
+                return np.asarray(laws.at(x)[i])
+
+            rises = ~(log[1:] - log[:-1] <= NOISE * np.abs(np.maximum(log[:-1], -1e300)))
+            rises[log[1:] == log[:-1]] = False
+            most = np.maximum(log[1:], log[:-1])
+            for k in np.flatnonzero(rises & np.append(~rises[1:], True)).tolist():
+                ends = float(at[k]), float(at[min(k + 2, at.size - 1)])
+                room, top = math.log(abs(ends[1] - ends[0])), float(log[k + 1])
+                while top + room <= least[i] and abs(ends[1] - ends[0]) > 2.0:
+                    inside, logs, (low, index, high) = climbed(row, *ends, whole=True)
+                    top, ends = float(logs[index]), (float(inside[low]), float(inside[high]))
+                if not top + room <= least[i]:
+                    return Unlisted(np.full(least.size, np.inf), least, [])
+                most[k : k + 2] = np.maximum(most[k : k + 2], top)
+            first = int(np.append(rises, True).argmax())
+            rest = log_total(most[first:] + gaps[first:])
+            found.append((log_add(rest, float(log[0]) + math.log(SHORT + abs(last))), rest))
+    masses, risen = np.array(found).T
+    return Unlisted(masses, risen, [])
+
+
+class _Boxes(NamedTuple):
+    """Boxes by the distances of their ends from a list, and what is known of each."""
+
+    near: Floats
+    far: Floats
+    first: Floats  # logs at the nearer end, shape (tilts, n)
+    last: Floats
+    least: Floats  # logs of what they are sure to have, ...
+    most: Floats  # ... and of what they have at most
+    falls: NDArray[np.bool_]  # whether logs do
+
+    @classmethod
+    def of(cls, *rows: Any) -> _Boxes:
+        """Make them of their columns."""
+        return cls(*rows)
+
+    def taken(self, which: Any) -> _Boxes:
+        """Some of them, in this order."""
+        return self.of(*(row[..., which] for row in self))
+
+
+def beyond(
+    laws: Laws, last: float, limit: float, least: Floats, room: float = 0.0
+) -> Unlisted | None:
+    """Bound what integers past the last one of a list have; None where nothing is proven.
+
+    Args:
+        laws: kernel, parameters and tilts.
+        last: the end of the list.
+        limit: of the branch, on either side of it.
+        least: logs of masses at each tilt above which integers are listed, ...
+        room: ... if there are no more of them than these.
+    """
+    side, outermost = math.copysign(1.0, limit - last), abs(limit - last)
+    if not outermost >= 1.0:
+        none = np.full(laws.tilts.size, -np.inf)
+        return Unlisted(none, none, [])
+    if outermost > OUTERMOST[0]:
+        known = laws.at(last + side * OUTERMOST).max(axis=0) < np.inf
+        outermost = float(OUTERMOST[int(np.append(known[:-1], True).argmax())])
+
+    def measured(near: Floats, far: Floats, *whole: tuple[float, float]) -> _Boxes:
+        """What is known of boxes."""
+        ends = last + side * near, last + side * far
+        first, final = map(laws.at, ends)
+        least, most = np.maximum(first, final), np.empty(first.shape)
+        falls = np.empty(first.shape, np.bool_)
+        short = (far - near < SHORT) & (np.abs(ends[1]) < EXACT)
+        if short.any():
+            sizes = (far - near)[short].astype(int) + 1
+            starts = np.append(0, np.cumsum(sizes)[:-1])
+            steps = np.arange(sizes.sum()) - starts.repeat(sizes)
+            logs = laws.at(last + side * (near[short].repeat(sizes) + steps))
+            top = np.maximum.reduceat(logs, starts, axis=1)
+            unit = np.where(np.isfinite(top), top, 0.0)
+            sums = np.add.reduceat(np.exp(logs - unit.repeat(sizes, axis=1)), starts, axis=1)
+            least[:, short] = most[:, short] = unit + np.log(sums)
+            rises = np.append(np.diff(logs) > 0.0, np.zeros((len(logs), 1), np.bool_), axis=1)
+            rises[:, np.append(starts[1:], logs.shape[1]) - 1] = False
+            falls[:, short] = ~np.logical_or.reduceat(rises, starts, axis=1)
+        wide = ~short
+        if wide.any():
+            ends = np.minimum(*ends)[wide], np.maximum(*ends)[wide]
+            top, lowest, highest = laws.on(*ends, *whole)
+            n = (far - near + 1.0)[wide]
+            fall, most_fall = (-highest, -lowest) if side > 0.0 else (lowest, highest)
+            counted, sure = (
+                first[:, wide] + np.log(np.minimum(n, -1.0 / np.expm1(-np.maximum(d, 0.0))))
+                for d in (fall, most_fall)
+            )
+            steepest = np.maximum(np.abs(lowest), np.abs(highest))
+            between = 0.5 * (first[:, wide] + final[:, wide] + steepest * (n - 1.0))
+            top = np.fmin(top, between) + np.log(n)
+            falls[:, wide] = fall >= 0.0
+            sure = np.fmax(sure, final[:, wide] + np.log(n))
+            least[:, wide] = np.where(fall >= 0.0, sure, least[:, wide])
+            most[:, wide] = np.where(fall >= 0.0, counted, top)
+        return _Boxes(near, far, first, final, least, most, falls)
+
+    def halves(near: Floats, far: Floats) -> _Boxes:
+        """Both parts of boxes, by ratios of distances as long as these are large."""
+        middle = np.floor(np.where(far > 4.0 * near, np.sqrt(near) * np.sqrt(far),
+                                   near + 0.5 * (far - near)))  # fmt: skip
+        after = np.maximum(middle + 1.0, np.nextafter(middle, np.inf))
+        return measured(np.concatenate([near, after]), np.concatenate([middle, far]))
+
+    with np.errstate(all="ignore"):
+        try:
+            boxes = measured(np.ones(1), np.array([outermost]), (side, limit))
+            while True:
+                total = np.array([[log_total(row)] for row in boxes.least])
+                known = np.maximum(boxes.least + SLACK, total - FEW)
+                wide = _apart(last, side, boxes)
+                more = boxes.most > least[:, None]
+                above = np.minimum(boxes.first, boxes.last) > least[:, None]
+                open_ = boxes.most > np.where(_counts(laws.tilts), known, least[:, None])
+                split = wide & (open_ | (more & ~above)).any(axis=0)
+                if not split.any() or boxes.near.size > MOST_BOXES:
+                    break
+                parts = halves(boxes.near[split], boxes.far[split])
+                pairs = zip(boxes.taken(~split), parts, strict=True)
+                boxes = _Boxes.of(*(np.concatenate(pair, axis=-1) for pair in pairs))
+        except FAILING:
+            return None
+    return _counted(boxes, last, side, least, room)
+
+
+def _counts(tilts: Floats) -> NDArray[np.bool_]:
+    """Which are masses themselves, that are to be known however small they are."""
+    found: NDArray[np.bool_] = ((tilts == 0.0) | (tilts == -1.0))[:, None]
+    return found
+
+
+def _apart(last: float, side: float, boxes: _Boxes) -> NDArray[np.bool_]:
+    """Whether boxes are neither short nor without doubles between their ends."""
+    near, far = last + side * boxes.near, last + side * boxes.far
+    found: NDArray[np.bool_] = np.abs(far - near) >= np.maximum(SHORT, 4.0 * EPS * np.abs(far))
+    return found
+
+
+def _counted(boxes: _Boxes, last: float, side: float, least: Floats, room: float) -> Unlisted:
+    """The sums, and boxes that have to be lists."""
+    order = np.argsort(boxes.near)
+    boxes = boxes.taken(order)
+    wanted = (boxes.most > least[:, None]).any(axis=0)
+    islands = []
+    if (boxes.far - boxes.near + 1.0)[wanted].sum() <= room and last + side * boxes.far.max(
+        where=wanted, initial=0.0
+    ) < EXACT:
+        ends = np.sort(last + side * np.stack([boxes.near, boxes.far]), axis=0)[:, wanted]
+        islands = [(float(a), float(b)) for a, b in ends.T]
+        boxes = boxes.taken(~wanted)
+    falls = boxes.falls.copy()
+    falls[:, :-1] &= boxes.first[:, 1:] <= boxes.last[:, :-1]
+    risen = np.logical_or.accumulate(~falls, axis=1)
+    rest = np.where(risen, boxes.most, -np.inf)
+    masses, rest = (np.array([*map(log_total, rows)]) for rows in (boxes.most, rest))
+    return Unlisted(masses, rest, islands)
