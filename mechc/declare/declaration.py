@@ -30,8 +30,7 @@ from sympy.core.function import AppliedUndef
 
 from mechc.adjacency import Adjacency, Claim
 from mechc.declare import transforms
-from mechc.declare.integrals import integrated
-from mechc.declare.shapes import with_constants
+from mechc.declare.integrals import integrated, with_constants
 from mechc.declare.transforms import Transform
 from mechc.errors import DeclarationError, as_flag, listed, public
 from mechc.protocol import Measure

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mechc.kernel.root_finder import solver_text
-from mechc.kernel.run import IEEE
+from mechc.kernel.emit import solver_text
+from mechc.kernel.printer import IEEE
 
 CASES = [
     # function, level, lo, hi, rising, root

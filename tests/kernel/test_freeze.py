@@ -13,7 +13,7 @@ from mechc.kernel import ir
 from mechc.kernel.lower.forms import candidates, exp_difference, log_ratio, power_difference
 from mechc.kernel.lower.freeze import FUNCTIONS, Freezer, Helpers
 from mechc.kernel.passes import finish_expression
-from mechc.kernel.run import runnable
+from mechc.kernel.printer import runnable
 from mechc.symbolic.functions import expm1c, log_mix, sinhc
 
 x = Symbol("x", real=True)

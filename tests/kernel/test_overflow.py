@@ -10,7 +10,7 @@ from sympy import pi, sqrt
 
 import mechc
 from mechc.declare import mechanism, real
-from mechc.kernel.run import IEEE
+from mechc.kernel.printer import IEEE
 from mechc.loss.branches import LOG_ULPS
 from mechc.loss.quadrature.rule import log_densities, losses
 from mechc.numeric.rounding import EPS

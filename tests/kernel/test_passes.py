@@ -10,8 +10,7 @@ from mpmath import mp
 from mechc.kernel import ir
 from mechc.kernel.passes import finish, finish_expression
 from mechc.kernel.passes.sharing import hoist, share
-from mechc.kernel.printer import Printer
-from mechc.kernel.run import runnable
+from mechc.kernel.printer import Printer, runnable
 
 X, Y, S = ir.Var("x"), ir.Param("y"), ir.Param("s")
 NAMES = ("x", "y", "s")

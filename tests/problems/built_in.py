@@ -12,7 +12,7 @@ import numpy as np
 from mechc import mechanisms
 from mechc.calculus import transform
 from mechc.kernel import build
-from mechc.kernel.run import IEEE
+from mechc.kernel.printer import IEEE
 
 LENGTHS = {"random_sensitivity": (3,), "with_replacement": (3,)}
 GOLDEN = Path(__file__).parent.parent / "golden"

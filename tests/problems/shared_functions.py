@@ -12,13 +12,14 @@ from mechc.kernel.emit import (
     BREAKPOINTS,
     LOG_MASS,
     LOG_MASS_TYPE,
+    SOLVER,
     VECTOR,
     Writer,
+    solver_text,
 )
 from mechc.kernel.ir import Module, Series
 from mechc.kernel.law import law_text
 from mechc.kernel.prelude import PRIMITIVES, closure
-from mechc.kernel.root_finder import SIGNATURE, solver_text
 from mechc.kernel.statements import DECORATOR, IMPORTS, SELF_CHECK, jitted
 from mechc.protocol import Measure
 from mechc.verify.recheck import Kernel
@@ -41,7 +42,7 @@ def texts():
         below = "<=" if measure is Measure.LATTICE else "<"
         branches = jitted(ADD_BRANCH_TYPE, ADD_BRANCH.format(below=below))
         yield f'MEASURE = "{measure}"\n\n\n{branches}\n\n\n{law_text(measure)}'
-    yield jitted(SIGNATURE, solver_text("solve_loss", "loss"))
+    yield jitted(SOLVER, solver_text("solve_loss", "loss"))
     yield DECORATOR
     yield f"{IMPORTS}\n\n\n{SELF_CHECK}"
 

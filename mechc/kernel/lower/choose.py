@@ -30,7 +30,7 @@ from mechc.kernel.lower.forms import (
 from mechc.kernel.lower.freeze import Freezer, log_of_terms
 from mechc.kernel.lower.samples import DIGITS, Sample, corners, moved, vectors
 from mechc.kernel.passes import finish_expression
-from mechc.kernel.run import runnable
+from mechc.kernel.printer import runnable
 from mechc.numeric.rounding import EPS
 from mechc.symbolic.evaluate import holds
 from mechc.symbolic.facts import Facts, facts_of
