@@ -141,11 +141,7 @@ def _notes(case: CalculusCase, pair: Pair) -> list[str]:
 
 
 def derive(pair: Pair) -> Calculus:
-    """Derive everything that accounting needs from an ordered pair.
-
-    Returns:
-        The calculus; what has no closed form is marked as such, never left out.
-    """
+    """Derive everything that accounting needs; what has no closed form is marked as such."""
     cases = [derive_case(refined, pair) for refined in refine(pair)]
     return Calculus(
         pair=pair,

@@ -60,12 +60,7 @@ class Checker:
         return cls(x, found, integer)
 
     def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:
-        """How far the inverse is from one on lo < x < hi.
-
-        Returns:
-            None if it is not the inverse of this region at 60 digits, else the largest error of
-            loss(inverse(l)) relative to 1 + abs(l) in double precision.
-        """
+        """Largest error of loss(inverse(l)) over 1 + abs(l) in doubles; None if it is no inverse."""
         worst = mpmath.mpf(0)
         if not self.vectors:
             return None
@@ -165,11 +160,7 @@ def log_moment(
     regions: Sequence[Region], atoms: Sequence[Atom], x: Symbol, vector: Values, z: complex,
     integer: bool,
 ) -> complex:  # fmt: skip
-    """Log E_P[exp(zL); L finite] by quadrature or sums.
-
-    Returns:
-        The principal logarithm; the imaginary part is meaningful modulo 2 pi.
-    """
+    """Log E_P[exp(zL); L finite] by quadrature or sums, its imaginary part modulo 2 pi."""
     floats = {symbol: float(v) for symbol, v in vector.items()}
     moment, rule = 0j, sum_over if integer else integral
     for region in regions:

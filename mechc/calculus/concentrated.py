@@ -26,11 +26,7 @@ SAME_PAIR = (Shuffled, Vector, WithoutReplacement)
 
 
 def rho(declaration: Declaration) -> Expr | None:
-    """Return an upper bound on sup over alpha > 1 of D_alpha / alpha, both directions.
-
-    Returns:
-        An expression in the parameters, or None where no theorem here applies.
-    """
+    """Return a bound on D_alpha / alpha for all alpha > 1, both directions; None without theorem."""
     built = declaration.construction
     if isinstance(built, Poisson):
         base = rho(built.base)

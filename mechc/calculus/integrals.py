@@ -37,11 +37,7 @@ LONGEST = 850
 def mass(
     terms: tuple[Term, ...], x: Symbol, lo: Expr, hi: Expr, facts: Facts, lattice: bool
 ) -> Expr | None:
-    """Integral of a density over (lo, hi), or sum of a mass function over the integers lo..hi.
-
-    Returns:
-        Closed form in the parameters, None when no rule finds one.
-    """
+    """Integral of a density over (lo, hi), or sum over the integers lo..hi; None without a rule."""
     total: Expr = S.Zero
     for term in terms:
         part = _definite(term.log_density, x, lo, hi, facts, lattice)

@@ -182,12 +182,7 @@ def _log_terms(inner: Expr, x: Symbol) -> list[tuple[Expr, Expr]] | None:
 
 
 def invert(region: Region, ell: Symbol, checker: Checker) -> Entry:
-    """Inverse of the loss on a region by the rules.
-
-    Returns:
-        `Closed` with the verified formula that is the most accurate in double precision, or
-        `Numeric` with the reason.
-    """
+    """The verified formula of an inverse that is most accurate in doubles, or why there is none."""
     if not region.kind.moves or region.loss is None:
         return Numeric(_NOT_INVERTIBLE.get(region.kind, "nothing to invert"))
     try:

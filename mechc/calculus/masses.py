@@ -44,14 +44,7 @@ SIDES = (_Side("P", lambda part: part.p), _Side("Q", lambda part: part.q))  # ty
 
 
 def check_masses(declaration: Declaration, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    """Check every case.
-
-    Returns:
-        Notes for `Pair.notes`.
-
-    Raises:
-        DeclarationError: with the law, the parameters and the numbers found.
-    """
+    """Check every case, or refuse with the law and the numbers found; notes for `Pair.notes`."""
     notes: list[str] = []
     chosen = _vectors(declaration.parameters, cases)
     worst, overlapping = 0.0, False

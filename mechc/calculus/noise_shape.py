@@ -64,12 +64,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(noise: Declaration) -> Shape:
-    """The shape of the density `noise.p`.
-
-    Returns:
-        `unimodal` is True only when proved and False only when samples refute it; `symmetric` is
-        True only when proved.
-    """
+    """The shape of the density `noise.p`: true if proved, not unimodal if samples refute it."""
     cases = explored(noise)
     symmetric = True if centre_of(noise) is not None else None
     proofs = [_proof(case.pieces, noise.variable, facts) for facts, case in cases]

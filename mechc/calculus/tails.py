@@ -42,11 +42,7 @@ class Tails:
 
 @lru_cache(maxsize=64)  # asked for where weights may be zero, too
 def tails_of(regions: tuple[Region, ...], x: Symbol, facts: Facts, lattice: bool) -> Tails:
-    """Strip of convergence of E_P[exp(zL); L finite].
-
-    Returns:
-        The strip, never wider than proved, with the behaviour at every end that matters.
-    """
+    """Strip of convergence of E_P[exp(zL); L finite], never wider than proved, and its ends."""
     found = [Tails()]
     for region in regions:
         if region.loss is None:

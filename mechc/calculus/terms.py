@@ -70,14 +70,7 @@ class Negative(Exception):
 
 
 def terms(expr: Expr, variable: Symbol, facts: Facts) -> tuple[Term, ...]:
-    """Take a density on one piece apart.
-
-    Returns:
-        The terms, those of equal shape merged; empty when the density is zero.
-
-    Raises:
-        Negative: a factor is proved negative.
-    """
+    """The terms of a density on one piece, none where it is zero; `Negative` where a factor is."""
     if expr.is_zero:
         return ()
     expr = _with_zeros(_with_tails(expr, variable), variable)

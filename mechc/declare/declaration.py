@@ -326,11 +326,7 @@ class Declaration:
         return {self.variable, *(p.symbol for p in self.parameters)}
 
     def check_symbols(self) -> None:
-        """Refuse a copy with formulas that nobody has read, of other symbols.
-
-        Raises:
-            DeclarationError: the message names them.
-        """
+        """Refuse a copy with formulas that nobody has read, of other symbols."""
         formulas = [self.p, self.q, *self.support, *(e for row in self.atoms for e in row)]
         used = set().union(*(getattr(f, "free_symbols", set()) for f in formulas))
         if unknown := {_described(symbol, self.symbols) for symbol in used - self.symbols}:

@@ -169,11 +169,7 @@ def declaration(origin: Origin, transforms: Transforms) -> Declaration:
 
 
 def compiled(origin: Origin, transforms: Transforms) -> Declaration:
-    """Return the declaration that the kernel is made of: many constant pieces are a list there.
-
-    Raises:
-        UnsupportedError: as `declaration` does.
-    """
+    """Return the declaration that the kernel is made of: many constant pieces are a list there."""
     from mechc.calculus.transform.listed import listed
 
     whole = declaration(origin, transforms)
@@ -192,11 +188,7 @@ def derived(origin: Origin, transforms: Transforms, what: str, make: Callable[[]
 
 
 def source(kernel: Kernel) -> str:
-    """Return the text of a kernel module as it was loaded.
-
-    Raises:
-        CacheError: another than mechc loaded it, from a file that cannot be read.
-    """
+    """Return the text of a kernel module as it was loaded, by mechc or from a file."""
     try:
         text = getattr(kernel, "__text__", "")
         return str(text) or Path(getattr(kernel, "__file__", "")).read_text("utf-8")
@@ -205,11 +197,7 @@ def source(kernel: Kernel) -> str:
 
 
 def write_atomically(path: Path, text: str) -> Path:
-    """Write a text file so that it appears complete or not at all; or to a device or a pipe.
-
-    Raises:
-        CacheError: the file cannot be written.
-    """
+    """Write a text file so that it appears complete or not at all; or to a device or a pipe."""
     try:
         if path.exists() and not path.is_file():  # /dev/stdout, /dev/null: not to be replaced
             path.write_text(text, encoding="utf-8")

@@ -117,21 +117,13 @@ def _sealed_digests(path: Path) -> dict[str, str]:
 
 
 def seal_code(path: Path, function: str) -> None:
-    """Seal the machine code of one function, which was made just now.
-
-    Raises:
-        OSError: a file cannot be read or written.
-    """
+    """Seal the machine code of one function, which was made just now."""
     made = {**_sealed_digests(path), **digests(path, f"{function}-")}
     _write(seal_of(path), "".join(f"{name} {digest}\n" for name, digest in made.items()))
 
 
 def forget(path: Path, function: str = "", *, damaged: bool = False) -> None:
-    """Remove machine code, or only what is not as it was sealed; numba will make it again.
-
-    Raises:
-        OSError: a file cannot be read or removed.
-    """
+    """Remove machine code, or only what is not as it was sealed; numba will make it again."""
     listed = files(path, function)
     sound = _sealed_digests(path).items() & _digests_of(path, listed).items() if damaged else set()
     kept = {name for name, _ in sound} | ({seal_of(path).name} if damaged else set())
@@ -265,11 +257,7 @@ def _write_key(path: Path, text: str) -> None:
 
 
 def _own(path: Path) -> str:
-    """The text of a file that is ours, and that nobody else can write.
-
-    Raises:
-        OSError: it is not, or it cannot be read.
-    """
+    """The text of a file that is ours, and that nobody else can write, or an OSError."""
     with path.open(encoding="utf-8") as stream:
         if reason := _shared(os.fstat(stream.fileno())):
             raise PermissionError(f"{path} {reason}")
@@ -313,14 +301,7 @@ def entries() -> list[CacheEntry]:
 
 
 def clear() -> int:
-    """Remove every kernel, its machine code, the index and what else was derived.
-
-    Returns:
-        The number of kernels removed.
-
-    Raises:
-        CacheError: a file cannot be removed.
-    """
+    """Remove all kernels, machine code, the index and what else was derived; how many kernels."""
     count = len(entries())
     try:
         for part in PARTS:

@@ -407,12 +407,7 @@ def _roots(u: Expr, variable: Symbol, facts: Facts, zeros_matter: bool) -> tuple
 
 
 def real_zeros(u: Expr, variable: Symbol, facts: Facts) -> list[Expr]:
-    """Return the zeros of a linear or quadratic polynomial, in increasing order.
-
-    Raises:
-        Undecided: their number depends on the parameters.
-        UnsupportedError: another polynomial.
-    """
+    """Return the zeros of a linear or quadratic polynomial in order, or raise `Undecided`."""
     return _roots(u, variable, facts, False)[1]
 
 

@@ -19,11 +19,7 @@ from mechc.symbolic.signs import proved, sign
 
 
 def curvature(expr: Expr, x: Symbol, facts: Facts) -> int | None:
-    """Curvature of an expression in x.
-
-    Raises:
-        Undecided: the curvature is the sign of an expression in the parameters, which is open.
-    """
+    """Curvature of an expression in x; `Undecided` where it is the open sign of a constant."""
     if affine_in(expr, x) is not None or not expr.has(x):
         return 0
     if isinstance(expr, Add):

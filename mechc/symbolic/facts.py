@@ -273,11 +273,7 @@ def by_case(values: Sequence[tuple[Basic, Expr]]) -> Expr:
 def sampled(
     expr: Expr, facts: Facts, at: Callable[[Expr, Values], NDArray[Any]] = evaluate_array
 ) -> NDArray[np.float64]:
-    """Values of an expression, or what `at` makes of it, at points spread over the encoded domain.
-
-    Returns:
-        Shape (parameter vectors, places of the variable); nan where nothing is known.
-    """
+    """An expression, or what `at` makes of it, at vectors (rows) and places; nan: not known."""
     unbound = expr.free_symbols.union(*(e.free_symbols for e, _ in facts.known))
     unbound = unbound.union(*(value.free_symbols for _, value in facts.encoding))
     values: dict[Symbol, Any] = {}

@@ -39,14 +39,7 @@ MOST_MONOMIALS = 3000  # that are looked at one by one; SymPy makes some 1e4 a s
 
 
 def sign(expr: Expr, facts: Facts) -> int:
-    """Sign of an expression for all parameters (and variables) of the facts.
-
-    Returns:
-        -1, 0 or +1: strictly negative, identically zero, strictly positive.
-
-    Raises:
-        Undecided: with the first factor that no rule signs.
-    """
+    """Sign of an expression for all of the facts; `Undecided` with the first open factor."""
     verdict = _verdict(expr, facts)
     if isinstance(verdict, Undecided):
         raise Undecided(verdict.expr)
@@ -60,11 +53,7 @@ def proved(expr: Expr, facts: Facts) -> int | None:
 
 
 def weak_sign(expr: Expr, facts: Facts) -> int | None:
-    """Sign of an expression that may vanish at ends, where an interval or a weight becomes empty.
-
-    Returns:
-        1 where it is never negative, -1 never positive, 0 zero; None where that is not proved.
-    """
+    """1 where an expression is never negative, -1 never positive, 0 zero; None: not proved."""
     ends = expr.atoms(clamped)
     if ends:
         lengths = {end for end in ends if end.is_extended_nonnegative}
@@ -198,11 +187,7 @@ def exceeds_zero(expr: Expr, facts: Facts) -> bool:
 
 
 def decide(expr: Expr, facts: Facts) -> int:
-    """As `weak_sign`.
-
-    Raises:
-        Undecided: it is not proved, with the whole expression: the caller may split the case.
-    """
+    """As `weak_sign`; `Undecided` where it is not proved, so that the caller may split the case."""
     found = weak_sign(expr, facts)
     if found is None:
         raise Undecided(expr)

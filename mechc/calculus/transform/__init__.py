@@ -43,11 +43,7 @@ RULES: dict[type[Transform], Callable[..., Declaration]] = {
 
 
 def apply(declaration: Declaration, step: Transform) -> Declaration:
-    """Return what a transformation makes of a declaration, whose neighbours have to be right.
-
-    Raises:
-        UnsupportedError: the message names the theorem and the pair that it would need.
-    """
+    """Return what a transformation makes of a declaration; other neighbours are refused."""
     adjacency = _relation(declaration)
     if step == transforms.Poisson(Adjacency.ADD_REMOVE) and adjacency is Adjacency.REPLACE:
         raise UnsupportedError(

@@ -30,11 +30,7 @@ from mechc.symbolic.parameters import (
 
 
 def of_length(declaration: Declaration, length: int) -> Declaration:
-    """The declaration of the same mechanism for lists of another length.
-
-    Raises:
-        DeclarationError: the mechanism has no parameters that are lists.
-    """
+    """The declaration of the same mechanism for lists of another length."""
     if declaration.of_length is None:
         names = ", ".join(p.name for p in declaration.parameters)
         raise DeclarationError(
@@ -110,11 +106,7 @@ def group(declaration: Declaration, size: int | None = None) -> Declaration:
 
 
 def additive_noise(declaration: Declaration, wanted_by: str) -> Shift:
-    """How additive noise was declared.
-
-    Raises:
-        UnsupportedError: the declaration is another pair.
-    """
+    """How additive noise was declared; other pairs are refused."""
     if not isinstance(declaration.construction, Shift):
         raise UnsupportedError(
             f"{wanted_by}({declaration.name}): needs noise declared with additive(), so that the "

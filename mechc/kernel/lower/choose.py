@@ -139,11 +139,7 @@ class Chooser:
         return _first(self._measured(forms, place, None, trials))[0]
 
     def log_tail(self, mass: Expr, case: CalculusCase) -> ir.Expr:
-        """The best form of the log of a mass that may be a far tail.
-
-        Raises:
-            LoweringError: no form is accurate.
-        """
+        """The best form of the log of a mass that may be a far tail; refused if not accurate."""
         trials, logs = [], []
         with mp.workdps(TAIL_DIGITS):
             for sample in self.samples(case):
@@ -158,11 +154,7 @@ class Chooser:
         return _accurate(*_first(self._measured(forms, self.context.constant, None, trials)))
 
     def probability(self, expr: Expr, condition: Basic, case: CalculusCase) -> ir.Expr:
-        """The best form of one arm of a distribution function.
-
-        Raises:
-            LoweringError: no form is accurate in the tails.
-        """
+        """The best form of one arm of a distribution function; refused without accurate tails."""
         trials, variable = [], self.context.calculus.pair.variable
         with mp.workdps(TAIL_DIGITS):
             for region in case.regions:

@@ -109,11 +109,7 @@ class Freezer:
         return Freezer(self.leaves, where, self.helpers)
 
     def __call__(self, expr: Basic) -> ir.Expr:
-        """Freeze an expression.
-
-        Raises:
-            LoweringError: for a node that has no kernel form.
-        """
+        """Freeze an expression; a `LoweringError` for a node that has no kernel form."""
         if expr.is_Symbol:
             if expr not in self.leaves:
                 raise self._refuse(expr, f"unknown symbol {expr}")

@@ -273,12 +273,7 @@ VECTORS = 2  # parameter vectors of the checks that a kernel carries
 
 
 def checks(calculus: Calculus, inverse_of: dict[int, int]) -> tuple[Check, ...]:
-    """Reference values for log_p, log_q, loss and the inverses.
-
-    Returns:
-        At least five points a function where the mechanism has that many; infinite values are
-        left out.
-    """
+    """Reference values for log_p, log_q, loss and the inverses, infinite ones left out."""
     found: list[Check] = []
     with mp.workdps(DIGITS):
         first = 0

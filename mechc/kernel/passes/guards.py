@@ -45,11 +45,7 @@ def _choices(expr: Expr) -> Iterator[ir.Select]:
 
 
 def complexify(expr: Expr, variable: str) -> Expr:
-    """Name the complex functions.
-
-    Raises:
-        LoweringError: when a function or comparison has no complex form.
-    """
+    """Name the complex functions, or refuse a function or comparison that has no complex form."""
     if not ir.depends_on(expr, frozenset((ir.Var(variable),))):
         return expr
     args = tuple(complexify(arg, variable) for arg in ir.children(expr))

@@ -33,11 +33,7 @@ class Boxes:
             yield self.todo.popleft()
 
     def halve(self, a: Any, b: Any) -> None:
-        """Look at both halves; far from zero and long, at those of the logarithm.
-
-        Raises:
-            Open: there is no number between the ends; the part stays among those to be looked at.
-        """
+        """Look at both halves; far from zero and long, at those of the logarithm."""
         if a * b > 0 and not 0.25 < a / b < 4:
             middle = (a * b).sqrt().mid() * (1 if a > 0 else -1)
         else:

@@ -81,11 +81,7 @@ def constant(expr: Expr, values: Values) -> Any:
 
 
 def function(expr: Expr, variable: Symbol, values: Values) -> Function:
-    """The expression as a function of a ball and the `analytic` flag, at the current precision.
-
-    Raises:
-        UnsupportedError: a function that has no ball form here.
-    """
+    """The expression as a function of a ball and the `analytic` flag, at the current precision."""
     return Compiler(variable, values, _total).compile(expr)
 
 

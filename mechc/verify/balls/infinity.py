@@ -86,11 +86,7 @@ class AtInfinity:
         self.known: dict[Expr, Order] = {}
 
     def order(self, expr: Expr) -> Order:
-        """The order of an expression.
-
-        Raises:
-            Unknown: no rule applies.
-        """
+        """The order of an expression, or `Unknown`."""
         if expr not in self.known:
             self.known[expr] = self._order(expr)
         return self.known[expr]
@@ -238,11 +234,7 @@ def with_log_erfc(log_density: Expr) -> Expr:
 
 
 def integral_factor(slope_: Order, start: Any) -> Any:
-    """T with int_R^oo exp(phi) <= exp(phi(R)) T, from the order of phi'.
-
-    Raises:
-        Unknown: the bound does not close at this R.
-    """
+    """T with int_R^oo exp(phi) <= exp(phi(R)) T, from the order of phi'; `Unknown` at this R."""
     kappa, gamma = -slope_.f.upper(), slope_.a + 1
     if slope_.k != 0:
         if not slope_.k.is_positive:

@@ -54,11 +54,7 @@ class Part(ABC):
         """Mass of (lo, hi] on this piece under P (law "p") or Q."""
 
     def tail(self, a: Any, b: Any, side: int, y: Any) -> Any:
-        """Bound on the integral (on a lattice: the sum) of p^a q^b beyond side * y.
-
-        Raises:
-            Unknown: no rule applies, or none at this place.
-        """
+        """Bound on the integral (on a lattice: the sum) of p^a q^b beyond side * y."""
         n, m = (1 if e.is_zero() else len(law.exprs) for e, law in ((a, self.p), (b, self.q)))
         best, reason = None, "no bound"
         for terms in tail_terms(n, m, a, b):

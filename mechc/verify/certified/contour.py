@@ -57,11 +57,7 @@ class Law:
 
     @classmethod
     def of(cls, event: Use, direction: str, count: int) -> Law:
-        """So many uses of a mechanism.
-
-        Raises:
-            UnsupportedError: its output has an index beside, or an atom a mass that may be zero.
-        """
+        """So many uses of a mechanism without an index, and no atom's mass may be zero."""
         declaration = event.mechanism.declaration
         if direction == "add":
             declaration = declaration.reverse or reversed_pair(declaration)
@@ -136,11 +132,7 @@ class Contour:
     # -- ball arithmetic ----------------------------------------------------------------------
 
     def delta(self, epsilon: float) -> tuple[Any, dict[str, Any]]:
-        """Return a ball that contains the part at finite losses, and what was done.
-
-        Raises:
-            NumericError: no contour, or too many nodes.
-        """
+        """Return a ball that contains the part at finite losses, and what was done."""
         for rtol in self.rtols if len(self.laws) <= MANY else self.rtols[-2:]:
             c, period, s, size = self.plan(epsilon, rtol)
             with ctx.workprec(64):

@@ -91,11 +91,7 @@ class Cells(NamedTuple):
 
 
 def cells_of(oracle: Oracle, c: Any, widest: float) -> Cells:
-    """Cut the outputs of a pair into cells on which the loss varies by at most `widest`.
-
-    Raises:
-        NumericError: too many panels or points, or nothing but what is left out.
-    """
+    """Cut the outputs of a pair into cells on which the loss varies by at most `widest`."""
     total = oracle.moment_bound(c)
     negligible = total * NEGLIGIBLE
     rows, left_out, densities = oracle.losses(1 + c, -c, negligible, MAX_POINTS)
@@ -256,11 +252,7 @@ class Law(NamedTuple):
 
 
 def law_of(cells: Cells, step: float, offset: float, c: Any) -> Law:
-    """Put the cells of one step on the mesh offset + n step, exact numbers, under a tilt c.
-
-    Raises:
-        NumericError: too many points.
-    """
+    """Put the cells of one step on the mesh offset + n step, exact numbers, under a tilt c."""
     blocks = cells.blocks
     low = float(np.min(np.concatenate([b.low for b in blocks])))
     high = float(np.max(np.concatenate([b.high for b in blocks])))
@@ -360,14 +352,7 @@ class _Placed:
 def finite_part(
     laws: Sequence[contour.Law], epsilon: float, tilt: float
 ) -> tuple[Any, dict[str, Any]]:
-    """Return a ball around the part of delta at finite losses, and how it was found.
-
-    The tilt lies inside the strip, best near the saddle point.
-
-    Raises:
-        NumericError: meshes or panels are too many.
-        UnsupportedError: so are distinct steps.
-    """
+    """Ball around the part of delta at finite losses, best tilted near the saddle point."""
     if len(laws) > MOST_LAWS:
         raise UnsupportedError(f"certified: meshes for more than {MOST_LAWS} distinct steps")
     counts = [law.count for law in laws]
@@ -429,11 +414,7 @@ def _atoms(cells: Cells, tilt: float) -> list[tuple[float, float]]:
 
 
 def composed_part(laws: Sequence[Law], counts: Sequence[int], epsilon: Any, c: Any) -> Any:
-    """Ball around the part of delta at finite losses of laws on one mesh, tilted by c.
-
-    Raises:
-        NumericError: too many points.
-    """
+    """Ball around the part of delta at finite losses of laws on one mesh, tilted by c."""
     scale, whole, share = arb(0), arb(1), arb(0)
     for law, count in zip(laws, counts, strict=True):
         scale += count * arb(law.scale)
