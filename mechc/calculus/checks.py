@@ -60,7 +60,7 @@ class Checker:
         return cls(x, found, integer)
 
     def inverse_error(self, loss: Expr, inverse: Expr, lo: Expr, hi: Expr, ell: Symbol) -> Any:
-        """Largest error of loss(inverse(l)) over 1 + abs(l) in doubles; None if it is no inverse."""
+        """Largest error of loss(inverse(l)) over 1 + abs(l) in doubles; None for no inverse."""
         worst = mpmath.mpf(0)
         if not self.vectors:
             return None

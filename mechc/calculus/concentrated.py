@@ -26,7 +26,7 @@ SAME_PAIR = (Shuffled, Vector, WithoutReplacement)
 
 
 def rho(declaration: Declaration) -> Expr | None:
-    """Return a bound on D_alpha / alpha for all alpha > 1, both directions; None without theorem."""
+    """Return a bound on D_alpha / alpha for all alpha > 1, both ways; None without a theorem."""
     built = declaration.construction
     if isinstance(built, Poisson):
         base = rho(built.base)
