@@ -493,6 +493,9 @@ class Mechanism(inputs.SetOnce):
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what there is not, with what was meant."""
+        there = getattr(type(self), name, None)
+        if isinstance(there, (property, cached_property)):
+            return there.__get__(self)  # what failed inside it says why
         hint = of_package(name)
         if name[:1] != "_":
             hint = hint or suggestion(name, dir(type(self)), QUESTIONS)

@@ -313,3 +313,14 @@ def _swept(function, usual, kinds):
             except Exception as error:
                 failed.append(f"{word}={kind}: {type(error).__name__}: {error}"[:200])
     assert not failed, "\n".join(failed)
+
+
+def test_an_attribute_that_fails_inside_says_why(monkeypatch):
+    """An AttributeError on the way to a kernel asked for the parameters again, without end."""
+
+    def failing(*_):
+        raise AttributeError("module 'x' has no attribute 'y'")
+
+    monkeypatch.setattr("mechc.kernel.build.kernel", failing)
+    with pytest.raises(AttributeError, match="module 'x' has no attribute 'y'"):
+        _ = mechc.load("gaussian").parameters

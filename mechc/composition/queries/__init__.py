@@ -192,9 +192,12 @@ class Queries(SetOnce, ABC):
             set(points), reverse=quantity is not Quantity.EPSILON  # which falls with the points
         )  # fmt: skip
         known = dict[float, Bound]()
-        with asked(), telling(str(quantity)) as tell:
+        with asked() as kept, telling(str(quantity)) as tell:
             for at in order:
                 tell(f"{len(known)} of {len(order)} points")
+                if evaluation is not None and evaluation.is_stretched:
+                    evaluation = None
+                    kept.laws.clear()
                 with limited(allowed, setting.method):
                     if answers is None or quantity is Quantity.EPSILON:
                         evaluation = evaluation or run.evaluation(setting)

@@ -34,6 +34,7 @@ from mechc.numeric.rounding import EPS, SQUARABLE
 TOP_ERROR = 8 * EPS  # of a largest loss in closed form, relative
 NEXT = 1e6  # roundings from the largest loss within which they matter
 CERTAIN = 1e-9  # nats that a bound is moved for its rounding
+STRETCHED = 1e6  # tilts beyond which errors of the sums of nodes are those of the farthest
 OWN_NODES = 64.0  # Renyi order above which nodes are made from those of its octave
 FREE = 1e-12  # share of delta that rounding may add before it is looked at more closely
 OWN_WIDTH = 0.02  # the same, of its own width
@@ -355,6 +356,20 @@ class Evaluation:
             lower, upper = float(answer.lower), float(answer.upper)
             return replace(answer, lower=below(lower, upper, answer.method))
         return answer
+
+    @property
+    def is_stretched(self) -> bool:
+        """Whether nodes of a law are for tilts so far out that they serve usual ones badly.
+
+        As those next to the largest loss are, which what is asked elsewhere is better off without.
+        """
+        return any(
+            STRETCHED < abs(tilt) < math.inf
+            for steps in self.steps.values()
+            for law, _ in steps
+            if law.is_resolved
+            for tilt in law.settled
+        )
 
     @property
     def is_rough_first(self) -> bool:
