@@ -3,8 +3,7 @@
 Commands that compile nothing then never load it, 0.2 s of their time; and a module of its own is
 loaded once, whatever thread asks first. While it compiles a function it asks for the types of the
 same calls again and again, and gets the answer that it has found. Passes over what no function of
-mechc holds are left out, and LLVM optimises a function once, where it stands with those it calls:
-together a fifth of the time that compilation takes.
+mechc holds are left out.
 """
 
 import functools
@@ -65,22 +64,6 @@ def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
     return resolved
 
 
-def _unoptimised(optimise: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave functions as they come: when their module is complete all of it is optimised in full.
-
-    What others compile in this process is optimised twice as ever.
-    """
-
-    @functools.wraps(optimise)
-    def optimised(library: Any, module: Any) -> None:
-        if not depth.value:
-            optimise(library, module)
-        else:  # what the rest of that function sees to
-            module.data_layout = library._codegen._data_layout
-
-    return optimised
-
-
 def _variables(_: Any, value: Any) -> list[Any]:
     """Variables that a part of an instruction names; parts that are none are not asked one by one.
 
@@ -106,7 +89,7 @@ def _variables(_: Any, value: Any) -> list[Any]:
 
 with _whole():
     import numba
-    from numba.core import codegen, compiler, ir, targetconfig
+    from numba.core import compiler, ir, targetconfig
     from numba.core.types import functions
     from numba.np import linalg
 
@@ -121,8 +104,6 @@ with _whole():
 flags_in_use: Any = targetconfig.ConfigStack.top_or_none
 builtin: Any = functions.BaseFunction
 builtin.get_call_type = _remembered(builtin.get_call_type)
-library: Any = codegen.CPUCodeLibrary
-library._optimize_functions = _unoptimised(library._optimize_functions)
 instruction: Any = ir.Inst
 instruction._rec_list_vars = _variables
 _PARTS = ir.Inst, list, tuple, dict
