@@ -121,14 +121,14 @@ def test_a_loss_that_turns_just_above_epsilon_is_counted_beside_farther_ones(ulp
         assert found.lower <= -53.959878411028009 <= found.upper  # by mpmath with 60 digits
 
 
-@pytest.mark.slow
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("name", "values", "epsilon"),
     [
         pytest.param(
             "cauchies", {"mean": 0.06294298724215867, "s": 0.3079630177826794,
                          "t": 2.551521257294886, "sampling_rate": 2.03290056391843e-07},
-            1.7876855161798117e-07, marks=pytest.mark.slow,
+            1.7876855161798117e-07,
         ),
         ("truncated_laplace", {"s": 0.3864543414396769, "w": 22.192114190237987, "d": 1.0,
                                "sampling_rate": 0.5212055840848216}, 0.6578029238009533),

@@ -238,7 +238,6 @@ def test_a_largest_loss_where_both_densities_vanish(a, t, rate):
         assert found.upper - found.lower <= 1e-7
 
 
-@pytest.mark.slow
 def test_a_local_top_four_ulps_above_epsilon_beside_losses_without_end():
     """Q is Laplace and P normal: losses have a top at 0, onto which the inverse is rounded."""
     values, epsilon = {"s": 2.5529568050416764, "t": 0.45961224435147235}, 1.9404156635073186

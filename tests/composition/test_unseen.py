@@ -319,7 +319,7 @@ def test_a_loss_with_waves_without_end(direction):
     assert event.log_delta(3.9, direction=direction).upper < -1000.0
 
 
-@pytest.mark.slow
+@pytest.mark.few(0)
 @pytest.mark.parametrize("epsilon", [2.0, 9.0, 17.0])
 def test_a_density_singular_at_an_end_other_than_zero(epsilon):
     """No double lies close to 1 enough to see the last share (1e-16)^b of the mass."""

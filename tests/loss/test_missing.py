@@ -165,7 +165,6 @@ def test_a_narrow_mode_of_integers_far_from_the_others():
             assert found.lower <= truth + 1e-4 and truth - 1e-4 <= found.upper
 
 
-@pytest.mark.slow
 @pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("far", "w", "s"),

@@ -166,7 +166,6 @@ def test_a_narrow_fault_in_both_forms_is_refused(bump, certified, tmp_path):
     assert any("log_q(3.3) is" in problem for problem in found)
 
 
-@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["abs(z.imag) > 50.0", "z.imag < -1.0"])
 def test_a_small_fault_of_a_generating_function_far_up_is_refused(where, certified, tmp_path):
