@@ -1,9 +1,8 @@
-"""numba, imported when something is first compiled, without what it does in vain.
+"""numba, imported when something is first compiled, without what it loads in vain.
 
 Commands that compile nothing then never load it, 0.2 s of their time; and a module of its own is
 loaded once, whatever thread asks first. While it compiles a function it asks for the types of the
-same calls again and again, and gets the answer that it has found. Passes over what no function of
-mechc holds are left out.
+same calls again and again, and gets the answer that it has found.
 """
 
 import functools
@@ -64,32 +63,9 @@ def _remembered(resolve: Callable[..., Any]) -> Callable[..., Any]:
     return resolved
 
 
-def _variables(_: Any, value: Any) -> list[Any]:
-    """Variables that a part of an instruction names; parts that are none are not asked one by one.
-
-    numba wants these lists a hundred thousand times a question.
-    """
-    if isinstance(value, ir.Var):
-        return [value]
-    if isinstance(value, ir.Inst):
-        listed: list[Any] = value.list_vars()  # type: ignore[no-untyped-call]
-        return listed
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return []
-    found: list[Any] = []
-    for part in value:
-        if isinstance(part, ir.Var):
-            found.append(part)
-        elif isinstance(part, _PARTS):
-            found += _variables(_, part)
-    return found
-
-
 with _whole():
     import numba
-    from numba.core import compiler, ir, targetconfig
+    from numba.core import targetconfig
     from numba.core.types import functions
     from numba.np import linalg
 
@@ -104,28 +80,6 @@ with _whole():
 flags_in_use: Any = targetconfig.ConfigStack.top_or_none
 builtin: Any = functions.BaseFunction
 builtin.get_call_type = _remembered(builtin.get_call_type)
-instruction: Any = ir.Inst
-instruction._rec_list_vars = _variables
-_PARTS = ir.Inst, list, tuple, dict
-
-VAIN = frozenset({
-    "with_lifting", "inline_closure_likes", "Rewrite dynamic raises", "literal_unroll",
-    "make_function_op_code_to_jit_function", "inline_inlinables", "inline_overloads",
-    "find_literally", "LiteralPropagation", "nopython_supported_feature_validation",
-    "dump_parfor_diagnostics",
-})  # fmt: skip
-"""Passes over closures, comprehensions, `with`, literal types and text: there is none."""
-
-
-class Pipeline(compiler.CompilerBase):
-    """numba's own steps from a function to machine code, without those in vain."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return the one pipeline."""
-        builder: Any = compiler.DefaultPassBuilder
-        steps = builder.define_nopython_pipeline(self.state)
-        steps.passes = [step for step in steps.passes if step[0].name() not in VAIN]
-        return [steps]
 
 
 class _Depth(local):
@@ -143,7 +97,7 @@ def njit(signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
     def make(function: Callable[..., Any]) -> Any:
         depth.value += 1
         try:
-            return numba.njit(signatures, pipeline_class=Pipeline, **options)(function)
+            return numba.njit(signatures, **options)(function)
         finally:
             depth.value -= 1
 
