@@ -140,3 +140,19 @@ def test_turns_and_levels_at_epsilon_are_counted_beside_next_to_nothing(name, va
     found = questions.load(name, "poisson")(**values).log_delta(epsilon, direction="add")
     least, most = reference.one_step_in_balls(epsilon)
     assert found.lower <= most and least <= found.upper < -30.0
+
+
+def test_no_mass_is_lost_where_densities_are_below_all_doubles():
+    """A tail out to 1e301: what was beyond 1e295 was left out, 6e-10 and 1e-7 of delta.
+
+    Truth by incomplete beta functions with 60 digits.
+    """
+    values = {"a": 2.288138295088525, "b": 0.889483593386061, "c": 3.382360845464689,
+              "s": 1.810186960783694, "sampling_rate": 3.3716519268796748e-06}  # fmt: skip
+    event = questions.load("beta_primes", "poisson")(**values)
+    for epsilon, exact in (
+        (550.0, -557.80377497891208), (588.9833436089853, -595.46524748284427),
+        (600.0, -606.10834433767229),
+    ):  # fmt: skip
+        found = event.log_delta(epsilon, direction="remove")
+        assert found.lower <= exact <= found.upper

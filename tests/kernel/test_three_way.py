@@ -123,6 +123,8 @@ def slope(value, near):
 def error(found, value, scale=0):
     if not mpmath.isfinite(value):
         return 0.0 if found == value else float("inf")
+    if abs(found - value) < mpf("1e-45"):  # what 50 digits leave of a difference of equal logs
+        return 0.0
     return float(abs(found - value) / max(abs(value), mpf(scale), mpf("1e-300")))
 
 

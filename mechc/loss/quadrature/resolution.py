@@ -31,6 +31,7 @@ CLIFF = 20.0  # nats by which the integrand may fall between neighbouring nodes 
 ROUNDING = 1.5 * U  # of a node, as a share of the far end of its panel
 FINE = 1e-4  # half width, as a share of its place, of a panel whose nodes are rounded noticeably
 NOTHING = -100.0  # log of a share that is not worth an exponential
+LONG = 200.0  # log of the length of panels beyond which densities underflow before masses do
 FAINT = 1e-40  # a sum, as a share of the total, whose error is of no interest
 FINEST, LEAST_WIDTH = 4e-16, 1e-300  # a panel is not halved below this share of its place, or this
 DRIFT = 1e13  # factor by which a total may leave its unit before the units are set anew
@@ -125,7 +126,8 @@ def _judge(  # type: ignore[no-untyped-def]
     sum; for every law the error of integrand 1, as a share of the mass at the tilt where it is
     largest, and the affinity at neighbouring tilts; from where to where branches are `reached`;
     of which laws no panel is to be cut (`whole`), and which ends of branches come too `early`.
-    Returns 0 where sums have left their units, written alone then; else 1, or 2 where all is well.
+    Returns 0 where sums have left their units, written alone then, or densities that underflow may
+    count on panels as long; else 1, or 2 where all is well.
     """
     p, back, top, plain = work[0], work[1], work[2], work[3]
     m = 0
@@ -153,6 +155,7 @@ def _judge(  # type: ignore[no-untyped-def]
             back[j] = p[j] * excess(-gain) if gain > -600.0 else far
             highest = max(max(highest, at), at - gain)
         by = 0.25 * place / half
+        log_half, unseen = math.log(half), False
         moved_p, moved_loss = by * max(shallowest + deepest, 0.0), by * (most - least)
         for a in range(tilts.size):
             z, total = tilts[a], log_total[m, a]
@@ -162,11 +165,13 @@ def _judge(  # type: ignore[no-untyped-def]
             for j in range(ORDER):
                 top[j] = log_p[i, j] + z * loss[i, j]
                 peak = max(peak, top[j])
-            if not peak + math.log(half) - total > NOTHING:
+            if not peak + log_half - total > NOTHING:
                 continue
             unit = math.exp(-total)
             for j in range(ORDER):
                 top[j] -= total
+                if log_half > LONG and LOG_NEGLIGIBLE - log_half < top[j] < -MOST_LOG:
+                    unseen = True
             exponentials(top, plain)
             for b in range(2):
                 chord = b == 1 and not apart
@@ -207,10 +212,13 @@ def _judge(  # type: ignore[no-untyped-def]
                     ratio = high / max(max(abs(c2), abs(c3)), high)
                     decay = max(ratio * ratio, high / (high + size)) if b > 0 else 1.0
                     out[i, a, b, 1] = half * high * decay
+        if unseen:
+            out[i, 0, 0, 0] = -1.0
     sums[:], errors[:], alike[:] = 0.0, 0.0, 0.0
     in_units = True
     for m in range(first.size - 1):
         for i in range(first[m], first[m + 1]):
+            in_units = in_units and out[i, 0, 0, 0] >= 0.0
             for a in range(tilts.size):
                 sums[m, a, 0] += out[i, a, 0, 0]
                 sums[m, a, 1] += out[i, a, 1, 0]
