@@ -293,7 +293,7 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, 
     """Intervals of x on which L > epsilon (reverse: -L > epsilon), shape (n, 2).
 
     Inclusive of where the loss turns or ends and rounding may have put it below; and whether it may
-    have: no node may lie as close to such a top as outputs above epsilon do.
+    have, or put it above: no node may lie as close to such a top as outputs above epsilon do.
     """
     hidden = False
     sign = -1.0 if reverse else 1.0
@@ -306,10 +306,11 @@ def above(source: KernelSource, epsilon: float, reverse: bool) -> tuple[Floats, 
         branch = Branch.whole(row)
         low, high = sorted((sign * branch.loss_lo, sign * branch.loss_hi))
         after, level = branch.increasing != reverse, epsilon
-        if high <= epsilon < high + NEXT * (1.0 + abs(high)):
+        if abs(high - epsilon) < NEXT * (1.0 + abs(high)):
             top = np.array([branch.hi if after else branch.lo])
-            level -= float(ulps_of_logs(source, top, np.array([high]))[0])
-            hidden = hidden or level < high
+            ulps = float(ulps_of_logs(source, top, np.array([high]))[0])
+            level -= ulps if high <= epsilon else 0.0
+            hidden = hidden or abs(high - epsilon) < ulps
         if low < level < high:
             cut = float(inverse(source, branch, np.array([sign * level]))[0])
             rows.append((cut, branch.hi) if after else (branch.lo, cut))
@@ -325,7 +326,7 @@ def _crossed(
 ) -> tuple[list[tuple[float, float]], bool]:
     """Where the loss is beyond a threshold on a branch that is not split, or has an open limit.
 
-    And whether a turn of it may be, which rounding has put below.
+    And whether a turn of it is so little beyond, or below, that rounding may have put it there.
     """
     lo, hi = source.rows[index, :2].tolist()
     panels = source.cover(-1.0, 0.0)
@@ -340,7 +341,7 @@ def _crossed(
     first = np.flatnonzero(beyond & ~np.append(False, beyond[:-1]))
     last = np.flatnonzero(beyond & ~np.append(beyond[1:], False))
 
-    hidden = bool((np.isin(x, turns) & beyond & (gap <= 0.0)).any())
+    hidden = bool((np.isin(x, turns) & (np.abs(gap) <= noise)).any())
     runs, levels = list[list[int]](), list[float]()
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
         kinks, level = (a + np.flatnonzero(turned[a:b])).tolist(), threshold
