@@ -10,7 +10,7 @@ from scipy import stats
 import mechc
 from mechc.accountants.classical.edgeworth import EdgeworthAccountant
 from mechc.accountants.classical.normal import hermite_coefficients, hermite_values, standardise
-from mechc.accountants.classical.normal_errors import smoothing_error
+from mechc.accountants.classical.normal_errors import smoothing_error, standardised_moments
 from mechc.accountants.classical.saddlepoint import SaddlepointAccountant
 from mechc.accountants.contours.composed import ComposedLoss
 from mechc.loss.privacy_loss import Step
@@ -51,6 +51,22 @@ def test_bound_holds_for_a_gamma_law_and_is_close(t, count):
         distance = np.abs(exact - stats.norm.cdf(z) + stats.norm.pdf(z) * correction).max()
         bound = smoothing_error(composed, t, c)
         assert distance < bound < 4 * distance + 1e-8
+
+
+@pytest.mark.parametrize("composed", [
+    pytest.param(lambda: gumbel(300), id="gumbel"),
+    pytest.param(lambda: ComposedLoss([Step(sampled(0.1, 1.0), 200)]), id="sampled"),
+])  # fmt: skip
+@pytest.mark.parametrize("t", [0.0, -1.0])
+def test_the_bound_is_below_the_theorem_for_identical_smooth_summands(composed, t):
+    """Below even the main terms of Theorem A.4 (Derumigny et al. 2024), at every split e."""
+    composed = composed()
+    moments = standardised_moments(composed, t)
+    e = np.linspace(1e-6, 0.33, 100)
+    room = (1 - 3 * e) ** 2
+    growth = np.exp(e**2 / 6 + e**2 / (2 * room))
+    main = 0.327 * moments.k4 * (1 / 12 + 1 / (4 * room)) + 0.037 * growth * moments.skewness**2
+    assert smoothing_error(composed, t, expansion(composed, t, 1)) < (main / moments.n).min() / 2
 
 
 def test_atoms_and_lattices_have_no_bound():
