@@ -309,7 +309,7 @@ def _response(event: Any, relation: NeighboringRelation) -> Found:
         return built_in("randomized_response")(epsilon=epsilon, categories=k)
     other = (k - 1) * p / k
     return from_pmfs(
-        [1 - other, other],
+        [(1 - p) + p / k, other],  # no digits are lost where p is nearly one
         [1 / k, 1 - 1 / k],
         name=f"randomized_response(noise={p:g}, categories={k}) against a uniform answer",
     )

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from fractions import Fraction
 
 import pytest
 from scipy.stats import norm
@@ -101,6 +102,15 @@ def test_randomised_response_counts():
         assert MechcAccountant(relation).compose(event.event).get_delta(0.1) == pytest.approx(
             known, rel=1e-3
         )
+
+
+def test_a_response_that_is_nearly_uniform_keeps_its_digits():
+    """1 - (k - 1) p / k had lost nine of them: delta was 4e-8 of itself too small."""
+    p, k = 1 - 2e-9, 10**6
+    event = dp.RandomizedResponseDpEvent(p, k)
+    truth = (Fraction(p) - 1) * (1 - k) / k  # delta at 0, the distance of 1 - p + p/k from 1/k
+    found = MechcAccountant(SPECIAL).compose(event).get_delta(0.0)
+    assert float(truth) <= found <= float(truth) * (1 + 1e-8)
 
 
 def test_a_curve_of_renyi_divergences_lies_below_theirs():
