@@ -151,6 +151,8 @@ class Family:
                 bounds = np.exp([_profile(loss, _probes(losses)) for loss in losses])
                 for p in POWERS:
                     found[p] = min(found[p], reached(group**p, bounds[:, 0], bounds[:, 1]))
+                if not found[1]:
+                    raise self.unordered(members[-1], members[0], "some epsilon")
         order, power = max((order, -p) for p, order in found.items())
         return order, -power
 
@@ -199,15 +201,19 @@ class Family:
             high, low = _profile(more, epsilons)[1], _profile(less, epsilons)[0]
             wrong = np.flatnonzero(low > high)
             if wrong.size:
-                raise UnsupportedError(
-                    f"{self.name}: {self.parameter}={better:g} is less private than"
-                    f" {self.parameter}={worse:g} at epsilon={epsilons[wrong[0]]:g} and more"
-                    " private elsewhere: without an order no side of a grid is safe. Use an"
-                    " ordered parameter (a noise scale, a sensitivity, a rate)."
-                )
+                raise self.unordered(better, worse, f"epsilon={epsilons[wrong[0]]:g}")
         return (
             f"delta decreases from {self.parameter}={members[0]:g} to {members[-1]:g}: checked for"
             f" {members.size - 1} neighbouring pairs at {2 * len(_SPREADS) - 1} epsilons"
+        )
+
+    def unordered(self, better: float, worse: float, where: str) -> UnsupportedError:
+        """Return the refusal of a family of which a member loses more than a worse one somewhere."""
+        return UnsupportedError(
+            f"{self.name}: {self.parameter}={better:g} is less private than"
+            f" {self.parameter}={worse:g} at {where} and more private elsewhere: without an order no"
+            " side of a grid is safe. Use an ordered parameter (a noise scale, a sensitivity, a"
+            " rate)."
         )
 
 

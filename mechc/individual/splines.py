@@ -196,7 +196,7 @@ SHARE = 5e-7  # of K that may be lost between knots, where the family allows it
 
 
 def reached(x: Floats, low: Floats, high: Floats) -> int:
-    """Return the order to which profiles alternate, as far as these values tell.
+    """Return the order to which profiles alternate, as far as these values tell; 0 for none.
 
     Of neighbouring members with coordinates x, increasing, and bounds (members, epsilons).
     """
@@ -206,7 +206,7 @@ def reached(x: Floats, low: Floats, high: Floats) -> int:
         difference = (difference[:-1] - difference[1:]) / run
         error = (error[1:] + error[:-1]) / run
         if (difference < -error).any():
-            return max(k - 1, 1)
+            return k - 1
     return HIGHEST
 
 

@@ -93,6 +93,20 @@ class Members:
             near = far
         return [self._rows[i, reach] for i in indices]
 
+    def require_order(self, t: Floats, k: Floats) -> None:
+        """Refuse a family of which a member has a larger K(t) than a worse one.
+
+        The order is checked at few members when the family is made; here are all that answers rest
+        on. Listed ones stand for themselves alone.
+        """
+        order = np.argsort(self.positions)
+        low, high = k[order, 0] - k[order, 1], k[order, 0] + k[order, 1]
+        wrong = np.argwhere(low[1:] > high[:-1])
+        if wrong.size and not self.grid.listed:
+            i, at = wrong[0].tolist()
+            better, worse = self.values[order[i + 1]], self.values[order[i]]
+            raise self._family.unordered(better, worse, f"the moment of order {t[at]:g}")
+
     def needed(self, span: tuple[int, int], reach: int = STENCIL) -> NDArray[np.bool_]:
         """Return which members tables for buckets between these two depend on."""
         near = self.positions >= span[0] - reach
@@ -192,6 +206,7 @@ class Tilts:
         self.members, self.span, self.key = members, span, (span, reach)
         found = shelf.take(("tilts", span, reach), partial(self._made, reach))
         self.t, self.k = found["t"], found["k"]
+        members.require_order(self.t, self.k)
         self.complete = self.t.size < (reach >= TILTS).sum() or self.t.size == TILTS.size
 
     def _made(self, reach: float) -> dict[str, Floats]:

@@ -343,6 +343,24 @@ def test_a_family_without_an_order_is_refused():
         Family("crossing", "value", law, ("remove",), (1.0, 50.0))
 
 
+@pytest.mark.parametrize("splines, where", [(True, "at some epsilon"), (False, "the moment of")])
+def test_an_order_that_breaks_between_the_members_compared_is_refused(splines, where):
+    """Thirty-two waves, of which the family's own check sees no more than where each begins."""
+
+    def law(value, direction):
+        wave = math.sin(64.0 * math.pi * math.log(value) / math.log(10.0))
+        loss = (1.0 + 0.05 * wave) / value  # of randomised response
+        masses = np.array([1.0, math.exp(loss)]) / (1.0 + math.exp(loss))
+        return PrivacyLoss.from_atoms(np.array([-loss, loss]), masses)
+
+    wavy = Family("wavy", "value", law, ("remove",), (1.0, 10.0))
+    about = {"people": 1, "buckets": 96, "splines": splines, "mesh": 0}
+    acc = IndividualAccountant(wavy, parameter="value", **about)
+    acc.step([3.0], count=20)
+    with pytest.raises(UnsupportedError, match=f"{where}.*no side of a grid is safe"):
+        acc.epsilon(1e-3)
+
+
 def test_a_pair_of_its_own_for_adding_is_ordered_as_well():
     """Of 10 / s in the add direction more s is less noise, whatever it is in the other."""
     x, s = real("x"), positive("s", typical=(1, 10))

@@ -98,6 +98,7 @@ def test_a_kink_or_a_bump_is_seen():
     assert reached(x, smooth, smooth) == 4
     assert reached(x, smooth + hinge, smooth + hinge) == 2
     assert reached(x, (2 - x**2)[:, None], (2 - x**2)[:, None]) == 1
+    assert reached(x, x[:, None], x[:, None]) == 0
 
 
 def test_errors_of_logs_are_not_taken_for_relative_ones():
