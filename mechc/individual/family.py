@@ -208,11 +208,11 @@ class Family:
         )
 
     def unordered(self, better: float, worse: float, where: str) -> UnsupportedError:
-        """Return the refusal of a family of which a member loses more than a worse one somewhere."""
+        """Return the refusal of a family in which a member loses more than a worse one."""
         return UnsupportedError(
             f"{self.name}: {self.parameter}={better:g} is less private than"
-            f" {self.parameter}={worse:g} at {where} and more private elsewhere: without an order no"
-            " side of a grid is safe. Use an ordered parameter (a noise scale, a sensitivity, a"
+            f" {self.parameter}={worse:g} at {where} and more private elsewhere: without an order"
+            " no side of a grid is safe. Use an ordered parameter (a noise scale, a sensitivity, a"
             " rate)."
         )
 
