@@ -328,9 +328,9 @@ class IndividualAccountant(TakesTurns):
             DeclarationError: an argument is not acceptable.
             UnsupportedError: no such method.
         """
-        if not 0.0 <= number("epsilon", epsilon) < math.inf:
+        if not 0.0 <= (epsilon := number("epsilon", epsilon)) < math.inf:
             raise DeclarationError(f"epsilon={epsilon!r} (expected a finite number >= 0)")
-        query = Query(math.nan, float(epsilon), self.rtol if rtol is None else as_rtol(rtol))
+        query = Query(math.nan, epsilon, self.rtol if rtol is None else as_rtol(rtol))
         return self._answer(query, method, rows, progress, Quantity.DELTA)
 
     @in_turn

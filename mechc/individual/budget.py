@@ -190,9 +190,9 @@ def number(name: str, value: float) -> float:
 
 def log_target(delta: float) -> float:
     """Return the log of a delta that individual epsilons can be asked at."""
-    if not 1e-250 <= number("delta", delta) < 1.0:
+    if not 1e-250 <= (delta := number("delta", delta)) < 1.0:
         raise DeclarationError(f"delta={delta!r} (expected 1e-250 <= delta < 1)")
-    return LogDelta(float(delta))
+    return LogDelta(delta)
 
 
 def allocate(

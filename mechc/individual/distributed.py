@@ -105,11 +105,12 @@ class Results:
                 found = dict(json.loads(made._notes.read("run.json")))
             except (TypeError, ValueError) as error:
                 raise StateError(f"{made._notes.path}: run.json is damaged ({error})") from error
-            for name, value in facts.items():
-                if found.get(name) != value:
+            for name in {**facts, **found}:
+                if found.get(name) != facts.get(name):
                     raise StateError(
                         f"{path} belongs to another run: {name}={found.get(name)!r}, expected"
-                        f" {value!r} (continue with the same arguments, or choose a new output)"
+                        f" {facts.get(name)!r} (continue with the same arguments, or choose a new"
+                        " output)"
                     )
         elif Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
@@ -327,7 +328,7 @@ class Run:
         if unknown := options.keys() - KINDS.keys():
             raise DeclarationError(f"unknown {sorted(unknown)} (expected {', '.join(KINDS)})")
         options = {name: KINDS[name](name, value) for name, value in options.items()}
-        log_target(delta)
+        log_target(delta := number("delta", delta))
         family = Family.of(mechanism, parameter, span)
         rows = isinstance(steps, str | os.PathLike) and (
             Path(steps).suffix == ".parquet" or any(Path(steps).glob("*.parquet"))
@@ -345,10 +346,10 @@ class Run:
             raise DeclarationError("identifiers: expected output=*.parquet")
         about = {
             "mechanism": family.identity, "parameter": family.parameter, "span": family.span,
-            "counts": repeats, "delta": float(delta), **options,
+            "counts": repeats, "delta": delta, **options,
         }  # fmt: skip
         results = Results.open(output, people, chunk, about, len(sources) if rows else 0)
-        asked = results, family, repeats, float(delta), options
+        asked = results, family, repeats, delta, options
         own = [None if names is None else names[results.rows(i)] for i in range(len(sources))]
         parts = enumerate(zip(sources, own, strict=True))
         return cls([Chunk(i, *asked, source, name) for i, (source, name) in parts], results)
@@ -544,7 +545,7 @@ def _matrix(file: Path, steps: int, untouched: float) -> tuple[NDArray[Any], Flo
     person, step, value = (table[name].to_numpy() for name in ROWS)
     with np.errstate(invalid="ignore"):
         whole = step.astype(np.int64)
-    if table[PERSON].null_count or not (whole == step).all():
+    if table[PERSON].null_count or not ((person == person).all() and (whole == step).all()):
         raise DeclarationError(f"{file}: a row without person, or with a step that is no integer")
     if not ((whole >= 0) & (whole < steps)).all():  # the file is another than when it was found
         raise DeclarationError(f"{file}: a step that is not one of {steps} (expected 0 and up)")

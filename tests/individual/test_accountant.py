@@ -12,6 +12,7 @@ import mechc
 from mechc.declare import mechanism, positive, real
 from mechc.errors import DeclarationError, UnsupportedError
 from mechc.individual import IndividualAccountant, StateError
+from mechc.individual.budget import log_target
 from mechc.individual.family import Family
 from mechc.individual.ledger import Journal
 from mechc.loss.privacy_loss import PrivacyLoss
@@ -330,6 +331,19 @@ def test_losses_too_large_for_any_tilt_have_no_bound():
     bound = acc.epsilon(1e-6)
     assert bound.upper[0] > 0.5 / 0.00505**2 and bound.upper[1] == 0.0
     assert acc.delta(1e4).upper[0] > 1.0 - 1e-15
+
+
+def test_questions_between_doubles_are_rounded_to_the_side_of_more_loss():
+    """Next to the largest loss, 1, of randomised response delta is (e - e^epsilon) / (1 + e)."""
+    acc = IndividualAccountant(
+        "randomized_response", parameter="epsilon", people=1, settings=[0.5, 1.0]
+    )
+    acc.step([1.0])
+    asked = 1 - np.longdouble(2) ** -55  # the nearest double is 1
+    left = (1 - asked) * math.e / (1.0 + math.e)
+    assert left == 0.0 or acc.delta(asked).upper[0] >= left
+    assert log_target(np.longdouble(1e-6) * (1 + np.longdouble(2) ** -54)).delta == 1e-6
+    assert log_target(np.longdouble(1e-6) * (1 - np.longdouble(2) ** -54)).delta < 1e-6 or not left
 
 
 def test_a_family_without_an_order_is_refused():

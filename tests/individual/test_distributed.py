@@ -254,6 +254,10 @@ def test_another_run_is_not_continued(tmp_path, changed):
     with pytest.raises(StateError, match=f"another run: {next(iter(changed))}"):
         Results.open(tmp_path / "d.zarr", PEOPLE, CHUNK, ASKED | changed)
     assert made.is_done(0)
+    with pytest.raises(StateError, match=f"another run: {(dropped := next(iter(changed)))}"):
+        Results.open(
+            tmp_path / "d.zarr", PEOPLE, CHUNK, {k: v for k, v in ASKED.items() if k != dropped}
+        )
     with pytest.raises(StateError, match="another run: people"):
         Results.open(tmp_path / "d.zarr", PEOPLE + 1, CHUNK, ASKED)
     (tmp_path / "e.zarr").mkdir()
@@ -291,8 +295,9 @@ def test_bad_input_is_refused(tmp_path, given, options, message):
 
 @pytest.mark.parametrize(
     "column, values",
-    [("step", [0.0, 1.5]), ("step", [0.0, math.nan]), ("step", [0, None]), ("person", ["a", None])],
-)
+    [("step", [0.0, 1.5]), ("step", [0.0, math.nan]), ("step", [0, None]), ("person", ["a", None]),
+     ("person", [1.0, math.nan])],
+)  # fmt: skip
 def test_rows_without_a_place_are_refused(tmp_path, column, values):
     parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     table = {"person": ["a", "b"], "step": [0, 1], "value": [5.0, 6.0]} | {column: values}
