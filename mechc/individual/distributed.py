@@ -105,12 +105,11 @@ class Results:
                 found = dict(json.loads(made._notes.read("run.json")))
             except (TypeError, ValueError) as error:
                 raise StateError(f"{made._notes.path}: run.json is damaged ({error})") from error
-            for name in {**facts, **found}:
-                if found.get(name) != facts.get(name):
+            for name, value in facts.items():
+                if found.get(name) != value:
                     raise StateError(
                         f"{path} belongs to another run: {name}={found.get(name)!r}, expected"
-                        f" {facts.get(name)!r} (continue with the same arguments, or choose a new"
-                        " output)"
+                        f" {value!r} (continue with the same arguments, or choose a new output)"
                     )
         elif Folder(made.path).has():
             raise StateError(f"{path} exists and is not a run that could be continued")
@@ -346,7 +345,7 @@ class Run:
             raise DeclarationError("identifiers: expected output=*.parquet")
         about = {
             "mechanism": family.identity, "parameter": family.parameter, "span": family.span,
-            "counts": repeats, "delta": delta, **options,
+            "counts": repeats, "delta": delta, **dict.fromkeys(KINDS), **options,
         }  # fmt: skip
         results = Results.open(output, people, chunk, about, len(sources) if rows else 0)
         asked = results, family, repeats, delta, options
