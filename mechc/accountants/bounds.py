@@ -265,7 +265,7 @@ def log_all_largest(steps: Sequence[Step], within: float = 0.0) -> tuple[float, 
         if not _ends_in_atom(law):
             return -math.inf, 0.0, 0.0
         near = max(int(np.count_nonzero(law.atom_loss > law.atom_loss[-1] - within)), 1)
-        log_mass, known = log_total(law.atom_log_mass[-near:]), law.tolerance + law.atom_error
+        log_mass, known = log_total(law.atom_log_mass[-near:]), law.atom_error
         below += step.count * float(law.atom_loss[-1] - law.atom_loss[-near])
         total += step.count * log_mass
         error += step.count * (known + 4.0 * EPS * (1.0 + abs(log_mass)))

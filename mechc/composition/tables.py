@@ -502,7 +502,7 @@ def _mixed(
         early.append(float(np.logaddexp(law.log_early, law.log_unlisted)))
         error = max(error, law.loss_error + law.loss_rounding)
         tolerance = max(tolerance, law.tolerance)
-        density = max(density, law.density_error + law.atom_error)
+        density = max(density, law.density_error)
         mass_errors = np.maximum(mass_errors, law.mass_errors)
     infinite, minus, lost = (log_mean(end, weights) for end in (*ends, early))
     made = PrivacyLoss.from_log_atoms(

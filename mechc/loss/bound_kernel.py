@@ -346,7 +346,7 @@ class KernelSource:
         if self._lists and (lo < self.tilts[0] or hi > self.tilts[1]):
             self._widen(self._lists, lo, hi)
         loss, (log_mass, _), tilts, _ = self._atoms
-        found = Nodes.of_atoms(loss, log_mass, self._atom_error, tilts)
+        found = Nodes.of_atoms(loss, log_mass, self._atom_error + self.atom_error, tilts)
         return found._replace(support=self.support) if self._lists else found
 
     def nodes_on(self, panels: quadrature.Quadrature) -> Nodes:

@@ -315,14 +315,14 @@ def exact(loss: PrivacyLoss, step: float | None = None) -> GridLaw:
     return GridLaw(
         offset=offset, step=step, first=first, mass=mass, log_infinite=loss.log_infinite,
         slack=off + 2 * U * largest,
-        inflation=loss.tolerance + loss.atom_error + U * (8.0 + 2.0 * deepest),
+        inflation=loss.tolerance + U * (8.0 + 2.0 * deepest),
     )  # fmt: skip
 
 
 def _noise(loss: PrivacyLoss, mass: Floats) -> Floats:
     """Relative error allowed to cell masses: the quadrature's own, and that of exp(log p)."""
     size = np.abs(np.log(np.maximum(mass, _LEAST)))
-    noise: Floats = 2.0 * (loss.tolerance + loss.atom_error) + U * (16.0 + 4.0 * size)
+    noise: Floats = 2.0 * loss.tolerance + U * (16.0 + 4.0 * size)
     return noise
 
 

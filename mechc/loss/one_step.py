@@ -281,7 +281,7 @@ def _atoms_within(source: KernelSource, bound: float) -> KernelSource:
     """The same of point masses; integers that no list holds may have any loss."""
     far = np.abs(source.atom_loss) > bound
     unlisted = [LogMass(source.log_unlisted(source.tilts, reverse)) for reverse in (False, True)]
-    error = source.atom_error + source.nodes(-1.0, 0.0).tolerance
+    error = source.nodes(-1.0, 0.0).tolerance
     logs = [log_total(source.atom_log_masses(reverse)[far]) for reverse in (False, True)]
     beyond = [LogMass(log, rounded(log).error + error) for log in logs]
     other = copy(source)

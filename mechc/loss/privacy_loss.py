@@ -219,8 +219,10 @@ class PrivacyLoss:
 
     @property
     def atom_error(self) -> float:
-        """Relative error of the masses of atoms, beside `tolerance` and `density_error`."""
-        return self.source.atom_error if self.source is not None and self.atom_loss.size else 0.0
+        """Relative error of the masses of atoms, beside `density_error`."""
+        if self.source is None or not self.source.continuous:
+            return self.tolerance
+        return self.source.atom_error if self.atom_loss.size else 0.0
 
     @property
     def _digits(self) -> tuple[LossesFrom, float]:
@@ -439,7 +441,6 @@ class PrivacyLoss:
         value = moments.log_total(np.concatenate([terms, [value, self.log_infinite]]))
         log_error = moments.log_total(noise)
         share = 1e-14 + EPS * abs(value) if value > -math.inf else 0.0
-        share += self.tolerance if self.source is None or not self.source.continuous else 0.0
         left = -math.expm1(log_error - value) if log_error < value else 0.0
         lower = value + math.log(left) - share if left > 0.0 else -math.inf
         return lower, value, float(np.logaddexp(value, log_error)) + share

@@ -103,7 +103,7 @@ class Shares:
         """Relative error of masses, that of moving X included."""
         law = self.law
         ends = law.unresolved(0.0) + law.unresolved(-1.0)
-        masses = law.tolerance + law.density_error + law.atom_error + law.mass_errors[1]
+        masses = law.tolerance + law.density_error + law.mass_errors[1]
         return QUADRATURE + masses + law.loss_error + ends
 
     @property
