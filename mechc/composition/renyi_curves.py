@@ -45,9 +45,12 @@ class CurveEvent(MadeEvent):
 
     __slots__ = ("log_mgf_bound", "tilts")
 
-    def __init__(self, table: Any, bound: Callable[[float], float], tilts: float) -> None:
+    def __init__(
+        self, table: Any, bound: Callable[[float], float], tilts: float,
+        defaulted: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         """Hold K(t) <= bound(t) for 0 < t <= tilts; users call `zcdp` and `rdp` instead."""
-        super().__init__(table, ())
+        super().__init__(table, (), defaulted)
         self.log_mgf_bound, self.tilts = bound, tilts
 
     def rho_bound(self) -> float:

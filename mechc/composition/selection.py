@@ -68,10 +68,11 @@ def selection(events: Sequence[Event], counts: Any, mean: Any, shape: Any) -> Cu
         f"one run: {run.claim.heading}", *run.claim.assumptions,
         f"the bound of Papernot and Steinke (2022), Theorem {theorem}, for a number of runs drawn "
         "apart from the data",
-    ))  # fmt: skip
+    ), run.claim.group)  # fmt: skip
     label = f"{name}({run}, mean={mean:g}, shape={shape:g})"
     table = Table(label, True, claim, named(f"{label} {claim} {mean!r} {shape!r}"))
-    return CurveEvent(table, _curve(run, mean, shape), FARTHEST)
+    defaulted = frozenset(word for event, _ in run.parts for word in event.known_defaults)
+    return CurveEvent(table, _curve(run, mean, shape), FARTHEST, defaulted)
 
 
 def _curve(run: Composition, mean: float, shape: float) -> Callable[[float], float]:

@@ -64,3 +64,16 @@ def test_composed_kept_and_refused(tmp_path):
             mechc.repeat_and_select(step, **words)
     with pytest.raises(UnsupportedError, match="no Rényi divergence"):
         mechc.repeat_and_select(mechc.load("approximate_dp")(epsilon=1, delta=0.1), mean=2, shape=1)
+
+
+def test_groups_and_sensitivities_of_a_run_are_kept():
+    laplace = mechc.load("laplace")
+    grouped = mechc.repeat_and_select(
+        mechc.group(laplace, 5)(scale=9.0, sensitivity=1.0), mean=3, shape=1.0
+    )
+    assert grouped.claim.group == "5"
+    with pytest.raises(DeclarationError, match=r"differ in 1 record.* 5"):
+        grouped + mechc.poisson(laplace, 0.1)(scale=9.0, sensitivity=1.0)
+    plain = mechc.repeat_and_select(laplace(scale=9.0), mean=3, shape=1.0)
+    with pytest.raises(DeclarationError, match="default sensitivity"):
+        plain + mechc.load("randomized_response")(epsilon=1.0)
