@@ -161,6 +161,7 @@ ONE_RECORD = {
     "of the mechanism without group()",
     "random_allocation": "the records of a group are not put into steps together (T11 is about one "
     "record)",
+    "shuffled": "the records of a group are not in one batch (T9 is about one record)",
 }
 """Steps whose pair is for neighbours that differ in one record, and what to do for groups."""
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mechc.adjacency import refuse_groups
 from mechc.composition import allocation, inputs
 from mechc.composition.events import Composition, Event, as_event
 from mechc.composition.inputs import as_array
@@ -243,7 +244,7 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
 
     Raises:
         DeclarationError: a size is not a positive integer.
-        UnsupportedError: other noise.
+        UnsupportedError: other noise, or for groups.
     """
     from scipy.stats import binom
 
@@ -251,6 +252,8 @@ def drawn_with_replacement(event: Event, *, dataset_size: int, batch_size: int) 
     n = inputs.size(name, "dataset_size", dataset_size)
     m = inputs.size(name, "batch_size", batch_size)
     event = as_event(f"{name}: event", event)
+    if event.claim.group:
+        refuse_groups("with_replacement", str(event))
     law = binom(m, 1.0 / n)
     rate = float(law.sf(0))
     first = max(int(law.ppf(UNLIKELY)), 1)

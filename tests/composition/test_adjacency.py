@@ -309,6 +309,9 @@ def grouped(size=5):
         lambda: mechc.without_replacement(grouped(), 0.1),
         lambda: mechc.without_replacement(grouped()(sigma=0.3, sensitivity=2.0), 0.1),
         lambda: mechc.with_replacement(grouped(), dataset_size=100, batch_size=5),
+        lambda: mechc.reductions.drawn_with_replacement(
+            grouped()(sigma=0.3, sensitivity=2.0), dataset_size=100, batch_size=5
+        ),
         lambda: mechc.random_sensitivity(grouped(), [1.0, 2.0], [0.5, 0.5]),
     ],
 )
@@ -324,7 +327,7 @@ def test_moves_do_not_drop_a_factor():
 
 @pytest.mark.parametrize("step", [
     transforms.Poisson(), transforms.WithoutReplacement(), transforms.WithReplacement(3),
-    transforms.RandomSensitivity(2),
+    transforms.RandomSensitivity(2), transforms.Shuffled("add_remove"),
 ])  # fmt: skip
 def test_declarations_of_groups_claim_nothing_on_samples(step):
     from mechc.calculus import transform
