@@ -2,10 +2,13 @@
 
 import mpmath
 import pytest
+import sympy
 from front_evaluate import by_pieces, definition, irrational_vectors, normalised
 from front_examples import ADDITIVE, BIMODAL, BY_NAME, PAIRS
 
 from mechc.calculus.transform.sampling import poisson
+from mechc.calculus.transform.sensitivity import truncate
+from mechc.declare import mechanism, real
 from mechc.errors import DeclarationError, UnsupportedError
 
 POINTS = [mpmath.mpf(v) / 7 for v in range(-20, 30, 3)]
@@ -91,3 +94,20 @@ def test_replacement_needs_additive_noise():
 def test_unknown_adjacency_is_refused():
     with pytest.raises(DeclarationError, match="adjacency='both'"):
         poisson(BIMODAL, adjacency="both")
+
+
+def test_outputs_beyond_a_window_are_folded_past_the_ends_of_the_support():
+    """Exponential laws on (0, oo): what lies beyond 5 is P's alone there, and Q's below -1."""
+    x = real("x")
+    base = mechanism(
+        "waiting", variable=x, p=sympy.exp(-x), q=2 * sympy.exp(-2 * x), support=(0, sympy.oo)
+    )
+    cut = truncate(base)
+    for law, slope in ((cut.p, 1), (cut.q, 2)):
+        density = definition(cut, law)
+        for where, mass in (((0, 5), 1 - mpmath.exp(-5 * slope)),
+                            ((5, mpmath.inf) if slope == 1 else (-mpmath.inf, -1),
+                             mpmath.exp(-5 * slope))):  # fmt: skip
+            found = mpmath.quad(lambda at, f=density: f(at, (-1, 5)), where)
+            assert mpmath.almosteq(found, mass, rel_eps=1e-12)
+        assert density(-2 if slope == 1 else 6, (-1, 5)) == 0

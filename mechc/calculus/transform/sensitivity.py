@@ -1,8 +1,7 @@
 """The same noise for another query: further, by random distances, in many coordinates, cut off.
 
 The rules of `OfLength`, `Shift`, `Group`, `RandomSensitivity`, `WithReplacement`, `Vector` and
-`Truncate`. All
-but the last need additive noise, of which the pair at another distance is known.
+`Truncate`. All but the last need additive noise, of which the pair at another distance is known.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 
-from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial
+from sympy import Add, And, Basic, Expr, Integer, Piecewise, Symbol, binomial, oo
 
 from mechc.adjacency import Adjacency
 from mechc.calculus.noise_shape import centre_of, is_gaussian, is_log_concave
@@ -315,12 +314,16 @@ def truncate(declaration: Declaration) -> Declaration:
     low = parameter(free_name(declaration, "lower"), hi=0.0, hi_open=True, typical=(-30.0, -10.0))
     high = parameter(free_name(declaration, "upper"), lo=0.0, lo_open=True, typical=(10.0, 30.0))
     lower, upper = low.parameter.symbol, high.parameter.symbol
-    x = declaration.variable
+    x, (first, last) = declaration.variable, declaration.support
+    # what is folded lies beyond the support perhaps, where the formulas say nothing
+    p, q = (Piecewise((density, And(first <= x, x <= last)), (0, True))
+            for density in (declaration.p, declaration.q))  # fmt: skip
     return replace(
         with_parameters(declaration, low.parameter, high.parameter),
         name=f"truncate({declaration.name})",
-        p=_folded(declaration.p, x, lower, upper, x >= upper),
-        q=_folded(declaration.q, x, lower, upper, x <= lower),
+        p=_folded(p, x, lower, upper, x >= upper),
+        q=_folded(q, x, lower, upper, x <= lower),
+        support=(-oo, oo),
         claim=None,
         construction=Derived(declaration, Truncate(), "T9", Adjacency.ANY, (
             "post-processing gives the pair back",)),
