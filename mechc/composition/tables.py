@@ -52,7 +52,7 @@ from mechc.loss.moments import log_total
 from mechc.loss.privacy_loss import PrivacyLoss
 from mechc.loss.quadrature.rule import log_densities
 from mechc.numeric.logs import log_mean, log_of
-from mechc.numeric.rounding import EPS, MASS_TOLERANCE
+from mechc.numeric.rounding import EPS, MASS_TOLERANCE, MOST_LOG
 from mechc.protocol import Floats, Measure, ParameterInfo
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ def from_losses(
         infinite_mass: P(q = 0).
         step: distance of the losses, where they lie on a lattice through 0.
         add: (losses, masses, infinite_mass) of the other direction, of the law under Q of
-            log(q/p); by default it follows from the first.
+            log(q/p). By default it follows from the first; what masses under Q, mass * exp(-loss),
+            lack to one is its infinite_mass, and is known to the rounding of these numbers alone.
         symmetric: both directions have this same law.
         adjacency: neighbouring relation that the table is for; "any" leaves it open.
         name: name for people.
@@ -206,7 +207,24 @@ def from_losses(
     second = _law(f"{name} (add)", *add, step) if add is not None else None
     if symmetric:
         second = first
-    return NumericEvent(Table(name, symmetric, claim), first, second)
+    return NumericEvent(Table(name, symmetric, claim), first, second or _following(first))
+
+
+def _following(law: PrivacyLoss) -> PrivacyLoss:
+    """The law of adding a record, by that of removing one: what Q has alone is a difference."""
+    loss, log_p = law.atom_loss, law.atom_log_mass
+    p, q = np.exp(log_p), np.exp(log_p - loss)
+    gap = np.where(loss > -MOST_LOG, -p * np.expm1(np.minimum(-loss, MOST_LOG)), -q)
+    missing = max(math.fsum([law.told[0], *gap.tolist()]), 0.0)
+    # by roundings of logs, losses and sums, and by what masses of P are off one
+    moved = EPS * ((4.0 + np.abs(log_p)) * np.abs(gap) + q * np.abs(loss))
+    off = math.fsum(moved.tolist()) + law.tolerance
+    off += EPS * missing if off > 0.0 else 0.0
+    most = log_of(missing + off)
+    return replace(
+        law.reversed(), log_infinite=most, early=(min(most, log_of(2.0 * off)), -math.inf),
+        told=(missing if off == 0.0 else math.nan, law.told[0]),
+    )  # fmt: skip
 
 
 @described

@@ -74,6 +74,30 @@ def test_a_table_of_losses_is_randomised_response():
         assert ours.estimate == pytest.approx(theirs.estimate, rel=1e-12)
 
 
+@pytest.mark.parametrize("e", [0.3, 0.5, 0.7, 2.0])
+def test_what_q_has_alone_is_known_to_rounding(e):
+    """Randomised response by one direction: in truth nothing, and in these numbers a rounding."""
+    likely = math.exp(e) / (1 + math.exp(e))
+    table = mechc.from_losses([e, -e], [likely, 1 - likely])
+    masses, losses = (likely, 1 - likely), (e, -e)
+    with mp.workdps(40):
+        given = 1 - sum(mp.mpf(m) * mp.exp(-x) for m, x in zip(masses, losses, strict=True))
+    found = table.delta(2 * e, direction="add")
+    assert found.lower == 0.0 and given <= found.upper < 1e-14
+    assert table.delta(2 * e, direction="remove").upper == 0.0
+    divergence = table.renyi(2.0)  # infinite, if Q has any mass alone
+    log_mean = math.log(sum(m * math.exp(x) for m, x in zip(masses, losses, strict=True)))
+    assert divergence.lower <= log_mean * (1 + 1e-12) <= divergence.upper
+    both = mechc.from_losses([e, -e], [likely, 1 - likely], symmetric=True)
+    assert both.delta(2 * e).upper == 0.0
+
+
+def test_what_q_has_alone_beside_nothing_else_is_a_parameter():
+    """Losses of 0 hide nothing of it."""
+    found = mechc.from_losses([0.0], [0.9], infinite_mass=0.1).delta(1.0, direction="add")
+    assert 0.1 * (1 - 1e-13) <= found.lower <= 0.1 <= found.upper <= 0.1 * (1 + 1e-13)
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
