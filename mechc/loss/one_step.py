@@ -351,8 +351,9 @@ def log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[f
     loss, masses = (-1.0 if reverse else 1.0) * source.atom_loss, source.atom_log_masses(reverse)
     infinite, early = source.infinite[reverse], source.early[reverse]
     slack = loss_rounding(loss, masses, LossesFrom.FORMULA, source.digits) + source.loss_error
-    below = [SMALLEST, early.log + early.error, *masses[loss <= threshold + slack]]
-    beyond = [SMALLEST, infinite.log + infinite.error, *masses[loss > threshold - slack]]
+    most = masses + source.atom_error
+    below = [SMALLEST, early.log + early.error, *most[loss <= threshold + slack]]
+    beyond = [SMALLEST, infinite.log + infinite.error, *most[loss > threshold - slack]]
     found, off, unknown = [infinite.log, *masses], MASS_TOLERANCE, False
     try:
         missing = source.log_missing(reverse)
@@ -364,7 +365,7 @@ def log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[f
                     except NumericError:  # too far out, perhaps
                         unknown = True
                         continue
-                    side.append(mass.log)
+                    side.append(mass.log + mass.error)
                     found.append(mass.log)
                     off += math.exp(min(mass.log, 0.0)) * mass.error
             # an interval whose end is far from a narrow mode may hide it, wherever it is

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import mechc
 from mechc.accountants.contour import ContourAccountant
@@ -89,6 +90,31 @@ def test_a_law_without_nodes_says_nothing_where_its_formulas_contradict_each_oth
     assert wrong.log_above(1.0) == wrong.log_below(-20.0) == 0.0
     with pytest.raises(NumericError, match="too far out"):
         wrong.within(64.0)
+
+
+def moved(kernel, by):
+    """A kernel on the whole line whose outputs lie further up."""
+
+    def at(name):
+        return lambda x, theta, out: getattr(kernel, name)(x - by, theta, out)
+
+    def loss_inverse_many(branch, loss, theta, out):
+        kernel.loss_inverse_many(branch, loss, theta, out)
+        out += by
+
+    names = "log_p_many", "log_q_many", "loss_many"
+    edits = {name: at(name) for name in names} | {"loss_inverse_many": loss_inverse_many}
+    return Edited(kernel, loss=lambda x, theta: kernel.loss(x - by, theta), **edits)
+
+
+def test_shares_are_as_wide_as_the_errors_of_their_masses():
+    """Next to 1e10 doubles are 2e-6 apart, and a mass next to one is found to 1e-7."""
+    kernel, theta = mechc.load("gaussian").kernel, np.array([1.0, 1.0])
+    for by in (3e9, 1e10, 1e11):
+        law = UnresolvedLoss(moved(kernel, by), theta, False, NumericError("too far out"))
+        for threshold in (3.0, 5.0, 9.0):  # the loss is N(1/2, 1)
+            assert law.log_below(threshold) >= norm.logcdf(threshold - 0.5)
+            assert law.log_above(-threshold) >= norm.logsf(-threshold - 0.5)
 
 
 def test_inverses_that_miss_are_replaced_by_searching():
