@@ -194,6 +194,7 @@ LEVELS = 28  # clipping levels tried in the total-variation bound, ...
 LOWEST = 0.25  # ... the first, of one step, in mean densities: of many a small part is enough, ...
 STRIDE = 2.5  # ... and from one to the next
 HALVINGS = 8  # widths of a cell on which phi is bounded, the first as far as its beginning
+NARROWEST = 2.0 * 0.5**HALVINGS  # width over the frequency
 CELLS = 4000  # intervals tried before the decay proof falls back on total variation alone, ...
 TURNED = 5e7  # ... and nodes of all of them: half a second
 PROVEN = 64  # steps whose decay is proven by derivatives as well
@@ -322,11 +323,12 @@ def _cells(  # type: ignore[no-untyped-def]
         if not y <= end or m + 1 == rows.shape[1] or far < goal:
             return m
         for i in range(counts.size):
-            a, b = offsets[i], offsets[i + 1]
-            real, imaginary = turned(centred[a:b], weight[a:b], y, work)
-            g = 2.0 * real - real * real - imaginary * imaginary
-            g -= slack[i] + ROUNDED * y * spread[i]
-            roots[i] = math.sqrt(g) if g > 0.0 else 0.0
+            a, b, roots[i] = offsets[i], offsets[i + 1], 0.0
+            if y * NARROWEST * spread[i] < 1.0:  # else no cell is so narrow that this tells of it
+                real, imaginary = turned(centred[a:b], weight[a:b], y, work)
+                g = 2.0 * real - real * real - imaginary * imaginary
+                g -= slack[i] + ROUNDED * y * spread[i]
+                roots[i] = math.sqrt(g) if g > 0.0 else 0.0
         width, value = 2.0 * y, 0.0
         for _ in range(HALVINGS):
             width, value = 0.5 * width, 0.0
