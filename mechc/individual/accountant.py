@@ -42,7 +42,7 @@ from mechc.individual.budget import (
 )
 from mechc.individual.contours import Answers, Asked, Evaluator, Query, rare
 from mechc.individual.cost import Cost, estimate, expected
-from mechc.individual.family import Family
+from mechc.individual.family import Family, UnorderedError
 from mechc.individual.inversion import STRIDE
 from mechc.individual.ledger import Journal, Ledger
 from mechc.individual.splines import SPACINGS, Grid
@@ -424,7 +424,13 @@ class IndividualAccountant(TakesTurns):
             alone, composed = self._compose(query, some, np.arange(some.size))
             found = alone[:, place]
         if not (found[2] < _ANY).all():
-            sides, buckets = self._coarse(query, some, place), self.grid.buckets
+            try:
+                sides, buckets = self._coarse(query, some, place), self.grid.buckets
+            except UnorderedError:  # without an order people have their own steps alone
+                if composed or not self._alone(who):
+                    raise
+                found, composed = self._compose(query, who, np.arange(who.size))
+                return self._bound(found, query, {"buckets": buckets, "meshed": composed})
             best = [np.where(np.isnan(a.estimate), a.upper, a.estimate) for a in sides.values()]
             lower, upper = _hull(sides)
             found = _narrowed(found, np.stack([lower, np.maximum.reduce(best), upper]))
@@ -482,6 +488,11 @@ class IndividualAccountant(TakesTurns):
     def _different(self) -> int:
         """Different steps that a person may have."""
         return len(self._journal) if self._journal.complete else self.grid.buckets + 1
+
+    def _alone(self, who: Integers) -> bool:
+        """Whether people are few enough to be composed one by one, each step as it was."""
+        beyond = bool(self._ledger.on_one_side(who).any())
+        return self._exact and who.size <= self._most and not beyond
 
     def _wide(self, query: Query, found: Floats, open_: NDArray[np.bool_]) -> Integers:
         """Return who may be composed one by one: not sharp, and no better by tables."""

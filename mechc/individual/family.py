@@ -37,6 +37,10 @@ _SPREADS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0)  # epsilons, in standa
 _FAMILIES: WeakValueDictionary[str, Family] = WeakValueDictionary()  # of mechanisms, by key
 
 
+class UnorderedError(UnsupportedError):
+    """A member of a family loses more than a worse one: between members nothing is known."""
+
+
 class Family:
     """Privacy losses of one mechanism along one scalar parameter.
 
@@ -207,9 +211,9 @@ class Family:
             f" {members.size - 1} neighbouring pairs at {2 * len(_SPREADS) - 1} epsilons"
         )
 
-    def unordered(self, better: float, worse: float, where: str) -> UnsupportedError:
+    def unordered(self, better: float, worse: float, where: str) -> UnorderedError:
         """Return the refusal of a family in which a member loses more than a worse one."""
-        return UnsupportedError(
+        return UnorderedError(
             f"{self.name}: {self.parameter}={better:g} is less private than"
             f" {self.parameter}={worse:g} at {where} and more private elsewhere: without an order"
             " no side of a grid is safe. Use an ordered parameter (a noise scale, a sensitivity, a"

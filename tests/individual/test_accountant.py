@@ -375,6 +375,31 @@ def test_an_order_that_breaks_between_the_members_compared_is_refused(splines, w
         acc.epsilon(1e-3)
 
 
+def test_discrete_gaussian_noise_has_no_order_and_its_people_are_composed():
+    """Losses are (2 k - 1) / (2 sigma^2): where one falls below epsilon, delta rises with sigma."""
+    x, epsilon = np.arange(-40.0, 41.0), 5.185
+    q = {s: np.exp(-(x**2) / (2 * s * s)) for s in (1.03, 1.04)}
+    p = {s: np.exp(-((x - 1) ** 2) / (2 * s * s)) / w.sum() for s, w in q.items()}
+    deltas = [np.maximum(p[s] - math.exp(epsilon) * w / w.sum(), 0).sum() for s, w in q.items()]
+    assert deltas[1] > 1.2 * deltas[0]
+
+    noise, steps = mechc.load("discrete_gaussian"), np.array([[1.0, 1.03, 2.0, 3.0]] * 2)
+    for journal in (1 << 20, 0):
+        about = {"people": 2, "span": (1.0, 30.0), "buckets": 8, "journal": journal}
+        acc = IndividualAccountant(noise, parameter="sigma", **about)
+        for values in steps.T * np.array([1.0, 2.0]):
+            acc.step(values)
+        if not journal:
+            with pytest.raises(UnsupportedError, match="no side of a grid is safe"):
+                acc.epsilon(1e-6)
+            continue
+        bound = acc.epsilon(1e-6)
+        for factor, lower, upper in zip((1.0, 2.0), bound.lower, bound.upper, strict=True):
+            run = mechc.compose(*(noise(sigma=factor * s) for s in steps[0].tolist()))
+            exact = run.epsilon(1e-6)
+            assert lower <= exact.lower <= exact.upper <= upper <= 1.01 * exact.upper
+
+
 def test_a_pair_of_its_own_for_adding_is_ordered_as_well():
     """Of 10 / s in the add direction more s is less noise, whatever it is in the other."""
     x, s = real("x"), positive("s", typical=(1, 10))
