@@ -112,7 +112,8 @@ def test_a_curve_by_orders():
     assert curve.delta(1.0).upper >= mechc.zcdp(RHO).delta(1.0).upper
     assert curve.renyi(2.0).upper == pytest.approx(2 * RHO)
     assert math.isnan(curve.renyi(2.0).lower)
-    assert curve.renyi(100.0).upper == math.inf
+    assert curve.renyi(100.0).upper == curve.renyi(1e100).upper == math.inf
+    assert mechc.zcdp(RHO).renyi(1e100).upper == pytest.approx(1e100 * RHO)
 
 
 def test_methods_that_need_a_pair_refuse():

@@ -111,9 +111,10 @@ def renyi(composition: Run, evaluation: Evaluation, order: float) -> Bound:
 def _most(event: Use, directions: Iterable[str], order: float) -> float:
     """A bound on the Rényi divergence of one use that needs no quadrature, inf where none is."""
     bounds = [event.rho_bound() * order * (1.0 + 8 * EPS)]
-    laws = [event.loss(direction) for direction in directions]
-    if all(law.log_infinite == -math.inf for law in laws):
-        bounds.append(max(law.support[1] + law.loss_error for law in laws) * (1.0 + 32 * EPS))
+    with suppress(UnsupportedError):  # of a bound on Rényi divergences alone there is no law
+        laws = [event.loss(direction) for direction in directions]
+        if all(law.log_infinite == -math.inf for law in laws):
+            bounds.append(max(law.support[1] + law.loss_error for law in laws) * (1.0 + 32 * EPS))
     return min((b for b in bounds if b == b), default=math.inf)
 
 
