@@ -259,8 +259,12 @@ def _softplus_slope(u: Any) -> Any:
     return np.exp(-np.logaddexp(0.0, -u))
 
 
+def _log1mexp(u: Any) -> Any:
+    return np.where(u < 0.0, _each(prelude.log1mexp)(u), -np.inf)
+
+
 def _log1mexp_slope(u: Any) -> Any:
-    return -1.0 / np.expm1(-u)
+    return -1.0 / np.expm1(np.abs(u))  # at -0.0 and 0.0 alike
 
 
 def _bell(u: Any) -> Any:
@@ -282,7 +286,7 @@ ONE = {
     "erf": _One(_each(math.erf), _bell, bend=0.0),
     "erfc": _One(_each(math.erfc), lambda u: -_bell(u), bend=0.0),
     "softplus": _One(lambda u: np.logaddexp(0.0, u), _softplus_slope, off=OF_FUNCTION),
-    "log1mexp": _One(_each(prelude.log1mexp), _log1mexp_slope, high=0.0, off=OF_FUNCTION),
+    "log1mexp": _One(_log1mexp, _log1mexp_slope, high=0.0, off=OF_FUNCTION),
     "log_cosh": _One(_each(prelude.log_cosh), np.tanh, turn=0.0, off=OF_FUNCTION),
     "log_sinh": _One(_each(prelude.log_sinh), lambda u: 1.0 / np.tanh(u), 0.0, off=OF_FUNCTION),
     "log_erfc": _One(_each(prelude.log_erfc), lambda u: -_decay(u), off=OF_FUNCTION),
@@ -297,7 +301,7 @@ def _of_one(name: str, u: Enclosure) -> Enclosure:
 
 def _applied(function: _One, u: Enclosure) -> Enclosure:
     value, slope, low, high, turn, bend, off = function
-    lo, hi = np.clip(u.lo, low, high), np.clip(u.hi, low, high)
+    lo, hi = np.clip(u.lo, low, high) + 0.0, np.clip(u.hi, low, high) + 0.0  # no -0.0
     found = []
     for rule, at in ((value, turn), (slope, bend)):
         ends = [rule(lo), rule(hi)]

@@ -15,6 +15,7 @@ from sympy import (
     Rational,
     Sum,
     Symbol,
+    atan,
     besseli,
     cos,
     cosh,
@@ -28,6 +29,7 @@ from sympy import (
     pi,
     sin,
     sqrt,
+    tanh,
 )  # fmt: skip
 
 import mechc
@@ -112,6 +114,12 @@ CASES = {
         {"s": 2.0},
         1, lambda y: np.where(y > -16, np.exp(-np.exp(-(y + 0.5) / 2))
                               - np.exp(-np.exp(-(y - 0.5) / 2)), 0), range(-12, 90), ()),
+    "Weibull noise rounded down": (
+        whole(exp(-((n / s) ** a)) - exp(-(((n + 1) / s) ** a)), s, a, support=(0, oo)),
+        {"s": 5.0, "a": 0.9}, 1, lambda y: np.where(
+            y >= 0, np.exp(-(np.maximum(y, 0) / 5) ** 0.9)
+            * -np.expm1((np.maximum(y, 0) / 5) ** 0.9 - (np.maximum(y + 1, 0) / 5) ** 0.9), 0),
+        range(3000), ()),
     "selection of one of the first m": (
         mechanism("natural", variable=n, lattice=True, support=(1, m + 9), parameters=(a, m),
                   p=selected(n, m), q=selected(n - 1, m)), {"a": 1.5, "sensitivity": 4},
@@ -275,6 +283,10 @@ SAMPLED = {
         noise((1 / (1 + exp(-(x + a) / s)) - 1 / (1 + exp(-(x - a) / s))) / (2 * a), a, s),
         {"a": 2.0, "s": 0.7},
         lambda y: special.expit((y + 2) / 0.7) * special.expit((2 - y) / 0.7), (-35, -2, 0, 3, 36)),
+    "uniform and hyperbolic secant": (
+        noise((atan(tanh((x + a) / (2 * s))) - atan(tanh((x - a) / (2 * s)))) / (pi * a), a, s),
+        {"a": 2.0, "s": 1.5}, lambda y: np.arctan(np.sinh(2 / 1.5) / np.cosh(y / 1.5)),
+        (-60, -2, 0, 3, 61)),
     "bump": (
         noise(shape(exp(-1 / (1 - (x / a) ** 2))), a, support=(-a, a)), {"a": 3.0},
         lambda y: np.where(abs(y) < 3, np.exp(-9 / np.maximum(9 - y * y, 1e-9)), 0), (-3, 3)),

@@ -81,6 +81,21 @@ def test_values_and_slopes_lie_in_enclosures(name):
     assert known <= FORMS.keys()
 
 
+def test_a_difference_that_boxes_do_not_tell_from_nothing():
+    """exp(-u) - exp(-v) <= exp(-u), also where v - u may be negative by the ends of u and v."""
+    difference = SimpleNamespace(py_func=prelude.PRIMITIVES["log_exp_difference"].function)
+    space = {"log_exp_difference": difference, "math": math}
+    text = "log_exp_difference(-u(x), -u(x + 1.0), u(x + 1.0) - u(x))".replace("u(", "math.sqrt(")
+    made = SimpleNamespace(py_func=eval(f"lambda x, theta: {text}", space))
+    ends = np.array([100.0, 1e4]), np.array([120.0, 1e300])
+    found = on_boxes(made, np.empty(0), *ends)
+    for i, x in ((0, 100.0), (0, 110.0), (1, 1e4), (1, 1e6)):
+        with mpmath.workdps(30):
+            value = mpmath.log(mpmath.exp(-mpmath.sqrt(x)) - mpmath.exp(-mpmath.sqrt(x + 1)))
+        assert found.lo[i] <= value <= found.hi[i]
+    assert (found.hi <= -np.sqrt(ends[0]) + 1e-9).all()
+
+
 @pytest.fixture(scope="module")
 def hidden():
     """Noise with a narrow mode that is next to no parameter, and in no end of a branch."""
