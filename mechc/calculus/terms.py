@@ -10,7 +10,8 @@ but one of increasing functions, c*F(a) - c*F(b), as of a law rounded to integer
 law convolved with another, becomes one function that does not cancel:
 
     erf(a) - erf(b)     exp(log_erf_gap((a + b)/2, (a - b)/2)), erfc and Gauss integrals likewise
-    atan(a) - atan(b)   atan2(a - b, 1 + a*b), of exponentials atan2 of sinh and cosh
+    atan(a) - atan(b)   atan2(a - b, 1 + a*b), of exponentials atan2 of sinh and cosh, to which
+                        those of sinh and tanh lead
     a/sqrt(1 + a^2) - b/sqrt(1 + b^2)    (a - b)(A + B)/(A B (1 + A B + a b)), A^2 = 1 + a^2
     anything rational in one exponential, such as logistic or hyperbolic functions: factored
 
@@ -56,8 +57,16 @@ class Term:
         return self.weight * exp(self.log_density)
 
     def subs(self, symbol: Symbol, value: Expr) -> Term:
-        """The term with a symbol replaced."""
-        return Term(self.weight.subs(symbol, value), self.log_density.subs(symbol, value))
+        """The term with a symbol replaced; without weight where that takes the log of zero."""
+        there = self.log_density.subs(symbol, value)
+        if there.has(sp.zoo):  # of a zero, not of what is infinite there
+            there = self.log_density.replace(
+                lambda e: isinstance(e, log) and e.args[0].subs(symbol, value) == 0,
+                lambda _: S.NegativeInfinity,
+            ).subs(symbol, value)
+            if there is S.NegativeInfinity:
+                return Term(S.Zero, S.Zero)
+        return Term(self.weight.subs(symbol, value), there)
 
 
 def total(parts: Iterable[Term]) -> Expr:
@@ -309,10 +318,11 @@ def without_differences(expr: Expr, x: Symbol, facts: Facts) -> Expr:
     return _factored(expr, x)
 
 
-def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
+def _paired(whole: Add, x: Symbol, facts: Facts) -> Expr:
     """Pairs of an odd function with opposite coefficients, the larger argument first."""
     waiting, rest = [], S.Zero
-    for term in sp.expand(expr.replace(sp.erfc, lambda u: 1 - sp.erf(u)), deep=False).args:
+    expr = whole.replace(sp.erfc, lambda u: 1 - sp.erf(u)).replace(sp.atan, _of_exponential)
+    for term in sp.expand(expr, deep=False).args:
         c, f = _with_sigmoid(term, x).as_independent(x, as_Add=False)
         if isinstance(f, (sp.erf, sp.atan, sp.tanh, sigmoid)):
             waiting.append((c, f.func, f.args[0]))
@@ -329,7 +339,14 @@ def _paired(expr: Add, x: Symbol, facts: Facts) -> Expr:
                 break
         else:
             lonely += c
-    return found + rest if found != 0 and lonely == 0 else expr
+    return found + rest if found != 0 and lonely == 0 else whole
+
+
+def _of_exponential(u: Expr) -> Expr:
+    """Write the Gudermannian function, atan of sinh or tanh, as atan of an exponential."""
+    if isinstance(u, sp.sinh):
+        return 2 * sp.atan(exp(u.args[0])) - sp.pi / 2
+    return sp.atan(exp(2 * u.args[0])) - sp.pi / 4 if isinstance(u, sp.tanh) else sp.atan(u)
 
 
 class sigmoid(sp.Function):  # type: ignore[misc]

@@ -59,7 +59,10 @@ _NAMES: dict[str, Callable[..., Any]] = {
 
 
 def _log_besselk(n: Any, z: Any) -> Any:
-    """Log K_n(z) for z > 0 by the trapezoid rule (DLMF 10.32.9), which mpmath often cannot find."""
+    """Log K_n(z) for z > 0 by the trapezoid rule (DLMF 10.32.9), by series next to 0 and far out.
+
+    mpmath knows both series, and in between it takes long or finds nothing.
+    """
     if not z > 0:
         return mpmath.inf if z == 0 else mpmath.nan
     return _log_besselk_known(n, z, mp.prec)
@@ -67,6 +70,11 @@ def _log_besselk(n: Any, z: Any) -> Any:
 
 @lru_cache(maxsize=8192)  # forms of one formula are compared at the same points
 def _log_besselk_known(n: Any, z: Any, precision: int) -> Any:
+    if z < 1 or z > precision + n * n:
+        try:
+            return mpmath.log(mpmath.besselk(n, z))
+        except (mpmath.NoConvergence, ValueError):
+            pass
     n, size = abs(n), mpmath.hypot(n, z)
     with mp.extraprec(24 + max(0, int(mpmath.log(size, 2)))):
         digits = mp.prec * mpmath.ln2

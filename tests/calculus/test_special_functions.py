@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -25,11 +26,16 @@ from sympy import (
     pi,
     sinh,
     sqrt,
+    tanh,
     zeta,
 )  # fmt: skip
 
 import mechc
+from mechc.calculus.terms import without_differences
 from mechc.declare import additive, count, integer, mechanism, positive, real, shape
+from mechc.symbolic.evaluate import evaluate
+from mechc.symbolic.facts import Facts
+from mechc.symbolic.functions import log_besselk
 
 x, n, j = real("x"), integer("n"), Symbol("j", integer=True)
 a, b = positive("a", typical=(0.5, 3)), positive("b", typical=(0.5, 3))
@@ -217,6 +223,31 @@ def test_difference_of_arc_tangents():
     far = 1e9
     found = kernel.log_q(far, np.array([3.0, 1.0]))
     assert found == pytest.approx(np.log(6 / (np.pi * (4 * far**2 + 8))), rel=1e-14)
+
+
+def test_the_gudermannian_function_in_differences():
+    """atan of tanh and of sinh, whose differences are atan(sinh(h)/cosh(m)): no digits are lost."""
+    facts = Facts().within(x, -oo, oo)
+    for f, share in ((lambda u: atan(tanh(u / 2)), 1), (lambda u: 3 * atan(sinh(u)), 6)):
+        found = without_differences(f(x + 2) - f(x - 2), x, facts)
+        for at in (0.3, -300.0):
+            exact = share * math.atan(math.sinh(2) / math.cosh(at))
+            assert float(found.subs(x, at)) == pytest.approx(exact, rel=1e-13)
+
+
+@pytest.mark.parametrize("z", ["1e-12", "0.7", "3", "400"])
+def test_log_besselk_in_many_digits(z):
+    """Next to zero and far out by other series than between."""
+    with mpmath.workdps(30):
+        z = mpmath.mpf(z)
+        for order in (0, mpmath.mpf("0.3"), 2):
+            top = mpmath.asinh(200 / z)
+            whole = mpmath.quad(
+                lambda t, n=order: mpmath.exp(-z * mpmath.cosh(t) + z) * mpmath.cosh(n * t),
+                mpmath.linspace(0, top, 20),
+            )
+            found = evaluate(log_besselk(order, Symbol("z")), {Symbol("z"): z})
+            assert abs(found - (mpmath.log(whole) - z)) < 1e-20
 
 
 def test_zipf_masses():
