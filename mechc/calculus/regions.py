@@ -154,7 +154,7 @@ def refine(pair: Pair) -> list[Refined]:
         ends, open_ = _ends_of_weights(start, whole, pair)
         for end in ends:
             case = _under(start, end.condition)
-            laws = ([_weighty(piece) for piece in law] for law in (case.pieces, case.p, case.q))
+            laws = ([_unsampled(piece) for piece in law] for law in (case.pieces, case.p, case.q))
             both, p, q = map(tuple, laws)
             end_case = replace(case, pieces=both, p=p, q=q)
             refined += _refine(end_case, pair.variable, facts, _DEPTH)
@@ -234,10 +234,9 @@ def _zeros(weight: Expr, parameters: tuple[Parameter, ...]) -> set[Expr]:
     }  # fmt: skip
 
 
-def _weighty(piece: Piece) -> Piece:
-    """A piece without terms whose weight is zero, and no sample any more."""
-    p, q = (tuple(t for t in side if t.weight != 0) for side in (piece.p, piece.q))
-    return replace(piece, p=p, q=q, rate=None, r=())
+def _unsampled(piece: Piece) -> Piece:
+    """A piece that is no sample any more."""
+    return replace(piece, rate=None, r=())
 
 
 def _tails_differ(whole: Refined, end: _WeightsGone, pair: Pair) -> bool:
@@ -317,7 +316,8 @@ def _under(case: Case, relation: Basic) -> Case:
 
 
 def _substitute(piece: Piece, symbol: Symbol, value: Expr) -> Piece:
-    p, q, r = (tuple(t.subs(symbol, value) for t in side) for side in (piece.p, piece.q, piece.r))
+    sides = ((t.subs(symbol, value) for t in side) for side in (piece.p, piece.q, piece.r))
+    p, q, r = (tuple(t for t in side if t.weight != 0) for side in sides)
     lo, hi = (S(end).subs(symbol, value) for end in (piece.lo, piece.hi))
     rate = None if piece.rate is None else piece.rate.subs(symbol, value)
     return type(piece)(lo, hi, p, q, rate, r)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import NamedTuple, TypeVar
 
 import sympy as sp
@@ -92,6 +92,7 @@ def orders(a: Series) -> tuple[Order, ...]:
     return (*(order for _, order in a.terms[:1]), *a.errors)
 
 
+@lru_cache(maxsize=4096)
 def _normal(coefficient: Expr) -> Expr:
     """Coefficient in a form in which zero is visible."""
     if coefficient.is_Number or coefficient.is_Symbol:
@@ -112,6 +113,8 @@ class Expansion:
         self.y = y
         self.facts = facts
         self.terms = terms
+        self._known: dict[Expr, Series | Unknown] = {}
+        self._few = self if terms == FEW else Expansion(y, facts, FEW)
 
     def limit_of(self, series: Series) -> Expr:
         """Limit of a series."""
@@ -241,6 +244,19 @@ class Expansion:
             return self.constant(expr)
         if expr == self.y:
             return Series(((S.One, LINEAR),))
+        found = self._known.get(expr)
+        if found is None:
+            try:
+                found = self._series(expr)
+            except Unknown as reason:
+                found = reason
+            self._known[expr] = found
+        if isinstance(found, Unknown):
+            raise found
+        return found
+
+    def _series(self, expr: Expr) -> Series:
+        """Expand by the kind of an expression that holds y."""
         if isinstance(expr, Add):
             return self.add(*map(self.series, expr.args))
         if isinstance(expr, Mul):
@@ -259,8 +275,10 @@ class Expansion:
     def leading(self, seen: Callable[[Expansion], T]) -> T:
         """What leading terms show: from few terms, or from more where those do not tell."""
         try:
-            return seen(Expansion(self.y, self.facts, FEW))
+            return seen(self._few)
         except Unknown:
+            if self._few is self:
+                raise
             return seen(self)
 
     def _exp(self, exponent: Expr) -> Series:
