@@ -267,7 +267,7 @@ def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floa
         return out
     law, lowest = step.loss, float(step.loss.atom_loss[0])
     width = float(law.atom_loss[1]) - lowest
-    scale = math.exp(law.log_finite)
+    scale, relative = math.exp(law.log_finite), table.relative + law.tolerance
     window = _window(step, levels, width, float(targets[0].min()))
     if window is None:
         return out
@@ -284,7 +284,7 @@ def epsilons(step: Step, counts: Floats, targets: Floats, widest: float) -> Floa
         _run(
             same, below, np.stack([bands.same_error, bands.below_error]),
             _payoff(ends[0, 0], width, parts, degree), ends,
-            np.array([lowest, width, parts, table.relative, barrier, END_SHARE, widest]),
+            np.array([lowest, width, parts, relative, barrier, END_SHARE, widest]),
             np.array([tilts, k]), counts * step.count, np.exp(targets), found,
         )  # fmt: skip
         out[:, left] = found[:, left]

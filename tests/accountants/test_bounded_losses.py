@@ -1,6 +1,7 @@
 """Curves over counts of a density between two atoms, against exact mixtures and single answers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import truth
 from flint import arb
 
 import mechc
+from mechc.accountants import bounded_losses
+from mechc.loss.privacy_loss import Step
 
 
 @pytest.mark.few(0)
@@ -41,6 +44,20 @@ def test_curve_agrees_with_single_answers(scale, rate, delta, most):
     for n in (1, 20, most):
         single = (n * event).epsilon(delta)
         assert curve.lower[n - 1] <= single.upper and single.lower <= curve.upper[n - 1]
+
+
+def test_errors_of_masses_count_at_every_step():
+    """Masses that are off by a share each move delta after n steps by n of these."""
+    law, log_delta, off = mechc.load("laplace")(scale=2.0).loss(), -6.0, 1e-5
+    counts, target = np.array([5.0, 12.0]), np.full((2, 2), log_delta)
+
+    def found(law, target):
+        return bounded_losses.epsilons(Step(law, 1), counts, target, 2e-4)
+
+    lower, _, upper = found(replace(law, tolerance=off), target)
+    smaller, larger = (found(law, target + sign * off * counts)[1] for sign in (-1.0, 1.0))
+    assert (lower <= larger).all() and (smaller <= upper).all()
+    assert (upper - lower < 3.0 * (smaller - larger)).all()
 
 
 def test_truncated_noise_keeps_its_mass_at_infinity():
