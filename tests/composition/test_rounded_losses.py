@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import sympy as sp
 from mpmath import mp, mpf
 
 import mechc
+from mechc.composition.queries.evaluation import loss_errors
 from mechc.declare import integer, mechanism, parameter, positive, real
 from mechc.declare.text import declaration_from_text
 from mechc.errors import UnsupportedError
@@ -158,3 +160,12 @@ def test_masses_that_lost_digits_move_no_loss_that_is_a_parameter(gamma):
         truth = mp.log(top * (1 - fall))
         found = stairs(epsilon=told, share=gamma).log_delta(0.0)
     assert found.lower <= truth <= found.upper < found.lower + 1e-5
+
+
+def test_curves_allow_for_digits_as_single_answers_do():
+    """Losses of integers are differences of logs; many counts together had left that out."""
+    event = mechc.load("discrete_gaussian")(sigma=20.0)
+    counts = np.arange(20, 31)
+    curve = event.epsilon_curve(1e-5, counts)
+    off = counts * sum(loss_errors(event.composition().steps("remove")))
+    assert (curve.upper - curve.lower >= 2.0 * off).all()

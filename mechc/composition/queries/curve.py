@@ -178,7 +178,7 @@ def _together(
     for some, lattice in zip(steps.values(), lattices, strict=True):
         payoff = lattice or Smooth()
         sweep = Sweep(some, payoff, log_delta, rtol, recursion=method == "auto")
-        moved = counts[left] * loss_errors(some)[0]  # composed losses, at most
+        moved = counts[left] * sum(loss_errors(some))  # composed losses, at most
         found = sweep.epsilons(counts[left].astype(np.float64), known - moved)
         found[0], found[2] = np.maximum(found[0] - moved, 0.0), found[2] + moved
         methods |= sweep.methods
