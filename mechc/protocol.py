@@ -120,13 +120,19 @@ def is_closed(kernel: Kernel, name: str) -> bool:
     return kernel.CAPABILITIES.get(name, "").startswith("closed")
 
 
-def of_unimodal_noise(kernel: Kernel) -> bool:
-    """Whether P and Q are one noise at two places, or samples of it, proved to be unimodal."""
+LOG_CONCAVE = "every piece log-concave"
+"""What is said of the shape of such noise, none of which is a peak on top of something wider."""
+
+
+def of_log_concave_noise(kernel: Kernel) -> bool:
+    """Whether P and Q are one noise at two places, or samples of it, proved to be log-concave."""
     claim = kernel.CLAIM  # of an edited kernel it may be anything; see mechc.calculus.claims
     if not isinstance(claim, dict) or claim.get("status") != "proven":
         return False
     theorem, conditions = claim.get("theorem"), claim.get("conditions")
-    based = isinstance(conditions, tuple) and str(conditions[:1]).endswith("(proven, T1)',)")
+    if not isinstance(conditions, tuple) or not any(LOG_CONCAVE in str(c) for c in conditions):
+        return False
+    based = str(conditions[:1]).endswith("(proven, T1)',)")
     return theorem == "T1" or (theorem in ("T6", "T7") and based)
 
 

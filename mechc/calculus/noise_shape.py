@@ -37,7 +37,7 @@ from mechc.calculus.structure import reflections
 from mechc.calculus.terms import Term, total
 from mechc.declare.declaration import Declaration
 from mechc.errors import UnsupportedError
-from mechc.protocol import Floats, Measure
+from mechc.protocol import LOG_CONCAVE, Floats, Measure
 from mechc.symbolic import evaluate
 from mechc.symbolic.curvature import curvature
 from mechc.symbolic.evaluate import Evaluator, Theta
@@ -69,7 +69,10 @@ def shape_of(noise: Declaration) -> Shape:
     symmetric = True if centre_of(noise) is not None else None
     proofs = [_proof(case.pieces, noise.variable, facts) for facts, case in cases]
     if None not in proofs:
-        return Shape(True, symmetric, "; ".join(dict.fromkeys(p for p in proofs if p)))
+        words, x = dict.fromkeys(p for p in proofs if p), Dummy("x", real=True)
+        if all(_concave_logs(case.pieces, noise.variable, x, facts) for facts, case in cases):
+            words[LOG_CONCAVE] = None
+        return Shape(True, symmetric, "; ".join(words))
     for _, case in cases:
         refuted = _refutation(noise, case)
         if refuted:
@@ -275,6 +278,18 @@ def is_gaussian(noise: Declaration) -> bool:
     return len(normal) == len(pieces) > 0
 
 
+def _concave_logs(pieces: Sequence[Piece], variable: Symbol, x: Dummy, facts: Facts) -> list[Expr]:
+    """Log densities, of a real x, of pieces of one term each, all proved concave; else none."""
+    if any(len(piece.p) != 1 for piece in pieces):
+        return []
+    logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
+    for piece, ell in zip(pieces, logs, strict=True):
+        here = facts.within(x, piece.lo, piece.hi)
+        if not (is_smooth(ell, x, here) and is_concave(ell, x, here)):
+            return []
+    return logs
+
+
 def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
     x = Dummy("x", real=True)
     if not pieces or any(len(piece.p) != 1 for piece in pieces):
@@ -282,11 +297,9 @@ def _concave(pieces: Sequence[Piece], variable: Symbol, facts: Facts) -> bool:
             return False
         whole = [Term(t.weight, t.log_density.subs(variable, x)) for t in pieces[0].p]
         return _is_convolution(whole, x, facts.within(x, -oo, oo))
-    logs = [log(p.p[0].weight) + p.p[0].log_density.subs(variable, x) for p in pieces]
-    for piece, ell in zip(pieces, logs, strict=True):
-        here = facts.within(x, piece.lo, piece.hi)
-        if not (is_smooth(ell, x, here) and is_concave(ell, x, here)):
-            return False
+    logs = _concave_logs(pieces, variable, x, facts)
+    if not logs:
+        return False
     joint = _falls_on_integers if variable.is_integer else _falls
     joints = zip(pairwise(pieces), pairwise(logs), strict=True)
     return all(joint(left, right, u, v, x, facts) for (left, right), (u, v) in joints)

@@ -13,7 +13,7 @@ from scipy.special import betainc, ndtr
 import mechc
 from mechc.declare.text import declaration_from_text
 from mechc.errors import NumericError
-from mechc.protocol import of_unimodal_noise
+from mechc.protocol import of_log_concave_noise
 
 BETAS = {"a": 0.5, "b": 0.7, "c": 0.6, "s": 0.4}
 
@@ -197,10 +197,33 @@ def test_a_mode_of_densities_far_from_the_others(far, w, s):
     "status": "proven", "theorem": "T6", "conditions": ("the base pair dominates (proven, T9)",),
 }])  # fmt: skip
 def test_words_of_edited_claims_spare_no_search(claim):
-    assert not of_unimodal_noise(SimpleNamespace(CLAIM=claim))
+    assert not of_log_concave_noise(SimpleNamespace(CLAIM=claim))
 
 
-def test_noise_proved_unimodal_and_its_samples_are_known():
+def test_noise_proved_log_concave_and_its_samples_are_known():
     plain = mechc.load("gaussian")
     for mechanism in (plain, mechc.poisson(plain), mechc.without_replacement(plain)):
-        assert of_unimodal_noise(mechanism.kernel)
+        assert of_log_concave_noise(mechanism.kernel)
+    assert not of_log_concave_noise(mechc.load("cauchy").kernel)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "weight"), [(1e-14, 5e-15), (1e-12, 5e-15), (1e-4, 1e-3)])
+def test_a_peak_on_top_of_wider_noise_is_seen(width, weight):
+    """Logistic noise and, where it is highest, a narrow normal one: unimodal, but two scales."""
+    wide = "(1-w)*sech((x-m)/20)**2/40"
+    noise = f"{wide} + w*exp(-((x-m)/s)**2/2)/(s*sqrt(2*pi))"
+    declared = declaration_from_text(
+        "peak", noise=noise, parameters=["-9 <= m <= 9", "0 <= w <= 1"]
+    )
+    event = mechc.load(declared)(m=3.0, s=width, w=weight)
+    x = np.linspace(-12.0, 12.0, 20_001)  # beyond the peak losses are below .1
+    density = np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi) * weight / width
+    wide_p, wide_q = (np.cosh((x * width + at) / 20) ** -2 * (1 - weight) / 40 for at in (0, 1))
+    peak_q = np.exp(-0.5 * (x + 1 / width) ** 2) / math.sqrt(2 * math.pi) * weight / width
+    gap = wide_p + density - math.exp(0.5) * (wide_q + peak_q)
+    truth = np.maximum(gap, 0.0).sum() * (x[1] - x[0]) * width
+    assert event.claim.status == "proven"
+    assert event.delta(0.5).lower <= truth * (1 + 1e-6) and truth <= event.delta(0.5).upper * (
+        1 + 1e-6
+    )

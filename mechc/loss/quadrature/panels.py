@@ -25,7 +25,7 @@ from mechc.loss.quadrature.resolution import CLOSER, FINEST, LEAST_WIDTH, Panels
 from mechc.loss.quadrature.rule import WEIGHTS, log_densities
 from mechc.loss.running_error import FAILING
 from mechc.numeric.rounding import MOST_LOG
-from mechc.protocol import Floats, Integers, Kernel, of_unimodal_noise
+from mechc.protocol import Floats, Integers, Kernel, of_log_concave_noise
 
 Density = Callable[[Floats], Floats]
 Waves = Sequence[tuple[float, float]]
@@ -143,7 +143,7 @@ def first_edges(kernel: Kernel, thetas: Floats, lo: float, hi: float) -> list[Fl
     size = logs[:, :, points.size :].reshape(len(thetas), 2, *x.shape[1:]) + LOG_DISTANCES
     outside = ~((lo < x) & (x < hi))
     size[:, 0][outside] = size[:, 1][outside] = -np.inf
-    if of_unimodal_noise(kernel):  # the search above brackets its mode, and parameters say where
+    if of_log_concave_noise(kernel):  # the search above brackets its modes: none is on a wider one
         hidden = [list[Floats]() for _ in edges]
     else:
         hidden = [_hidden(kernel, *one, lo, hi) for one in zip(thetas, edges, strict=True)]
