@@ -90,13 +90,23 @@ class Mechanism(inputs.SetOnce):
         return Mechanism(self.origin, self.transforms[:-1]) if isinstance(last, Truncate) else None
 
     @cached_property
+    def unlisted(self) -> Mechanism:
+        """The same with outputs of its own, where the kernel knows them by their ratios alone.
+
+        Raises:
+            UnsupportedError: a kernel file, which does not say what its outcomes are.
+        """
+        if self.kernel.MEASURE != Measure.FINITE or self.declaration.measure == Measure.FINITE:
+            return self
+        return Mechanism(self.origin, (*self.transforms, Unlisted()))
+
+    @cached_property
     def _behind(self) -> Mechanism | None:
         """The same where laws are made of its kernel, cut at the window: nothing is compiled."""
         base = self._base
         if base is None or base.tag_kernel is not None or base.reverse_kernel is not None:
             return None
-        if base.kernel.MEASURE == Measure.FINITE != base.declaration.measure:
-            base = Mechanism(base.origin, (*base.transforms, Unlisted()))
+        base = base.unlisted
         usual = np.array([p.usual for p in base.parameters])
         plain = fits(base.kernel, usual) and not {p.name for p in base.parameters} & {*ENDS}
         return base if plain else None

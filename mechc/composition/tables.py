@@ -35,6 +35,7 @@ from mechc.composition import inputs
 from mechc.composition.description import MadeEvent, described
 from mechc.composition.events import Event, as_event, require_sensitivities
 from mechc.composition.inputs import as_array
+from mechc.declare.transforms import WithoutReplacement, WithReplacement
 from mechc.errors import (
     LONGEST_NAME,
     DeclarationError,
@@ -63,6 +64,7 @@ UNDERFLOW = 2e-323  # what a smaller number may be off
 MOST_INTEGERS = 4_000_000  # masses of a lattice that are listed
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
 MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
+BESIDE = WithoutReplacement, WithReplacement  # steps whose pairs have outputs made for them
 
 
 @dataclass(frozen=True)
@@ -572,7 +574,8 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
 
     Raises:
         DeclarationError: the edges are not finite and increasing.
-        UnsupportedError: `event` has no output of its own, or another pair for the add direction.
+        UnsupportedError: `event` has no output of its own, another pair for the add direction, or
+            outputs that were made for its pair, as on subsets of fixed size.
         NumericError: masses of cells do not sum to one, or the law of `event` is not known.
         VerificationError: branches and densities of its kernel contradict each other.
     """
@@ -581,14 +584,20 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
         raise DeclarationError(f"post_process: edges={edges!r} are not finite and increasing")
     if not isinstance(event, Event) or isinstance(event.mechanism, Table):
         raise UnsupportedError("post_process: acts on an event of a mechanism, before composition")
-    mechanism = event.mechanism
+    mechanism: Any = event.mechanism
+    if any(isinstance(step, BESIDE) for step in mechanism.transforms):
+        raise UnsupportedError(
+            f"post_process: the pair of {mechanism.name} dominates its outputs, and has others"
+        )
     if mechanism.reverse_kernel is not None or mechanism.tag_kernel is not None:
         raise UnsupportedError(
             f"post_process: {mechanism.name} has more than one pair on the line of outputs"
         )
-    law = event.loss("remove")  # whatever is wrong with it is wrong with its cells
-    # the kernel of the law may be another, as of a window, that does not say where outputs are
-    about = mechanism.kernel, np.array(event.theta), law, cuts
+    own = mechanism.unlisted
+    # whatever is wrong with the law is wrong with its cells; its kernel may be another, as of a
+    # window, that does not say where outputs are
+    law = Event(own, event.theta).loss("remove")
+    about = own.kernel, np.array(event.theta), law, cuts
     (log_p, error_p), (log_q, error_q) = (_cells(*about, side) for side in ("p", "q"))
     base = event.claim
     because = (

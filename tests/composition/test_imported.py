@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.stats import expon, laplace, norm, uniform
-from sympy import exp, pi, sqrt
+from sympy import And, Piecewise, Rational, exp, pi, sqrt
 
 import mechc
 from mechc.composition.tables import NumericEvent
@@ -401,6 +401,31 @@ def test_the_relation_goes_through_dp_accounting():
     for unknown in (relation.REPLACE_SPECIAL, "bogus"):
         with pytest.raises(DeclarationError, match="adjacency"):
             from_dp_accounting(exported, adjacency=unknown)
+
+
+def test_cells_of_laws_that_are_kept_as_lists_of_ratios():
+    """Histograms: the kernel has an outcome for each ratio, in an order of its own."""
+    heights = [1, 3, 2, 5, 4, 6, 2, 7, 3, 1], [3, 1, 5, 2, 6, 4, 7, 2, 1, 3]
+    x = real("x")
+    laws = (
+        Piecewise(
+            *((Rational(h, 34), And(i <= x, x < i + 1)) for i, h in enumerate(row)), (0, True)
+        )
+        for row in heights
+    )
+    event = mechc.load(mechanism("histogram", variable=x, p=next(laws), q=next(laws)))()
+    assert event.mechanism.kernel.MEASURE == "finite"
+    p, q = (np.add.reduceat(row, [0, 2, 7]) / 34 for row in heights)
+    found = mechc.post_process(event, [2.0, 7.0]).delta(0.0, direction="remove")
+    truth = np.maximum(p - q, 0).sum()
+    assert found.lower <= truth * (1 + 1e-15) and truth * (1 - 1e-15) <= found.upper
+    assert found.upper - found.lower < 1e-11
+
+
+def test_outputs_of_a_pair_made_for_a_subset_have_no_cells():
+    event = mechc.without_replacement(mechc.load("laplace"), 0.1)(scale=1.0, sensitivity=2.0)
+    with pytest.raises(UnsupportedError, match="has others"):
+        mechc.post_process(event, [0.0])
 
 
 @pytest.mark.parametrize("edge", [65.5, 300.5])
