@@ -252,7 +252,7 @@ class Expansion:
                 found = reason
             self._known[expr] = found
         if isinstance(found, Unknown):
-            raise found
+            raise found.with_traceback(None)  # which would grow, and hold on to its frames
         return found
 
     def _series(self, expr: Expr) -> Series:
