@@ -5,9 +5,11 @@ from itertools import pairwise
 import mpmath
 import pytest
 from calculus_zoo import SHIPPED, SMOOTH, UNSEEN, cases, declared, density, derived, vectors
+from sympy import S, Symbol, log
 
 from mechc.calculus import normalise
 from mechc.calculus.regions import refine
+from mechc.calculus.terms import Term
 from mechc.declare.text import limited
 from mechc.symbolic.evaluate import evaluate
 from mechc.symbolic.functions import clamped
@@ -195,3 +197,11 @@ def test_mixtures_are_left_unsplit_in_time(name):
         refined = refine(pair)  # laplace_and_normal without one of the two is a case
     kinds = [region.kind for region in refined[-1].regions]
     assert len(refined) <= 2 and kinds == ["unsplit", "increasing", "unsplit"]
+
+
+def test_a_log_of_zero_at_the_end_of_a_domain():
+    """A factor that is zero there takes the term away; one that is infinite does not."""
+    x, w = Symbol("x", real=True), Symbol("w", positive=True)
+    assert Term(S.One, log(1 - w) - x).subs(w, S.One).weight == 0
+    assert Term(S.One, -log(1 - w) - x).subs(w, S.One).weight == 1
+    assert Term(w, -x).subs(w, S.One) == Term(S.One, -x)

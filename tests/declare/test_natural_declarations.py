@@ -283,6 +283,11 @@ SAMPLED = {
         noise((1 / (1 + exp(-(x + a) / s)) - 1 / (1 + exp(-(x - a) / s))) / (2 * a), a, s),
         {"a": 2.0, "s": 0.7},
         lambda y: special.expit((y + 2) / 0.7) * special.expit((2 - y) / 0.7), (-35, -2, 0, 3, 36)),
+    "a roof with tails": (  # that are gone at the end of a domain
+        noise(shape(Piecewise((1 - w * Abs(x) / a, Abs(x) < a),
+                              ((1 - w) * exp(a - Abs(x)), True))), a, w),
+        {"a": 3.0, "w": 0.5}, lambda y: np.where(abs(y) < 3, 1 - abs(y) / 6,
+                                                 np.exp(3 - abs(y)) / 2), (-40, -3, 0, 3, 41)),
     "uniform and hyperbolic secant": (
         noise((atan(tanh((x + a) / (2 * s))) - atan(tanh((x - a) / (2 * s)))) / (pi * a), a, s),
         {"a": 2.0, "s": 1.5}, lambda y: np.arctan(np.sinh(2 / 1.5) / np.cosh(y / 1.5)),
