@@ -102,7 +102,7 @@ _TINY = 1e-290  # masses below are treated as lost to underflow
 _NEGLIGIBLE = -60.0  # log of a share of the largest tilted mass
 _LEAST = 1e-300  # smallest mass of a grid law
 GIVES = 0.5  # of the mass of a cell, that balances a pool above whatever that lacks
-_MOVED = 1e-7  # relative error of a cell's mass, by rounding of its outputs, that is too much
+_MOVED = 1e-7  # relative error of a cell's mass or loss, by rounding of outputs: too much
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +161,7 @@ class Cells:
             (n, 2). Atoms that are on a point up to rounding belong at-or-above it: the cuts are
             `nudge` below the points.
         nudge: that distance.
+        moved: how far rounding of outputs moves losses, of those above one the share of them.
         whole: the first and the last half cell hold all that is beyond.
     """
 
@@ -172,6 +173,7 @@ class Cells:
     p: Floats
     q: Floats
     nudge: float
+    moved: float
     whole: bool = False
 
     @classmethod
@@ -184,6 +186,9 @@ class Cells:
         With `whole` the first and the last of them hold all that is beyond.
         """
         points = mesh(offset, step, first, count)
+        moved = _moved_by_rounding(loss)
+        if not moved <= _MOVED:
+            raise NumericError(f"{loss.label}: a peak is so few doubles wide that no cell is known")
         nudge = min(2 * _label_error(points), 0.25 * step)
         edges = np.empty(2 * count + 1)
         edges[0] = points[0] - 0.5 * step
@@ -198,7 +203,7 @@ class Cells:
                 f"{loss.label}: a density has a pole whose mass doubles cannot put into cells"
             )
         halves = p.reshape(-1, 2), q.reshape(-1, 2)
-        return cls(loss, offset, step, first, points, *halves, nudge, whole)
+        return cls(loss, offset, step, first, points, *halves, nudge, moved, whole)
 
 
 def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
@@ -228,7 +233,9 @@ def dominating(cells: Cells, tails: tuple[float, float]) -> GridLaw:
     p = np.where((p < _TINY) & live, p + _TINY, p)
     # of outputs that are displaced, both laws have more or less in a cell
     noise = _noise(cells.loss, p) + 2.0 * displaced(cells.loss, cells.points + cells.step)
-    beyond = following_error(cells.loss)  # cells are wider by as much on either side
+    noise += 2.0 * cells.moved
+    # cells are wider by as much on either side
+    beyond = following_error(cells.loss) + cells.moved * max(_largest(cells.points), 1.0)
     with np.errstate(over="ignore", invalid="ignore"):  # only where q is tiny, and not used
         up = p - np.exp(cells.points - cells.nudge - beyond) * q + noise * p
         up /= -math.expm1(-cells.step - 2.0 * beyond)
@@ -273,7 +280,7 @@ def dominated(cells: Cells, tilt: float, free: bool = False) -> GridLaw:
     kept[-1, 1] &= not cells.whole
     p, q = cells.p[kept], cells.q[kept]
     noise = float(_noise(cells.loss, np.array([p.min(initial=1.0)])).max())
-    noise += float(moved.max(where=moved <= _MOVED, initial=0.0))
+    noise += float(moved.max(where=moved <= _MOVED, initial=0.0)) + 2.0 * cells.moved
     offset = cells.offset
     if free and p.size > 1:
         p, q = _lowest_merged(p, q, cells.step)
@@ -333,6 +340,14 @@ def displaced(loss: PrivacyLoss, losses: Floats) -> Floats:
     return displacement(loss.source.ends, -losses if loss.is_reversed else losses)
 
 
+def _moved_by_rounding(loss: PrivacyLoss) -> float:
+    """How far an ulp of the output moves losses, away from the ends that `displaced` is about."""
+    if loss.source is None or not loss.source.continuous:
+        return 0.0
+    panels = loss.source.cover(*loss.own_tilts)
+    return panels.moved_by_rounding([end.place for end in loss.source.ends])
+
+
 def following_error(loss: PrivacyLoss) -> float:
     """How far losses may lie beyond the edges of their cell, for want of known branches."""
     if loss.source is None:
@@ -342,7 +357,11 @@ def following_error(loss: PrivacyLoss) -> float:
 
 def _label_error(points: Floats) -> float:
     """Distance of computed mesh points from the ideal mesh offset + step * integer."""
-    return 4.0 * U * max(abs(float(points[0])), abs(float(points[-1])))
+    return 4.0 * U * _largest(points)
+
+
+def _largest(points: Floats) -> float:
+    return max(abs(float(points[0])), abs(float(points[-1])))
 
 
 def shortened(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:

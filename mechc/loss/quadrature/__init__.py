@@ -40,7 +40,7 @@ from mechc.loss.quadrature.rule import (
     off_lines,
 )
 from mechc.numeric.allowance import DENSITY, spend
-from mechc.numeric.rounding import MOST_LOG
+from mechc.numeric.rounding import EPS, MOST_LOG
 from mechc.protocol import Floats, Integers, Kernel
 
 MASS_GOAL = 1e-10  # top Legendre coefficient of the tilted density, as a share of its total
@@ -57,6 +57,7 @@ FARTHEST = -1e5  # log M(-1/2) of laws 900 standard deviations apart; no tilts b
 JUDGED, SEARCHED = 2.5, 1.0  # work for a node at one tilt, when it is new and at the end
 SUMMED = 10.0  # the same for a panel, in every round
 AMID = ORDER // 2  # node of a panel beside which its loss is held against a straight line
+NEAR_END = 2.0  # widths of a panel from an end up to which it is one of those next to it
 WIDE = 2.0**-6  # least share of its place that its panel is wide where parameters move too
 MAX_TESTS = 4_000_000  # panels times tilts that are judged at once
 TOGETHER = 64  # laws that are refined together: their panels stay in the processor's cache
@@ -133,6 +134,22 @@ class Quadrature:
         if log_mass == -math.inf:
             return 0.0
         return misplaced(self.x, np.exp(np.minimum(self.log_p - log_mass, MOST_LOG)))
+
+    def moved_by_rounding(self, ends: list[float]) -> float:
+        """Return how far an ulp of the output moves the loss, or the share if that is above one.
+
+        It matters for a peak that is few doubles wide. Ends count their own.
+        """
+        near = np.zeros(self.lo.size, bool)
+        for place in ends:
+            gap = np.maximum(np.maximum(self.lo - place, place - self.hi), 0.0)
+            near |= gap <= NEAR_END * (self.hi - self.lo)
+        x, loss = self.x[~near], np.where(self.log_p > -np.inf, self.loss, np.nan)[~near]
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            slope = np.abs(loss[:, 1:] - loss[:, :-1]) / (x[:, 1:] - x[:, :-1])
+            moved = EPS * np.maximum(np.abs(x[:, 1:]), np.abs(x[:, :-1])) * slope
+            moved /= np.maximum(np.maximum(np.abs(loss[:, 1:]), np.abs(loss[:, :-1])), 1.0)
+        return float(np.fmax.reduce(moved, axis=None, initial=0.0))
 
     def losses_at_ends(self) -> Floats:
         """Losses at both ends of every panel, nan where the kernel has none, shape (panels, 2)."""
