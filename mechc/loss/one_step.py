@@ -365,7 +365,7 @@ def log_shares(source: KernelSource, threshold: float, reverse: bool) -> tuple[f
                     except NumericError:  # too far out, perhaps
                         unknown = True
                         continue
-                    side.append(mass.log + mass.error)
+                    side.append(mass.log + math.log1p(mass.error))
                     found.append(mass.log)
                     off += math.exp(min(mass.log, 0.0)) * mass.error
             # an interval whose end is far from a narrow mode may hide it, wherever it is
