@@ -64,7 +64,7 @@ UNDERFLOW = 2e-323  # what a smaller number may be off
 MOST_INTEGERS = 4_000_000  # masses of a lattice that are listed
 NEGLIGIBLE = -90.0  # log of a share of its cell's mass that is left out
 MASS_ERROR = 1e-13  # relative error allowed to the masses of cells
-BESIDE = WithoutReplacement, WithReplacement  # steps whose pairs have outputs made for them
+OTHER_OUTPUTS = WithoutReplacement, WithReplacement  # steps whose pairs have outputs made for them
 
 
 @dataclass(frozen=True)
@@ -585,7 +585,7 @@ def post_process(event: Event, edges: Any) -> NumericEvent:
     if not isinstance(event, Event) or isinstance(event.mechanism, Table):
         raise UnsupportedError("post_process: acts on an event of a mechanism, before composition")
     mechanism: Any = event.mechanism
-    if any(isinstance(step, BESIDE) for step in mechanism.transforms):
+    if any(isinstance(step, OTHER_OUTPUTS) for step in mechanism.transforms):
         raise UnsupportedError(
             f"post_process: the pair of {mechanism.name} dominates its outputs, and has others"
         )

@@ -207,7 +207,7 @@ def test_noise_proved_log_concave_and_its_samples_are_known():
     assert not of_log_concave_noise(mechc.load("cauchy").kernel)
 
 
-@pytest.mark.slow
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("width", "weight"), [(1e-14, 5e-15), (1e-12, 5e-15), (1e-4, 1e-3)])
 def test_a_peak_on_top_of_wider_noise_is_seen(width, weight):
     """Logistic noise and, where it is highest, a narrow normal one: unimodal, but two scales."""
